@@ -1,6 +1,6 @@
 //! The state that handlers share: clock, randomness, stores, readiness checks, metrics.
 
-use crate::flow::streams::{StreamLimitReached, StreamSlot, StreamLimiter};
+use crate::flow::stream_limit::{StreamLimitReached, StreamLimiter, StreamSlot};
 use crate::gate::refused_bytes::RefusedBytes;
 use crate::gate::unread::UnreadResponses;
 use crate::ops::readyz::CachedReadiness;

@@ -155,8 +155,9 @@ pub(crate) async fn read_body(
     let mut chunks = body.into_data_stream();
     let mut bytes = BytesMut::new();
     let began = Instant::now();
-    while let Some(chunk) =
-        timeout_at(began + pace.deadline_after(bytes.len()), chunks.next()).await.map_err(|_| too_slow(bytes.len(), pace))?
+    while let Some(chunk) = timeout_at(began + pace.deadline_after(bytes.len()), chunks.next())
+        .await
+        .map_err(|_| too_slow(bytes.len(), pace))?
     {
         let chunk = chunk
             .map_err(|_| ApiError::new(Code::SchemaInvalid, "the connection closed before the whole body arrived"))?;

@@ -6,13 +6,13 @@
 //! unauthenticated caller learns nothing about them.
 
 pub(crate) mod headers;
+pub(crate) mod received;
 pub(crate) mod refused_bytes;
-pub(crate) mod shown;
 pub(crate) mod unread;
 
 use self::headers::insert_rate_headers;
+use self::received::ReceivedRequest;
 use self::refused_bytes::BodyCharge;
-use self::shown::ReceivedRequest;
 use crate::edge::Edge;
 use crate::extract::{self, MinimumRate};
 use crate::flow::link_open;
@@ -29,7 +29,7 @@ use bytes::Bytes;
 use chimera_core::access::Claimant;
 use chimera_core::error::Code;
 use chimera_core::limits::{BODY_RECHECK_MS, JSON_INLINE_BYTES_MAX};
-use chimera_engine::access::{Authenticator, AuthenticatedCaller, Permit, Rate, Rejection};
+use chimera_engine::access::{AuthenticatedCaller, Authenticator, Permit, Rate, Rejection};
 use std::sync::Arc;
 
 /// Query parameter with which an operator acts for another tenant.
@@ -52,7 +52,8 @@ pub(crate) async fn guard(State(edge): State<Edge>, request: Request, next: Next
     match received {
         Ok((Some(known), spent)) => {
             let who = known.claimant();
-            let answer = edge.run_offloaded(&who, large, run_authenticated((&edge, known, shown, spent), request, next)).await;
+            let answer =
+                edge.run_offloaded(&who, large, run_authenticated((&edge, known, shown, spent), request, next)).await;
             answer.unwrap_or_else(IntoResponse::into_response)
         }
         Ok((None, spent)) => {
@@ -78,7 +79,12 @@ fn anonymous_claimant(shown: &ReceivedRequest) -> Claimant {
 }
 
 /// Runs the handler of a route without a token; the handler authenticates the caller itself.
-async fn run_unauthenticated(shown: ReceivedRequest, spent: BodyCharge<'_>, mut request: Request, next: Next) -> Response {
+async fn run_unauthenticated(
+    shown: ReceivedRequest,
+    spent: BodyCharge<'_>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     request.extensions_mut().insert(Arc::new(shown));
     let response = next.run(request).await;
     if response.status().is_client_error() { response } else { spent.forgive(response) }
@@ -105,7 +111,12 @@ async fn run_authenticated(
 }
 
 /// Authenticates the caller from the head alone. A body announced as too large is refused here.
-async fn admit(edge: &Edge, shown: &mut ReceivedRequest, parts: &mut Parts, announced: u64) -> Result<Option<AuthenticatedCaller>, Response> {
+async fn admit(
+    edge: &Edge,
+    shown: &mut ReceivedRequest,
+    parts: &mut Parts,
+    announced: u64,
+) -> Result<Option<AuthenticatedCaller>, Response> {
     if let Err(error) = shown.read_head(&parts.headers, announced) {
         return Err(shown.refuse(edge, error).await);
     }
@@ -161,10 +172,17 @@ async fn receive_body<'a>(
 }
 
 /// Lets an operator act for the tenant in `for_tenant`. The parameter is removed before the handler sees the query.
-async fn act_for(door: &Authenticator, permit: &Permit, shown: &ReceivedRequest, request: &mut Request) -> Result<(), ApiError> {
+async fn act_for(
+    door: &Authenticator,
+    permit: &Permit,
+    shown: &ReceivedRequest,
+    request: &mut Request,
+) -> Result<(), ApiError> {
     let Some((slug, uri)) = take_for_tenant(request.uri())? else { return Ok(()) };
     if shown.rules.signed == Signed::Body {
-        return Err(invalid_for_tenant("this endpoint does not sign the query string, so it cannot act for another tenant"));
+        return Err(invalid_for_tenant(
+            "this endpoint does not sign the query string, so it cannot act for another tenant",
+        ));
     }
     let permit = door.act_for(permit, &slug, &shown.presented()).await?;
     *request.uri_mut() = uri;
@@ -224,7 +242,12 @@ async fn use_up_nonce(door: &Authenticator, permit: &Permit, response: Response)
 
 /// Records the refusal of an authenticated caller in the ledger: every 403, and every refusal on routes
 /// that start a run.
-async fn record_refusal(door: &Authenticator, permit: &Permit, shown: &ReceivedRequest, mut response: Response) -> Response {
+async fn record_refusal(
+    door: &Authenticator,
+    permit: &Permit,
+    shown: &ReceivedRequest,
+    mut response: Response,
+) -> Response {
     let counts = |error: &ApiError| match error.code.status() {
         403 => true,
         status => shown.rules.starts_run && status < 500,

@@ -4,7 +4,7 @@
 //! parsers, deep nesting costs stack, and not every store can hold NUL. They are refused anywhere in the
 //! document, before a typed value is made.
 
-use chimera_core::json::{self, ParseLimit, ParseError};
+use chimera_core::json::{self, ParseError, ParseLimit};
 use chimera_core::limits;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};

@@ -4,7 +4,7 @@
 //! document with its trace id.
 
 use crate::edge::Edge;
-use crate::problem::{ApiError, PendingProblem, PROBLEM_JSON, RenderedError, told};
+use crate::problem::{ApiError, PROBLEM_JSON, PendingProblem, RenderedError, told};
 use crate::routes;
 use crate::trace::{Origin, RunSeed, TraceContext};
 use axum::body::Body;
@@ -237,7 +237,8 @@ mod tests {
         assert_eq!(redacted_path("/missing"), "/missing");
         let long = redacted_path(&format!("/{}", "a".repeat(TARGET_BYTES_MAX)));
         assert_eq!((long.chars().count(), long.ends_with('…')), (PATH_SHOWN_CHARS_MAX + 1, true));
-        let link = redacted_path(&format!("/{}/approvals/{}", "a".repeat(PATH_SHOWN_CHARS_MAX - 20), "kB3x".repeat(20)));
+        let link =
+            redacted_path(&format!("/{}/approvals/{}", "a".repeat(PATH_SHOWN_CHARS_MAX - 20), "kB3x".repeat(20)));
         assert!(link.contains("/approvals/[red") && !link.contains("kB3x"), "{link}");
     }
 }

@@ -90,7 +90,8 @@ pub(crate) static READ: RouteRules = RouteRules { token: true, limit: RateClass:
 /// A read with a body.
 pub(crate) static CHECK: RouteRules = RouteRules { limit: RateClass::Writes, body_bytes_max: BODY_BYTES_MAX, ..READ };
 /// `POST /act`.
-pub(crate) static ACT: RouteRules = RouteRules { signed: Signed::Body, freshness: Freshness::IfPresent, starts_run: true, ..CHECK };
+pub(crate) static ACT: RouteRules =
+    RouteRules { signed: Signed::Body, freshness: Freshness::IfPresent, starts_run: true, ..CHECK };
 pub(crate) static CHANGE: RouteRules = RouteRules { signed: Signed::Message, freshness: Freshness::Always, ..CHECK };
 /// Starts a run.
 pub(crate) static CALL: RouteRules = RouteRules { starts_run: true, ..CHANGE };

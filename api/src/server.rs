@@ -6,22 +6,21 @@
 //! requests in flight may finish within the grace period, and the rest are dropped.
 //! Only HTTP/1.1 is supported: its header timer covers the whole life of a connection.
 
-mod direct;
-mod places;
-mod stall;
+mod connection_limit;
+mod in_process;
+mod write_timeout;
 
-pub use direct::InProcessClient;
+pub use in_process::InProcessClient;
 
 use axum::{Extension, Router};
 use chimera_core::access::address::Network;
 use chimera_core::error::io_reason;
 use chimera_core::limits::{ACCEPT_PAUSE, HEAD_BYTES_MAX};
+use connection_limit::{ConnectionLimiter, ConnectionSlot};
 use futures::FutureExt;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use places::{ConnectionSlot, ConnectionLimiter};
-use stall::WriteTimeoutStream;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -29,6 +28,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
+use write_timeout::WriteTimeoutStream;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
@@ -137,7 +137,10 @@ async fn serve_connection(
         .timer(TokioTimer::new())
         .header_read_timeout(header_timeout)
         .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(WriteTimeoutStream::new(stream, header_timeout)), TowerToHyperService::new(router))
+        .serve_connection(
+            TokioIo::new(WriteTimeoutStream::new(stream, header_timeout)),
+            TowerToHyperService::new(router),
+        )
         .with_upgrades();
     let mut connection = pin!(connection);
     let ended = tokio::select! {

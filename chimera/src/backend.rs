@@ -5,16 +5,16 @@
 
 use crate::compose::{self, Ambient};
 use crate::config::Config;
+use crate::data_folder;
 use crate::failure::{Failure, Outcome};
-use crate::home;
 use async_trait::async_trait;
 use chimera_core::access::ADMIN;
 use chimera_core::error::Code;
 use chimera_core::limits::{
-    COMMAND_SIGNAL_POLL_INTERVAL, COMMAND_SIGNAL_POLLS_MAX, COMMAND_RECONNECTS_MAX, EVENTS_POLL_INTERVAL, PAGE_ROWS_MAX,
+    COMMAND_RECONNECTS_MAX, COMMAND_SIGNAL_POLL_INTERVAL, COMMAND_SIGNAL_POLLS_MAX, EVENTS_POLL_INTERVAL, PAGE_ROWS_MAX,
 };
 use chimera_engine::access::Permit;
-use chimera_engine::flow::{DoubtFilter, RunFilter, Flow};
+use chimera_engine::flow::{DoubtFilter, Flow, RunFilter};
 use futures::stream::{self, BoxStream, StreamExt};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -91,7 +91,7 @@ impl Backend {
     pub(crate) fn connect(config: &Config, actor: Option<&str>) -> Outcome<Self> {
         let url = match &config.server {
             Some(url) => url.clone(),
-            None => home::address(&config.data_dir)?.unwrap_or_else(|| format!("http://{}", config.listen)),
+            None => data_folder::address(&config.data_dir)?.unwrap_or_else(|| format!("http://{}", config.listen)),
         };
         let actor = actor.or(config.actor.as_deref()).unwrap_or(ADMIN);
         let key = local_actor_key(config, actor)?;
@@ -344,7 +344,7 @@ fn poll_events(flow: Flow, permit: Permit, run: Uuid, after: i64) -> Events {
 /// folder.
 pub(crate) fn local_actor_key(config: &Config, actor: &str) -> Outcome<Option<String>> {
     let set = || config.hmac_key.as_ref().map(|key| key.0.clone());
-    let kept = || home::existing_actor_key(&config.data_dir, actor);
+    let kept = || data_folder::existing_actor_key(&config.data_dir, actor);
     if actor == config.actor.as_deref().unwrap_or(ADMIN) {
         return Ok(set().or(kept()?));
     }

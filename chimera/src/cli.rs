@@ -7,11 +7,12 @@ mod backup;
 mod flow;
 
 pub(crate) use access::{
-    ActArgs, ActorCommand, ActorArgs, DuplicatePolicyArg, ActorKindArg, RoleCommand, SignArgs, TenantCommand, TokenArgs,
+    ActArgs, ActorArgs, ActorCommand, ActorKindArg, DuplicatePolicyArg, RoleCommand, SignArgs, TenantCommand, TokenArgs,
 };
 pub(crate) use backup::{BackupArgs, BackupCommand, RestoreArgs, ResumeArgs};
 pub(crate) use flow::{
-    ActorArg, DecideArgs, DoubtsArgs, ListArgs, PageArgs, PatchArgs, ReplayMode, ResolveArgs, RunsCommand, WorkflowCommand,
+    ActorArg, DecideArgs, DoubtsArgs, ListArgs, PageArgs, PatchArgs, ReplayMode, ResolveArgs, RunsCommand,
+    WorkflowCommand,
 };
 
 use crate::config::Flags;

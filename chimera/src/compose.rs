@@ -18,24 +18,24 @@ mod traced;
 pub(crate) use access::{
     ActorFacts, ActorStore, ExampleActor, actor_facts, actor_store, examples, revoke_lost_keys, roles, seal_facts,
 };
-pub(crate) use artifacts::{referenced_blobs, find_missing, missing_message};
+pub(crate) use artifacts::{find_missing, missing_message, referenced_blobs};
 pub(crate) use bench::{FlowBench, bench_subject};
 pub(crate) use database::{ClockComparison, compare_clocks, disagreement, while_responsive};
 pub(crate) use flow::{operator, reader, workflow_facts};
 pub(crate) use node::{Node, PreparedNode, begin, prepare};
 pub(crate) use restore::{
-    RECORDS_FILE, Resumer, accept_clock, backup_key, copy_records, fill_database, store_hold, inspect_records,
-    check_database_empty, resumer, stage_data, store_kind,
+    RECORDS_FILE, Resumer, accept_clock, backup_key, check_database_empty, copy_records, fill_database,
+    inspect_records, resumer, stage_data, store_hold, store_kind,
 };
 pub(crate) use server::{server, unready};
 
 use crate::ambient::{SystemClock, SystemRandom};
 use crate::backup::staging::refuse_unfinished;
 use crate::config::{Config, SensitiveText};
+use crate::data_folder::{self, DataFolder};
 use crate::doctor::deep::Progress;
 use crate::doctor::{RunFacts, StoreFacts};
 use crate::failure::{Failure, Outcome};
-use crate::home::{self, DataFolder};
 use checks::{blobs_check, counters_check};
 use chimera_api::ReadinessCheck;
 use chimera_core::error::{Code, io_reason};
@@ -128,7 +128,7 @@ pub(crate) async fn signer(config: &Config, home: &DataFolder, ambient: &Ambient
 /// The existing signing key, for commands that only read.
 pub(crate) async fn existing_signer(config: &Config) -> Outcome<Option<Signer>> {
     let seed = match &config.signing_key {
-        None => home::existing_ledger_seed(&config.data_dir)?,
+        None => data_folder::existing_ledger_seed(&config.data_dir)?,
         Some(_) => named_seed(config).await?,
     };
     seed.iter().for_each(|seed| config.mask.learn(&Secret::new(hex::encode(seed))));
@@ -138,7 +138,7 @@ pub(crate) async fn existing_signer(config: &Config) -> Outcome<Option<Signer>> 
 async fn named_seed(config: &Config) -> Outcome<Option<[u8; 32]>> {
     let Some(name) = &config.signing_key else { return Ok(None) };
     let found = secret(config, "ledger.signing_key", name).await?;
-    home::seed(found.expose_text().unwrap_or_default().trim()).map(Some)
+    data_folder::seed(found.expose_text().unwrap_or_default().trim()).map(Some)
 }
 
 /// Whether the database may be shared but the blobs are local.
@@ -160,7 +160,9 @@ async fn check_signing_key(config: &Config, signer: Option<&Signer>, records: &d
     };
     let unknown = match last {
         Some(last) => (last.verify(&keys) == Err(CheckpointFault::UnknownKey)).then_some((last.key_id, "is signed")),
-        None if was_here => signing::unknown_announced_key(records, &keys).await?.map(|key_id| (key_id, "is to be signed")),
+        None if was_here => {
+            signing::unknown_announced_key(records, &keys).await?.map(|key_id| (key_id, "is to be signed"))
+        }
         None => None,
     };
     let Some((theirs, signs)) = unknown else { return Ok(()) };
@@ -394,7 +396,9 @@ async fn facts(config: &Config, now: Timestamp) -> Outcome<StoreSurvey> {
 /// Like `facts`, but accepts an unfinished restore.
 async fn facts_during_restore(config: &Config, now: Timestamp) -> Outcome<StoreSurvey> {
     Ok(match &config.database_url {
-        Some(url) => PostgresRecords::facts(&resolve_setting(config, "database_url", url).await?, &marks(config), now).await?,
+        Some(url) => {
+            PostgresRecords::facts(&resolve_setting(config, "database_url", url).await?, &marks(config), now).await?
+        }
         None => SqliteRecords::facts(&config.data_dir, &marks(config), now)?,
     })
 }

@@ -7,8 +7,8 @@ pub(crate) mod report;
 use crate::backup::staging::refuse_unfinished;
 use crate::compose::{self, Ambient, ClockComparison};
 use crate::config::Config;
+use crate::data_folder;
 use crate::failure::{Outcome, io_hint};
-use crate::home;
 use chimera_core::error::{Code, io_reason};
 use chimera_core::limits;
 use chimera_core::time::Timestamp;
@@ -194,7 +194,7 @@ async fn examine(config: &Config, ambient: &Ambient, findings: &Report) {
 async fn server(config: &Config) -> Option<Finding> {
     let url = match &config.server {
         Some(url) => url.clone(),
-        None => home::address(&config.data_dir).ok().flatten()?,
+        None => data_folder::address(&config.data_dir).ok().flatten()?,
     };
     let hint = "fix what it names; the server recovers by itself, and its log has details";
     match tokio::time::timeout(limits::DOCTOR_RESPONSE_TIMEOUT, compose::unready(&url)).await {
@@ -335,7 +335,7 @@ fn read_one(mut file: File) -> std::io::Result<()> {
 
 /// Damaged key files; the ledger's key has a check of its own.
 fn keys(dir: &Path) -> Option<Finding> {
-    let found = home::damaged_keys(dir).into_iter().map(|failure| failure.message);
+    let found = data_folder::damaged_keys(dir).into_iter().map(|failure| failure.message);
     let found: Vec<String> = found.filter(|message| !message.contains("keys/ledger.key")).collect();
     let hint =
         "restore them from a backup; keys for tokens, webhooks and links can be removed and are then created again";
@@ -353,9 +353,9 @@ async fn signing_key(config: &Config) -> Finding {
             ),
         };
     }
-    let path = home::ledger_key(&config.data_dir);
+    let path = data_folder::ledger_key(&config.data_dir);
     let open = |mode: u32| mode & 0o077 != 0;
-    match (home::existing_ledger_seed(&config.data_dir), path.metadata()) {
+    match (data_folder::existing_ledger_seed(&config.data_dir), path.metadata()) {
         (Err(failure), _) if failure.code != Code::ConfigInvalid => {
             fail("signing_key", failure.message, "the user that runs chimera must be able to read keys/ledger.key")
         }
@@ -432,7 +432,9 @@ fn store(facts: &StoreFacts) -> Vec<Finding> {
 /// Compares this machine's clock with the store's. A store that does not respond proves nothing.
 fn clock(compared: Outcome<ClockComparison>) -> Finding {
     match compared {
-        Ok(ClockComparison { against: Some(found), .. }) if found.stops() => fail("clock", found.to_string(), found.hint()),
+        Ok(ClockComparison { against: Some(found), .. }) if found.stops() => {
+            fail("clock", found.to_string(), found.hint())
+        }
         Ok(ClockComparison { against: Some(found), .. }) => warn("clock", found.to_string(), found.hint()),
         Ok(ClockComparison { now, theirs, .. }) => skew(theirs, now),
         Err(failure) => {

@@ -4,16 +4,17 @@
 //! ready. Stop: not ready, nothing new starts, calls in flight end, no new connections, running requests
 //! finish, stores close, spans are sent.
 
-mod waiting;
+mod startup;
 
 use crate::compose::{self, Ambient, ExampleActor};
 use crate::config::{Config, ListenAddress};
+use crate::data_folder::DataFolder;
 use crate::failure::{Failure, Outcome};
-use crate::home::DataFolder;
 use crate::telemetry::{self, Terminal};
 use chimera_api::{Edge, ServerLimits};
 use chimera_core::error::{Code, io_reason};
 use chimera_core::limits;
+use startup::StartupServer;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
@@ -22,7 +23,6 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-use waiting::StartupServer;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ShutdownKind {
@@ -88,7 +88,7 @@ pub(crate) async fn serve(
         return Ok(ShutdownKind::Clean);
     };
     let Signals { first, second } = signals;
-    let parts = waiting::with_slow_warning(config, compose::begin(config, &ambient, prepared)).await?;
+    let parts = startup::with_slow_warning(config, compose::begin(config, &ambient, prepared)).await?;
     let token = match examples.first() {
         Some(example) => Some(crate::access::token(parts.actions.access(), &example.actor)?),
         None => None,
@@ -171,7 +171,8 @@ async fn start(
         ServerMode::Dev { .. } => compose::examples(config, home, ambient)?,
         ServerMode::Serve => Vec::new(),
     };
-    let prepared = waiting::with_slow_warning(config, compose::prepare(config, home, ambient, address, &examples)).await?;
+    let prepared =
+        startup::with_slow_warning(config, compose::prepare(config, home, ambient, address, &examples)).await?;
     Ok((prepared, examples))
 }
 

@@ -5,8 +5,8 @@
 
 use chimera_core::access::Claimant;
 use chimera_core::error::Code;
+use chimera_engine::fair_slots::FairSlots;
 use chimera_engine::flow::port::{CallContext, ToolError};
-use chimera_engine::turns::FairSlots;
 
 #[derive(Clone)]
 pub(crate) struct ParsePool {

@@ -110,7 +110,10 @@ impl Server {
     }
 
     /// The data of server-sent events, each a JSON document, until the server ends the stream.
-    pub async fn events(&self, path: &str) -> Result<BoxStream<'static, Result<Value, ApiClientError>>, ApiClientError> {
+    pub async fn events(
+        &self,
+        path: &str,
+    ) -> Result<BoxStream<'static, Result<Value, ApiClientError>>, ApiClientError> {
         let request = self.request("GET", path)?.header(AUTHORIZATION, self.token().await?);
         let request = request.header(ACCEPT, "text/event-stream");
         let answer = self.check_status(request.send().await).await?;
@@ -260,8 +263,10 @@ impl EventReader {
                 }
             }
             let chunk = tokio::time::timeout(limits::CLIENT_SILENCE_TIMEOUT, self.answer.chunk()).await;
-            let silent =
-                || ApiClientError::NoAnswer { place: self.this.place(), reason: "the event stream timed out".to_owned() };
+            let silent = || ApiClientError::NoAnswer {
+                place: self.this.place(),
+                reason: "the event stream timed out".to_owned(),
+            };
             match chunk.map_err(|_| silent())?.map_err(|error| self.this.no_answer(&error))? {
                 None => return Ok(None),
                 Some(bytes) if self.waiting.len() + bytes.len() > limits::CLIENT_EVENT_BYTES_MAX => {

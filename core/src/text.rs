@@ -92,9 +92,10 @@ pub(crate) const fn is_invisible(c: char) -> bool {
 #[must_use]
 pub fn render_lines(value: &Value) -> Vec<String> {
     match value {
-        Value::Object(members) if !members.is_empty() => {
-            members.iter().flat_map(|(name, value)| label_lines(&format!("{}:", quote_if_ambiguous(name)), value)).collect()
-        }
+        Value::Object(members) if !members.is_empty() => members
+            .iter()
+            .flat_map(|(name, value)| label_lines(&format!("{}:", quote_if_ambiguous(name)), value))
+            .collect(),
         Value::Array(items) if !items.is_empty() => items.iter().flat_map(|item| label_lines("-", item)).collect(),
         Value::String(text) if text.contains('\n') => {
             text.split('\n').map(|line| format!("| {}", escape_invisible(line))).collect()
@@ -110,7 +111,11 @@ fn quote_if_ambiguous(text: &str) -> String {
     let marks = text.starts_with(['-', '|', '"']) || text.contains(": ") || text.ends_with(':');
     let quoted = other || marks || text.contains(['\n', '\t']);
     // JSON quoting has already doubled the backslashes.
-    if quoted { escape_invisible_only(&Value::from(text).to_string()).into_owned() } else { escape_invisible(text).into_owned() }
+    if quoted {
+        escape_invisible_only(&Value::from(text).to_string()).into_owned()
+    } else {
+        escape_invisible(text).into_owned()
+    }
 }
 
 fn label_lines(label: &str, value: &Value) -> Vec<String> {

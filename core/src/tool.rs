@@ -4,13 +4,13 @@
 //! reaches: a *pure* tool touches nothing outside and may be repeated freely; a *read* tool queries an external
 //! system; a *write* tool changes one, so its call is recorded before it is sent and is never resent blindly.
 
-mod overridden;
+mod method_override;
 
-pub use overridden::is_method_override;
+pub use method_override::is_method_override;
 
 use crate::id::BlobId;
 use crate::json::schema::{InvalidSchema, Schema};
-use overridden::override_methods;
+use method_override::override_methods;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

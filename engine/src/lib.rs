@@ -8,12 +8,12 @@ pub mod act;
 pub mod audit;
 pub mod commit;
 mod error;
+pub mod fair_slots;
 pub mod flow;
+pub mod heartbeat;
 pub mod ledger;
 pub(crate) mod offload;
 pub mod port;
-pub mod pulse;
 mod rows;
-pub mod turns;
 
 pub use error::EngineError;

@@ -4,7 +4,7 @@
 //! `'static`.
 
 use crate::error::EngineError;
-use crate::turns::{SlotGuard, FairSlots};
+use crate::fair_slots::{FairSlots, SlotGuard};
 use chimera_core::access::{Claimant, QueueFull};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::limits;
@@ -71,7 +71,9 @@ impl Offload {
         if !may_take_long || IS_OFFLOADED.get() {
             return Ok(());
         }
-        self.turns.limit_reached(who).map_or(Ok(()), |full| Err(EngineError::Refused(Box::new(queue_full_error(full, who)))))
+        self.turns
+            .limit_reached(who)
+            .map_or(Ok(()), |full| Err(EngineError::Refused(Box::new(queue_full_error(full, who)))))
     }
 
     /// Drives an async piece of work. Each poll runs off the request threads, unless it can't take long.
@@ -83,7 +85,12 @@ impl Offload {
     }
 
     /// Like `aside`, for work that may become costly while it runs.
-    pub(crate) async fn run_when_costly<T>(&self, who: &Claimant, costly: &CostFlag, work: impl Future<Output = T>) -> T {
+    pub(crate) async fn run_when_costly<T>(
+        &self,
+        who: &Claimant,
+        costly: &CostFlag,
+        work: impl Future<Output = T>,
+    ) -> T {
         let mut work = pin!(work);
         let mut turn = None;
         poll_fn(|context| {

@@ -33,7 +33,11 @@ fn too_much(what: &str) -> EngineError {
 }
 
 /// Calls `look` for every row of a query. Holds one page in memory at a time.
-pub(crate) async fn for_each(records: &dyn Records, select: Select, mut look: impl FnMut(Row)) -> Result<(), EngineError> {
+pub(crate) async fn for_each(
+    records: &dyn Records,
+    select: Select,
+    mut look: impl FnMut(Row),
+) -> Result<(), EngineError> {
     let mut select = select.take(limits::PAGE_ROWS_MAX);
     loop {
         let page = records.read(select.clone()).await?;

@@ -6,7 +6,7 @@
 
 use crate::limits::EXPRESSION_LIST_MAX;
 use crate::meter::WorkMeter;
-use crate::operate::{as_integer, operate, type_name, integer_value};
+use crate::operators::{as_integer, integer_value, operate, type_name};
 use crate::scope::{Lookup, Scope};
 use crate::term::{Macro, Root, Step, Term};
 use serde_json::{Map, Value};
@@ -127,7 +127,7 @@ impl Evaluation<'_> {
             Term::Negate(of) => match self.value(of, variable)?.as_ref() {
                 Value::Number(number) => match (as_integer(number), number.as_f64()) {
                     (Some(number), _) => Ok(Cow::Owned(integer_value(number.checked_neg())?)),
-                    (None, number) => Ok(Cow::Owned(crate::operate::double_value(-number.unwrap_or(f64::NAN))?)),
+                    (None, number) => Ok(Cow::Owned(crate::operators::double_value(-number.unwrap_or(f64::NAN))?)),
                 },
                 other => fault(format!("cannot apply - to {}", type_name(other))),
             },
@@ -175,7 +175,13 @@ impl Evaluation<'_> {
     }
 
     /// `&&` and `||`. A side equal to `by` decides, even if the other side fails or is unknown.
-    fn short_circuit<'t>(&'t self, one: &'t Term, other: &'t Term, by: bool, variable: Option<&'t Value>) -> EvalResult<'t> {
+    fn short_circuit<'t>(
+        &'t self,
+        one: &'t Term,
+        other: &'t Term,
+        by: bool,
+        variable: Option<&'t Value>,
+    ) -> EvalResult<'t> {
         let first = self.bool_value(one, variable);
         if first == Ok(by) {
             return Ok(Cow::Owned(Value::Bool(by)));

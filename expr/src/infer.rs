@@ -1,7 +1,7 @@
 //! The type checker: finds type errors and unknown references before a run.
 
-use crate::nearest::did_you_mean;
-use crate::operate::type_name;
+use crate::operators::type_name;
+use crate::suggest::did_you_mean;
 use crate::term::{Macro, Operator, Root, Step, Term};
 use crate::types::Type;
 use std::sync::Arc;

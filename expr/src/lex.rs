@@ -1,6 +1,6 @@
 //! The lexer: splits an expression into CEL tokens.
 
-use crate::{literal, operate};
+use crate::{literal, operators};
 use serde_json::{Number, Value};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -95,5 +95,5 @@ fn number(text: &str) -> Result<(Token<'_>, usize), String> {
 }
 
 fn whole(number: i128) -> Option<Value> {
-    operate::integer_value(Some(number)).ok()
+    operators::integer_value(Some(number)).ok()
 }

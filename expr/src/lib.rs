@@ -7,19 +7,19 @@
 //!
 //! One difference from CEL: JSON has one number type, so integers and fractions mix in arithmetic.
 
-mod call;
 mod canonical;
 mod eval;
+mod functions;
 mod infer;
 mod lex;
 pub mod limits;
 mod literal;
 mod lower;
 mod meter;
-mod nearest;
-mod operate;
+mod operators;
 mod scan;
 mod scope;
+mod suggest;
 mod syntax;
 mod template;
 mod term;
@@ -29,10 +29,10 @@ pub use canonical::{canonical, number_text, write_integer, write_text};
 pub use eval::RenderError;
 pub use infer::{Mismatch, TypeScope};
 pub use meter::WorkMeter;
-pub use nearest::did_you_mean;
 pub use scope::{Lookup, Scope};
-pub use template::{TemplatePart, defer_expressions};
+pub use suggest::did_you_mean;
 pub use template::{Preview, Template, TemplateError};
+pub use template::{TemplatePart, defer_expressions};
 pub use types::{Shape, Type};
 
 /// Escapes a member name for use in a JSON pointer.

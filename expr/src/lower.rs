@@ -3,9 +3,9 @@
 //! A chain of names and constant indexes becomes one path, which makes most expressions cheap.
 //! Macros iterate over a list and cannot be nested.
 
-use crate::call::Function;
+use crate::functions::Function;
 use crate::limits::{EXPRESSION_BYTES_MAX, EXPRESSION_DEPTH_MAX};
-use crate::nearest::did_you_mean;
+use crate::suggest::did_you_mean;
 use crate::syntax::{Syntax, parse};
 use crate::term::{Macro, Root, Step, Term};
 use serde_json::Value;
@@ -52,7 +52,9 @@ impl Lowering {
             Syntax::Literal(value) => Term::Constant(value.clone()),
             Syntax::Name(_) | Syntax::Member(..) | Syntax::Index(..) => return self.path(tree, depth),
             Syntax::Call(on, name, arguments) => return self.call(on.as_deref(), name, arguments, depth),
-            Syntax::List(items) => Term::List(items.iter().map(|item| self.term(item, depth)).collect::<LowerResult<_>>()?),
+            Syntax::List(items) => {
+                Term::List(items.iter().map(|item| self.term(item, depth)).collect::<LowerResult<_>>()?)
+            }
             Syntax::Object(entries) => {
                 let entry =
                     |(name, value): &(Syntax<'_>, Syntax<'_>)| Ok((self.term(name, depth)?, self.term(value, depth)?));

@@ -3,15 +3,15 @@
 //! A string that is a single `${…}` keeps the type of its value; with text around it, it becomes a
 //! string. Member names are never expressions. Constant expressions are evaluated at compile time.
 
-use crate::call::to_plain_text;
 use crate::eval::{Budget, DEFERRED, Evaluation, Halt, RenderError};
+use crate::functions::to_plain_text;
 use crate::infer::{Mismatch, TypeScope, infer};
 use crate::limits::{CONSTANT_WORK_MAX, TEMPLATE_EXPRESSIONS_MAX};
 use crate::lower::{LowerError, lower};
 use crate::meter::WorkMeter;
 use crate::pointer_token;
 use crate::scan::{Piece, scan};
-use crate::scope::{Lookup, EmptyScope, Scope};
+use crate::scope::{EmptyScope, Lookup, Scope};
 use crate::term::{Root, Term};
 use crate::types::Type;
 use serde_json::{Map, Value, json};
@@ -262,7 +262,9 @@ fn compile(value: &Value, path: &mut String, left: &mut usize) -> Result<Templat
             if !constant {
                 return Ok(TemplatePart::List(parts));
             }
-            Ok(TemplatePart::Constant(Value::Array(parts.into_iter().filter_map(TemplatePart::into_constant).collect())))
+            Ok(TemplatePart::Constant(Value::Array(
+                parts.into_iter().filter_map(TemplatePart::into_constant).collect(),
+            )))
         }
         Value::Object(members) => {
             let mut parts = Vec::with_capacity(members.len());
@@ -369,8 +371,12 @@ fn render(part: &TemplatePart, evaluation: &Evaluation<'_>) -> Result<Value, Ren
     };
     match part {
         TemplatePart::Constant(value) => Ok(value.clone()),
-        TemplatePart::Single(expression) => evaluate(expression, evaluation)?.ok_or_else(|| unknown(&expression.source)),
-        TemplatePart::Mixed { source, pieces } => render_mixed(pieces, evaluation)?.map(Value::String).ok_or_else(|| unknown(source)),
+        TemplatePart::Single(expression) => {
+            evaluate(expression, evaluation)?.ok_or_else(|| unknown(&expression.source))
+        }
+        TemplatePart::Mixed { source, pieces } => {
+            render_mixed(pieces, evaluation)?.map(Value::String).ok_or_else(|| unknown(source))
+        }
         TemplatePart::List(parts) => parts.iter().map(|part| render(part, evaluation)).collect(),
         TemplatePart::Object(members) => {
             let made = members.iter().map(|(name, part)| Ok((name.clone(), render(part, evaluation)?)));
@@ -386,7 +392,11 @@ struct PreviewDependencies {
     from: BTreeSet<String>,
 }
 
-fn preview(part: &TemplatePart, evaluation: &Evaluation<'_>, waits: &mut PreviewDependencies) -> Result<Value, RenderError> {
+fn preview(
+    part: &TemplatePart,
+    evaluation: &Evaluation<'_>,
+    waits: &mut PreviewDependencies,
+) -> Result<Value, RenderError> {
     let mut defer = |source: &str, terms: &mut dyn Iterator<Item = &Term>| {
         let references = terms.flat_map(Term::references);
         let unknown: BTreeSet<String> =

@@ -1,6 +1,6 @@
 //! An expression after lowering: paths are resolved to their root, operators are enums.
 
-use crate::call::Function;
+use crate::functions::Function;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -142,7 +142,9 @@ impl Term {
             Self::Each { .. } => true,
             Self::Constant(_) | Self::Path(..) => false,
             Self::Has(of, _) | Self::Member(of, _) | Self::Not(of) | Self::Negate(of) => of.has_loop(),
-            Self::Index(one, other) | Self::And(one, other) | Self::Or(one, other) => one.has_loop() || other.has_loop(),
+            Self::Index(one, other) | Self::And(one, other) | Self::Or(one, other) => {
+                one.has_loop() || other.has_loop()
+            }
             Self::List(terms) | Self::Call(_, terms) => terms.iter().any(Self::has_loop),
             Self::Object(entries) => entries.iter().any(|(name, value)| name.has_loop() || value.has_loop()),
             Self::If(parts) => parts.iter().any(Self::has_loop),

@@ -2,7 +2,11 @@
 //!
 //! With a seed alone it prints the trace of that simulation; with a count it runs that many seeds without traces.
 
-#![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "a command-line program that prints and measures time")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "a command-line program that prints and measures time"
+)]
 
 use chimera_testkit::simulate::{Report, simulate};
 use std::process::ExitCode;
@@ -58,7 +62,12 @@ fn verdict(report: &Report) -> ExitCode {
         println!("seed {}: no violations", report.seed);
         return ExitCode::SUCCESS;
     }
-    println!("seed {}: {} violations; run `./simulate {}` for its trace", report.seed, report.faults.len(), report.seed);
+    println!(
+        "seed {}: {} violations; run `./simulate {}` for its trace",
+        report.seed,
+        report.faults.len(),
+        report.seed
+    );
     report.faults.iter().take(8).for_each(|fault| println!("  {fault}"));
     ExitCode::FAILURE
 }

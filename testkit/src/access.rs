@@ -8,7 +8,7 @@ use chimera_core::limits::RATE_HITS_MAX;
 use chimera_core::secret::{Secret, SecretName};
 use chimera_core::time::Timestamp;
 use chimera_engine::access::port::Counters;
-use chimera_engine::access::{Access, Directory, Authenticator, DirectoryPorts, Rates, Settings, CounterFallback};
+use chimera_engine::access::{Access, Authenticator, CounterFallback, Directory, DirectoryPorts, Rates, Settings};
 use chimera_engine::act::Actions;
 use chimera_engine::flow::Flow;
 use chimera_engine::port::{Bus, Clock, Random, Records, SecretError, Secrets};

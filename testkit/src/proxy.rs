@@ -68,7 +68,13 @@ fn lock(instead: &Replacement) -> std::sync::MutexGuard<'_, Option<&'static [u8]
     instead.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn relay(mut client: TcpStream, target: SocketAddr, marker: &'static [u8], cut: Arc<AtomicU8>, instead: Replacement) {
+async fn relay(
+    mut client: TcpStream,
+    target: SocketAddr,
+    marker: &'static [u8],
+    cut: Arc<AtomicU8>,
+    instead: Replacement,
+) {
     let Ok(mut server) = TcpStream::connect(target).await else { return };
     let (mut up, mut down) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
     loop {

@@ -2,12 +2,12 @@
 
 use crate::caller::Caller;
 use crate::edge::Edge;
+use crate::error_responses::ReadErrors;
 use crate::problem::ApiError;
-use crate::refusals::ReadErrors;
 use axum::Json;
 use axum::extract::{Path, State};
 use chimera_core::access::{Kind, Level};
-use chimera_engine::access::{Directory, ActorView};
+use chimera_engine::access::{ActorView, Directory};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;

@@ -3,9 +3,9 @@
 use super::actor_get::directory;
 use crate::caller::Caller;
 use crate::edge::Edge;
+use crate::error_responses::WriteErrors;
 use crate::extract::OptionalJson;
 use crate::problem::ApiError;
-use crate::refusals::WriteErrors;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};

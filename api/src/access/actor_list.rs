@@ -3,8 +3,8 @@
 use super::actor_get::{ActorDocument, directory};
 use crate::caller::Caller;
 use crate::edge::Edge;
+use crate::error_responses::ReadErrors;
 use crate::problem::ApiError;
-use crate::refusals::ReadErrors;
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;

@@ -3,8 +3,8 @@
 use super::actor_get::{ActorDocument, directory};
 use crate::caller::Caller;
 use crate::edge::Edge;
+use crate::error_responses::WriteErrors;
 use crate::problem::ApiError;
-use crate::refusals::WriteErrors;
 use axum::Json;
 use axum::extract::{Path, State};
 

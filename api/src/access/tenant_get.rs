@@ -4,8 +4,8 @@ use super::actor_get::directory;
 use super::tenant_list::TenantDocument;
 use crate::caller::Caller;
 use crate::edge::Edge;
+use crate::error_responses::ReadErrors;
 use crate::problem::ApiError;
-use crate::refusals::ReadErrors;
 use axum::Json;
 use axum::extract::{Path, State};
 

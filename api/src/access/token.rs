@@ -3,10 +3,10 @@
 //! The body is signed with the actor's key and carries a time and a nonce, so it is accepted once.
 
 use crate::edge::Edge;
-use crate::gate::shown::ReceivedRequest;
+use crate::error_responses::SignInErrors;
+use crate::gate::received::ReceivedRequest;
 use crate::gate::{door, refusal_response, with_rate_headers};
 use crate::problem::ApiError;
-use crate::refusals::SignInErrors;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};

@@ -4,10 +4,10 @@
 
 use super::token::{TokenDocument, token_response};
 use crate::edge::Edge;
-use crate::gate::shown::ReceivedRequest;
+use crate::error_responses::SignInErrors;
+use crate::gate::received::ReceivedRequest;
 use crate::gate::{door, refusal_response};
 use crate::problem::ApiError;
-use crate::refusals::SignInErrors;
 use axum::Extension;
 use axum::extract::State;
 use axum::http::HeaderMap;

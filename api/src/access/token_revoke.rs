@@ -2,11 +2,11 @@
 
 use crate::caller::Caller;
 use crate::edge::Edge;
+use crate::error_responses::WriteErrors;
 use crate::extract::OptionalJson;
 use crate::gate::door;
-use crate::gate::shown::ReceivedRequest;
+use crate::gate::received::ReceivedRequest;
 use crate::problem::ApiError;
-use crate::refusals::WriteErrors;
 use axum::extract::State;
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};

@@ -7,13 +7,13 @@
 use crate::access::notify::Notify;
 use crate::caller::Caller;
 use crate::edge::Edge;
-use crate::flow::answer::wait_until_settled;
+use crate::error_responses::WriteErrors;
 use crate::flow::schema::ActedDocument;
-use crate::gate::shown::ReceivedRequest;
+use crate::flow::start_response::wait_until_settled;
+use crate::gate::received::ReceivedRequest;
 use crate::problem::ApiError;
-use crate::refusals::WriteErrors;
 use crate::trace::RunSeed;
-use crate::{json, place};
+use crate::{json, params};
 use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
@@ -24,7 +24,7 @@ use chimera_core::flow::run::RunStatus;
 use chimera_core::json::{Digest32, weight_of_text};
 use chimera_core::limits::{ACT_WAIT_DEFAULT, DRAFT_WAIT_MIN, IDEMPOTENCY_KEY_CHARS_MAX, REDACT_INLINE_BYTES_MAX};
 use chimera_core::redact::Redactor;
-use chimera_engine::act::{ActRequest, ActOutcome, Actions, StartedAction, DuplicatePolicy, Objective};
+use chimera_engine::act::{ActOutcome, ActRequest, Actions, DuplicatePolicy, Objective, StartedAction};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -176,10 +176,14 @@ pub(crate) fn default_act(what: Objective, request: Value, seed: RunSeed) -> Act
 }
 
 /// Parses and validates the body.
-fn parse_request(shown: &ReceivedRequest, headers: &HeaderMap, seed: RunSeed) -> Result<(ActRequest, Option<Duration>), ApiError> {
+fn parse_request(
+    shown: &ReceivedRequest,
+    headers: &HeaderMap,
+    seed: RunSeed,
+) -> Result<(ActRequest, Option<Duration>), ApiError> {
     let mut request = shown.document(headers)?;
     let body: ActBody = json::decode(&request)?;
-    let wait = place::parse_wait(body.wait)?;
+    let wait = params::parse_wait(body.wait)?;
     let invalid = |pointer: &str, what: &str| ApiError::new(Code::ValidationFailed, what).with("pointer", pointer);
     if body.correlation_id.as_ref().is_some_and(|id| id.chars().count() > IDEMPOTENCY_KEY_CHARS_MAX) {
         return Err(invalid("/correlation_id", "the correlation id is too long"));
@@ -229,17 +233,24 @@ fn parse_subject(
     let inputs = inputs.unwrap_or_else(empty_object);
     match (goal, workflow, steps) {
         (Some(goal), None, None) if version.is_none() => Ok(Objective::Goal { goal, inputs }),
-        (None, Some(id), None) => Ok(Objective::Workflow { id: place::workflow(&id)?.to_owned(), version, inputs }),
+        (None, Some(id), None) => Ok(Objective::Workflow { id: params::workflow(&id)?.to_owned(), version, inputs }),
         (None, None, Some(_)) if given || version.is_some() => {
             Err(invalid("steps cannot be combined with inputs or version"))
         }
-        (None, None, Some(steps)) => Ok(Objective::Steps(steps.into_iter().map(|step| (step.tool, step.input)).collect())),
+        (None, None, Some(steps)) => {
+            Ok(Objective::Steps(steps.into_iter().map(|step| (step.tool, step.input)).collect()))
+        }
         _ => Err(invalid("exactly one of goal, workflow_id and steps is required; version goes with workflow_id only")),
     }
 }
 
 /// Waits for the run and builds the response; both depend on the level.
-async fn act_response(edge: &Edge, caller: &Caller, begun: &StartedAction, wait: Option<Duration>) -> Result<Response, ApiError> {
+async fn act_response(
+    edge: &Edge,
+    caller: &Caller,
+    begun: &StartedAction,
+    wait: Option<Duration>,
+) -> Result<Response, ApiError> {
     let (run, level) = (begun.started.run_id, begun.started.level);
     if level == Level::ExecuteSilent && !begun.dry_run {
         return summary_response(StatusCode::ACCEPTED, run, begun);
@@ -248,7 +259,8 @@ async fn act_response(edge: &Edge, caller: &Caller, begun: &StartedAction, wait:
     let wait = if drafts { wait.unwrap_or_default().max(DRAFT_WAIT_MIN) } else { wait.unwrap_or(ACT_WAIT_DEFAULT) };
     // The response must begin before the request times out.
     let until = Instant::now() + wait.min(edge.request_timeout.mul_f64(0.9));
-    let status = if wait.is_zero() { RunStatus::Running } else { wait_until_settled(caller, &begun.started, until).await? };
+    let status =
+        if wait.is_zero() { RunStatus::Running } else { wait_until_settled(caller, &begun.started, until).await? };
     match status {
         // The end of a run that continued on another node, or later, is only in the store.
         status if !drafts && status.is_final() && begun.started.standing.borrow().ended.is_some() => {
@@ -273,12 +285,12 @@ fn summary_response(status: StatusCode, run: Uuid, begun: &StartedAction) -> Res
 async fn duplicate_response(caller: &Caller, run: Uuid, differs: bool) -> Result<Response, ApiError> {
     let mut shown = caller.flow.show(&caller.permit, run).await?;
     shown["request_differs"] = differs.into();
-    Ok((location_header(run), place::document(caller, shown).await?).into_response())
+    Ok((location_header(run), params::document(caller, shown).await?).into_response())
 }
 
 async fn full_response(caller: &Caller, run: Uuid, status: StatusCode) -> Result<Response, ApiError> {
     let shown = caller.flow.show_document(&caller.permit, run).await?;
-    Ok((status, location_header(run), place::serialized_response(shown)).into_response())
+    Ok((status, location_header(run), params::serialized_response(shown)).into_response())
 }
 
 fn location_header(run: Uuid) -> [(HeaderName, String); 1] {

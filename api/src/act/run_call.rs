@@ -6,11 +6,11 @@
 use super::act_post;
 use crate::caller::Caller;
 use crate::edge::Edge;
+use crate::error_responses::WriteErrors;
 use crate::extract::{ApiJson, ApiQuery};
 use crate::flow::schema::StartedDocument;
-use crate::place;
+use crate::params;
 use crate::problem::ApiError;
-use crate::refusals::WriteErrors;
 use crate::trace::RunSeed;
 use axum::Json;
 use axum::extract::{Path, State};
@@ -57,8 +57,8 @@ pub(crate) async fn call(
     seed: RunSeed,
     ApiJson(inputs): ApiJson<Value>,
 ) -> Result<Response, ApiError> {
-    let wait = place::parse_wait(patience.wait)?.unwrap_or(limits::RUN_CALL_WAIT_DEFAULT);
-    let id = place::workflow(&id)?;
+    let wait = params::parse_wait(patience.wait)?.unwrap_or(limits::RUN_CALL_WAIT_DEFAULT);
+    let id = params::workflow(&id)?;
     let request = json!({"workflow_id": id, "inputs": inputs});
     let what = Objective::Workflow { id: id.to_owned(), version: None, inputs };
     let acted = act_post::actions(&edge)?.act(&caller.permit, act_post::default_act(what, request, seed)).await?;

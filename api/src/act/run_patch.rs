@@ -3,10 +3,10 @@
 use super::act_post;
 use crate::caller::Caller;
 use crate::edge::Edge;
+use crate::error_responses::WriteErrors;
 use crate::extract::ApiJson;
-use crate::place;
+use crate::params;
 use crate::problem::ApiError;
-use crate::refusals::WriteErrors;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -58,7 +58,7 @@ pub(crate) async fn patch(
     Path(id): Path<String>,
     ApiJson(body): ApiJson<PatchBody>,
 ) -> Result<(StatusCode, Json<ProposedDocument>), ApiError> {
-    let run = place::run(&id)?;
+    let run = params::run(&id)?;
     let actions = act_post::actions(&edge)?;
     let proposed = actions.patch(&caller.permit, run, body.patch, body.state_version, body.dry_run).await?;
     let status = if body.dry_run { StatusCode::OK } else { StatusCode::ACCEPTED };

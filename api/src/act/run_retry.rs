@@ -3,12 +3,12 @@
 use super::act_post;
 use crate::caller::Caller;
 use crate::edge::Edge;
+use crate::error_responses::WriteErrors;
 use crate::extract::OptionalJson;
-use crate::flow::answer::answer;
 use crate::flow::schema::{RunDocument, StartedDocument};
-use crate::place;
+use crate::flow::start_response::answer;
+use crate::params;
 use crate::problem::ApiError;
-use crate::refusals::WriteErrors;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use chimera_core::flow::run::{Replay, ReplayMode};
@@ -44,8 +44,8 @@ pub(crate) async fn retry(
     Path(id): Path<String>,
     OptionalJson(body): OptionalJson<RetryBody>,
 ) -> Result<Response, ApiError> {
-    let replay = Replay { of: place::run(&id)?, mode: ReplayMode::Retry, from: body.from };
-    let wait = place::parse_wait(body.wait)?;
+    let replay = Replay { of: params::run(&id)?, mode: ReplayMode::Retry, from: body.from };
+    let wait = params::parse_wait(body.wait)?;
     let started = act_post::actions(&edge)?.replay(&caller.permit, replay).await?;
     answer(&edge, &caller, started, wait).await
 }

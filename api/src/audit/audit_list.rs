@@ -2,10 +2,10 @@
 
 use crate::caller::Caller;
 use crate::edge::Edge;
+use crate::error_responses::ReadErrors;
 use crate::extract::ApiQuery;
-use crate::place;
+use crate::params;
 use crate::problem::ApiError;
-use crate::refusals::ReadErrors;
 use axum::extract::State;
 use axum::response::Response;
 use chimera_engine::audit::{EntryFilter, list_entries};
@@ -64,11 +64,11 @@ pub(crate) async fn list(
         event_type: which.event_type,
         actor: which.actor,
         run_id: which.run_id,
-        since: place::time("since", which.since.as_deref())?,
-        limit: place::parse_limit(which.limit)?,
+        since: params::time("since", which.since.as_deref())?,
+        limit: params::parse_limit(which.limit)?,
         after: which.after,
     };
     let access = edge.access.as_deref().ok_or_else(ApiError::internal)?;
     let entries = list_entries(access.records(), &caller.permit, filter).await?;
-    place::document(&caller, entries).await
+    params::document(&caller, entries).await
 }

@@ -1,10 +1,10 @@
 //! `DELETE /workflows/{id}/cache`: deletes cached outputs of a workflow.
 
 use crate::caller::Caller;
+use crate::error_responses::WriteErrors;
 use crate::extract::ApiQuery;
-use crate::place;
+use crate::params;
 use crate::problem::ApiError;
-use crate::refusals::WriteErrors;
 use axum::extract::Path;
 use axum::http::StatusCode;
 use serde::Deserialize;
@@ -31,6 +31,6 @@ pub(crate) async fn forget(
     Path(id): Path<String>,
     ApiQuery(which): ApiQuery<DeleteCacheQuery>,
 ) -> Result<StatusCode, ApiError> {
-    caller.flow.invalidate(&caller.permit, place::workflow(&id)?, which.key.as_deref()).await?;
+    caller.flow.invalidate(&caller.permit, params::workflow(&id)?, which.key.as_deref()).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -1,11 +1,11 @@
 //! `GET /tool-calls`: lists tool calls, newest first.
 
 use crate::caller::Caller;
+use crate::error_responses::ReadErrors;
 use crate::extract::ApiQuery;
 use crate::flow::schema::CallDocument;
-use crate::place;
+use crate::params;
 use crate::problem::ApiError;
-use crate::refusals::ReadErrors;
 use axum::response::Response;
 use chimera_engine::flow::CallFilter;
 use serde::Deserialize;
@@ -66,9 +66,9 @@ pub(crate) async fn list(caller: Caller, ApiQuery(which): ApiQuery<ListCallsQuer
     let filter = CallFilter {
         actor: which.actor,
         tool: which.tool,
-        since: place::time("since", which.since.as_deref())?,
-        limit: place::parse_limit(which.limit)?,
+        since: params::time("since", which.since.as_deref())?,
+        limit: params::parse_limit(which.limit)?,
         cursor: which.cursor,
     };
-    Ok(place::serialized_response(caller.flow.list_calls(&caller.permit, filter).await?))
+    Ok(params::serialized_response(caller.flow.list_calls(&caller.permit, filter).await?))
 }

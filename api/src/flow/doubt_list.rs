@@ -1,11 +1,11 @@
 //! `GET /doubts`: lists tool calls whose outcome is unknown.
 
 use crate::caller::Caller;
+use crate::error_responses::ReadErrors;
 use crate::extract::ApiQuery;
 use crate::flow::schema::DoubtDocument;
-use crate::place;
+use crate::params;
 use crate::problem::ApiError;
-use crate::refusals::ReadErrors;
 use axum::response::Response;
 use chimera_engine::flow::DoubtFilter;
 use serde::Deserialize;
@@ -47,9 +47,9 @@ pub(crate) async fn list(caller: Caller, ApiQuery(query): ApiQuery<ListDoubtsQue
     let filter = DoubtFilter {
         actor: query.actor,
         tool: query.tool,
-        limit: place::parse_limit(query.limit)?,
+        limit: params::parse_limit(query.limit)?,
         cursor: query.cursor,
     };
     let shown = caller.flow.list_doubts(&caller.permit, filter).await?;
-    place::document(&caller, shown).await
+    params::document(&caller, shown).await
 }

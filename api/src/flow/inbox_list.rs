@@ -1,10 +1,10 @@
 //! `GET /inbox`: the caller's notifications that no other channel delivers.
 
 use crate::caller::Caller;
+use crate::error_responses::ReadErrors;
 use crate::extract::ApiQuery;
-use crate::place;
+use crate::params;
 use crate::problem::ApiError;
-use crate::refusals::ReadErrors;
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::Value;
@@ -57,7 +57,7 @@ pub(crate) struct InboxPage {
     responses((status = 200, body = InboxPage, description = "A page of messages"), ReadErrors)
 )]
 pub(crate) async fn list(caller: Caller, ApiQuery(query): ApiQuery<ListInboxQuery>) -> Result<Response, ApiError> {
-    let limit = place::parse_limit(query.limit)?;
+    let limit = params::parse_limit(query.limit)?;
     let shown = caller.flow.inbox(&caller.permit, limit, query.cursor.as_deref()).await?;
-    place::document(&caller, shown).await
+    params::document(&caller, shown).await
 }

@@ -5,14 +5,14 @@
 use super::link_open;
 use crate::edge::Edge;
 use crate::page::{self, escape};
-use crate::place;
+use crate::params;
 use crate::problem::ApiError;
 use axum::Form;
 use axum::extract::rejection::{FormRejection, PathRejection};
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use chimera_engine::flow::{DecisionResult, Decision};
+use chimera_engine::flow::{Decision, DecisionResult};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -82,8 +82,9 @@ async fn apply_decision(
     said: Result<Form<Said>, FormRejection>,
 ) -> Result<(Decision, DecisionResult), ApiError> {
     let flow = link_open::flow(edge)?;
-    let Form(Said { decision, digest, reason }) = said.map_err(|rejection| ApiError::from_status(rejection.status()))?;
-    let digest = place::digest(&digest)?;
+    let Form(Said { decision, digest, reason }) =
+        said.map_err(|rejection| ApiError::from_status(rejection.status()))?;
+    let digest = params::digest(&digest)?;
     let decision = match decision {
         Button::Approve => Decision::Approve,
         Button::Reject => Decision::Reject,

@@ -13,7 +13,7 @@ use axum::response::Response;
 use chimera_core::error::Code;
 use chimera_core::flow::review::{Change, Review};
 use chimera_core::limits::NOTES_BYTES_MAX;
-use chimera_core::text::{render_lines, escape_invisible};
+use chimera_core::text::{escape_invisible, render_lines};
 use chimera_engine::flow::{Flow, LinkView};
 
 /// Shows the approval page of a link.

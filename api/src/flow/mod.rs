@@ -1,6 +1,5 @@
 //! Workflows, runs and tools over HTTP: one file per endpoint.
 
-pub(crate) mod answer;
 pub(crate) mod artifact_get;
 pub(crate) mod cache_forget;
 pub(crate) mod call_list;
@@ -21,9 +20,10 @@ pub(crate) mod run_rollback;
 pub(crate) mod run_steps;
 pub(crate) mod run_unpatch;
 pub(crate) mod schema;
+pub(crate) mod start_response;
 pub(crate) mod step_edit;
 pub(crate) mod step_resolve;
-pub(crate) mod streams;
+pub(crate) mod stream_limit;
 pub(crate) mod tool_list;
 pub(crate) mod workflow_apply;
 pub(crate) mod workflow_check;

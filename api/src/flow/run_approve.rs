@@ -4,10 +4,10 @@
 //! approval is pending. An empty body approves, under the same rule.
 
 use crate::caller::Caller;
+use crate::error_responses::WriteErrors;
 use crate::extract::OptionalJson;
-use crate::place;
+use crate::params;
 use crate::problem::ApiError;
-use crate::refusals::WriteErrors;
 use axum::Json;
 use axum::extract::Path;
 use chimera_engine::flow::{Decide, Decision};
@@ -112,12 +112,12 @@ pub(super) async fn decide(
     decision: Decision,
     about: About,
 ) -> Result<DecidedDocument, ApiError> {
-    let run = place::run(id)?;
+    let run = params::run(id)?;
     let step = match &about.step_id {
-        Some(step) => Some(place::resolve_step(caller, run, step).await?),
+        Some(step) => Some(params::resolve_step(caller, run, step).await?),
         None => None,
     };
-    let digest = about.digest.as_deref().map(place::digest).transpose()?;
+    let digest = about.digest.as_deref().map(params::digest).transpose()?;
     let ask = Decide { run, decision, approval: about.approval_id, step, digest, reason: about.reason };
     let decided = caller.flow.decide(&caller.permit, ask).await?;
     Ok(DecidedDocument {

@@ -1,11 +1,11 @@
 //! `POST /runs/{id}/cancel`: cancels a run. Tool calls in flight are signalled and awaited.
 
 use crate::caller::Caller;
+use crate::error_responses::WriteErrors;
 use crate::extract::OptionalJson;
 use crate::flow::schema::Accepted;
-use crate::place;
+use crate::params;
 use crate::problem::ApiError;
-use crate::refusals::WriteErrors;
 use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
@@ -35,7 +35,7 @@ pub(crate) async fn cancel(
     Path(id): Path<String>,
     OptionalJson(body): OptionalJson<CancelBody>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let run = place::run(&id)?;
-    caller.flow.cancel(&caller.permit, run, place::check_note(body.reason)?).await?;
-    Ok((StatusCode::ACCEPTED, Json(place::told(&caller, run).await?)))
+    let run = params::run(&id)?;
+    caller.flow.cancel(&caller.permit, run, params::check_note(body.reason)?).await?;
+    Ok((StatusCode::ACCEPTED, Json(params::told(&caller, run).await?)))
 }

@@ -5,14 +5,14 @@
 //! The stream ends when the run has ended and every event was sent; a client that reconnects after that
 //! gets 204. It also ends when the caller's access is revoked or expires.
 
-use super::streams::{StreamLimitReached, StreamSlot};
+use super::stream_limit::{StreamLimitReached, StreamSlot};
 use crate::caller::Caller;
 use crate::edge::Edge;
+use crate::error_responses::ReadErrors;
 use crate::extract::ApiQuery;
-use crate::gate::shown::ReceivedRequest;
+use crate::gate::received::ReceivedRequest;
 use crate::problem::ApiError;
-use crate::refusals::ReadErrors;
-use crate::{gate, place};
+use crate::{gate, params};
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
@@ -62,7 +62,7 @@ pub(crate) async fn events(
     Extension(shown): Extension<Arc<ReceivedRequest>>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let run = place::run(&id)?;
+    let run = params::run(&id)?;
     let resumed = last_event_id(&headers)?;
     if which.after.is_some_and(|after| after < 0) {
         let what = "after must be an event number of this run, or 0";
@@ -97,7 +97,9 @@ fn stream_limit_error(full: StreamLimitReached, permit: &Permit) -> ApiError {
         StreamLimitReached::Tenant(held) => {
             format!("tenant {tenant} has reached its limit of {held} open event streams; close one first")
         }
-        StreamLimitReached::Actor(held) => format!("{actor} has reached its limit of {held} open event streams; close one first"),
+        StreamLimitReached::Actor(held) => {
+            format!("{actor} has reached its limit of {held} open event streams; close one first")
+        }
     };
     ApiError::new(Code::Overloaded, what).retry_after(1)
 }

@@ -1,10 +1,10 @@
 //! `GET /runs/{id}`: one run, with everything needed to decide its approvals.
 
 use crate::caller::Caller;
+use crate::error_responses::ReadErrors;
 use crate::flow::schema::RunDocument;
-use crate::place;
+use crate::params;
 use crate::problem::ApiError;
-use crate::refusals::ReadErrors;
 use axum::extract::Path;
 use axum::response::Response;
 
@@ -17,5 +17,5 @@ use axum::response::Response;
     responses((status = 200, body = RunDocument, description = "The run"), ReadErrors)
 )]
 pub(crate) async fn get(caller: Caller, Path(id): Path<String>) -> Result<Response, ApiError> {
-    Ok(place::serialized_response(caller.flow.show_document(&caller.permit, place::run(&id)?).await?))
+    Ok(params::serialized_response(caller.flow.show_document(&caller.permit, params::run(&id)?).await?))
 }

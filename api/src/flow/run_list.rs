@@ -1,11 +1,11 @@
 //! `GET /runs`: lists runs, newest first.
 
 use crate::caller::Caller;
+use crate::error_responses::ReadErrors;
 use crate::extract::ApiQuery;
 use crate::flow::schema::RunPage;
-use crate::place;
+use crate::params;
 use crate::problem::ApiError;
-use crate::refusals::ReadErrors;
 use axum::response::Response;
 use chimera_core::error::Code;
 use chimera_core::flow::run::RunStatus;
@@ -55,12 +55,12 @@ pub(crate) async fn list(caller: Caller, ApiQuery(which): ApiQuery<ListRunsQuery
         status: which.status,
         actor: which.actor,
         workflow_id: which.workflow_id,
-        since: place::time("since", which.since.as_deref())?,
-        until: place::time("until", which.until.as_deref())?,
+        since: params::time("since", which.since.as_deref())?,
+        until: params::time("until", which.until.as_deref())?,
         in_doubt: which.in_doubt.unwrap_or(false),
-        limit: place::parse_limit(which.limit)?,
+        limit: params::parse_limit(which.limit)?,
         cursor: which.cursor,
     };
     let shown = caller.flow.list(&caller.permit, filter).await?;
-    place::document(&caller, shown).await
+    params::document(&caller, shown).await
 }

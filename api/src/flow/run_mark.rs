@@ -2,11 +2,11 @@
 //! did or what a rollback left. No tool is called, and nothing else of a run can be set.
 
 use crate::caller::Caller;
+use crate::error_responses::WriteErrors;
 use crate::extract::ApiJson;
 use crate::flow::schema::Accepted;
-use crate::place;
+use crate::params;
 use crate::problem::ApiError;
-use crate::refusals::WriteErrors;
 use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
@@ -47,14 +47,14 @@ pub(crate) async fn mark(
     Path(id): Path<String>,
     ApiJson(body): ApiJson<MarkBody>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let run = place::run(&id)?;
+    let run = params::run(&id)?;
     caller.flow.status(&caller.permit, run).await?;
     if body.status != RunStatus::RolledBack.as_str() {
         return Err(
             ApiError::new(Code::ValidationFailed, "status can only be set to rolled_back").with("pointer", "/status")
         );
     }
-    caller.flow.mark_rolled_back(&caller.permit, run, place::check_note(body.reason)?).await?;
+    caller.flow.mark_rolled_back(&caller.permit, run, params::check_note(body.reason)?).await?;
     let until = Instant::now() + limits::MARK_WAIT;
     let mut marked = false;
     while !marked && Instant::now() < until {
@@ -64,5 +64,5 @@ pub(crate) async fn mark(
         }
     }
     let code = if marked { StatusCode::OK } else { StatusCode::ACCEPTED };
-    Ok((code, Json(place::told(&caller, run).await?)))
+    Ok((code, Json(params::told(&caller, run).await?)))
 }

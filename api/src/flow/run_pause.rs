@@ -1,10 +1,10 @@
 //! `POST /runs/{id}/pause`: pauses a run. Steps in flight finish, and no new ones start.
 
 use crate::caller::Caller;
+use crate::error_responses::WriteErrors;
 use crate::flow::schema::Accepted;
-use crate::place;
+use crate::params;
 use crate::problem::ApiError;
-use crate::refusals::WriteErrors;
 use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
@@ -19,7 +19,7 @@ use serde_json::Value;
     responses((status = 202, body = Accepted, description = "The signal was sent to the run"), WriteErrors)
 )]
 pub(crate) async fn pause(caller: Caller, Path(id): Path<String>) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let run = place::run(&id)?;
+    let run = params::run(&id)?;
     caller.flow.pause(&caller.permit, run).await?;
-    Ok((StatusCode::ACCEPTED, Json(place::told(&caller, run).await?)))
+    Ok((StatusCode::ACCEPTED, Json(params::told(&caller, run).await?)))
 }

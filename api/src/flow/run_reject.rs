@@ -2,9 +2,9 @@
 
 use super::run_approve::{About, DecidedDocument, decide};
 use crate::caller::Caller;
+use crate::error_responses::WriteErrors;
 use crate::extract::OptionalJson;
 use crate::problem::ApiError;
-use crate::refusals::WriteErrors;
 use axum::Json;
 use axum::extract::Path;
 use chimera_engine::flow::Decision;

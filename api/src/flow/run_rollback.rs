@@ -1,11 +1,11 @@
 //! `POST /runs/{id}/rollback`: rolls back an ended run, all of it or some steps.
 
 use crate::caller::Caller;
+use crate::error_responses::WriteErrors;
 use crate::extract::OptionalJson;
 use crate::flow::schema::Accepted;
-use crate::place;
+use crate::params;
 use crate::problem::ApiError;
-use crate::refusals::WriteErrors;
 use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
@@ -39,7 +39,7 @@ pub(crate) async fn rollback(
     Path(id): Path<String>,
     OptionalJson(body): OptionalJson<RollbackBody>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let run = place::run(&id)?;
+    let run = params::run(&id)?;
     let mut steps = None;
     if let Some(named) = body.step_ids {
         if !(1..=PAGE_ROWS_MAX).contains(&named.len()) {
@@ -48,10 +48,10 @@ pub(crate) async fn rollback(
         }
         let mut found = Vec::with_capacity(named.len());
         for step in &named {
-            found.push(place::resolve_step(&caller, run, step).await?);
+            found.push(params::resolve_step(&caller, run, step).await?);
         }
         steps = Some(found);
     }
-    caller.flow.rollback(&caller.permit, run, steps, place::check_note(body.reason)?).await?;
-    Ok((StatusCode::ACCEPTED, Json(place::told(&caller, run).await?)))
+    caller.flow.rollback(&caller.permit, run, steps, params::check_note(body.reason)?).await?;
+    Ok((StatusCode::ACCEPTED, Json(params::told(&caller, run).await?)))
 }

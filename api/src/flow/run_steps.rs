@@ -3,11 +3,11 @@
 //! The default page size is the maximum, because most runs fit in one page.
 
 use crate::caller::Caller;
+use crate::error_responses::ReadErrors;
 use crate::extract::ApiQuery;
 use crate::flow::schema::StepList;
-use crate::place;
+use crate::params;
 use crate::problem::ApiError;
-use crate::refusals::ReadErrors;
 use axum::extract::Path;
 use axum::response::Response;
 use chimera_core::limits::PAGE_ROWS_MAX;
@@ -37,7 +37,7 @@ pub(crate) async fn steps(
     Path(id): Path<String>,
     ApiQuery(which): ApiQuery<ListStepsQuery>,
 ) -> Result<Response, ApiError> {
-    let limit = place::parse_limit(which.limit.or(Some(PAGE_ROWS_MAX)))?;
-    let run = place::run(&id)?;
-    Ok(place::serialized_response(caller.flow.step_page(&caller.permit, run, limit, which.cursor.as_deref()).await?))
+    let limit = params::parse_limit(which.limit.or(Some(PAGE_ROWS_MAX)))?;
+    let run = params::run(&id)?;
+    Ok(params::serialized_response(caller.flow.step_page(&caller.permit, run, limit, which.cursor.as_deref()).await?))
 }

@@ -1,10 +1,10 @@
 //! `DELETE /runs/{id}/patches/{number}`: reverts the last patch, while none of its nodes has started.
 
 use crate::caller::Caller;
+use crate::error_responses::WriteErrors;
 use crate::flow::schema::Accepted;
-use crate::place;
+use crate::params;
 use crate::problem::ApiError;
-use crate::refusals::WriteErrors;
 use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
@@ -26,8 +26,8 @@ pub(crate) async fn unpatch(
     caller: Caller,
     Path((id, number)): Path<(String, String)>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let run = place::run(&id)?;
+    let run = params::run(&id)?;
     let number = number.parse().map_err(|_| ApiError::new(Code::NotFound, "there is no such patch"))?;
     caller.flow.unpatch(&caller.permit, run, number).await?;
-    Ok((StatusCode::ACCEPTED, Json(place::told(&caller, run).await?)))
+    Ok((StatusCode::ACCEPTED, Json(params::told(&caller, run).await?)))
 }

@@ -3,11 +3,11 @@
 //! its node, the whole plan awaits approval again.
 
 use crate::caller::Caller;
+use crate::error_responses::WriteErrors;
 use crate::extract::ApiJson;
 use crate::flow::schema::Accepted;
-use crate::place;
+use crate::params;
 use crate::problem::ApiError;
-use crate::refusals::WriteErrors;
 use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
@@ -42,8 +42,8 @@ pub(crate) async fn edit(
     Path((id, step)): Path<(String, String)>,
     ApiJson(body): ApiJson<EditBody>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let run = place::run(&id)?;
-    match place::resolve_step(&caller, run, &step).await {
+    let run = params::run(&id)?;
+    match params::resolve_step(&caller, run, &step).await {
         Ok(step) => caller.flow.edit(&caller.permit, run, step, body.input).await?,
         // A planned node without a dry run has no step yet, so it is edited by node id.
         Err(absent) if absent.code == Code::NotFound && !step.contains(char::is_control) => {
@@ -51,5 +51,5 @@ pub(crate) async fn edit(
         }
         Err(other) => return Err(other),
     }
-    Ok((StatusCode::ACCEPTED, Json(place::told(&caller, run).await?)))
+    Ok((StatusCode::ACCEPTED, Json(params::told(&caller, run).await?)))
 }

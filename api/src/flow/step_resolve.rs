@@ -1,11 +1,11 @@
 //! `POST /runs/{id}/steps/{step}/resolve`: a person resolves a tool call whose outcome is unknown.
 
 use crate::caller::Caller;
+use crate::error_responses::WriteErrors;
 use crate::extract::ApiJson;
 use crate::flow::schema::Accepted;
-use crate::place;
+use crate::params;
 use crate::problem::ApiError;
-use crate::refusals::WriteErrors;
 use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
@@ -53,14 +53,14 @@ pub(crate) async fn resolve(
     Path((id, step)): Path<(String, String)>,
     ApiJson(body): ApiJson<ResolveBody>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let run = place::run(&id)?;
+    let run = params::run(&id)?;
     let happened = body.outcome == OutcomeWord::Happened;
     if body.output.is_some() && !happened {
         let what = "output is only allowed with outcome `happened`";
         return Err(ApiError::new(Code::ValidationFailed, what).with("pointer", "/output"));
     }
-    let step = place::resolve_step(&caller, run, &step).await?;
-    let notes = place::check_note(body.notes)?;
+    let step = params::resolve_step(&caller, run, &step).await?;
+    let notes = params::check_note(body.notes)?;
     caller.flow.resolve(&caller.permit, run, step, happened, body.output, notes).await?;
-    Ok((StatusCode::ACCEPTED, Json(place::told(&caller, run).await?)))
+    Ok((StatusCode::ACCEPTED, Json(params::told(&caller, run).await?)))
 }

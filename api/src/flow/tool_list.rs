@@ -1,8 +1,8 @@
 //! `GET /tools`: lists tools with their schemas and policy metadata.
 
 use crate::caller::Caller;
+use crate::error_responses::ReadErrors;
 use crate::problem::ApiError;
-use crate::refusals::ReadErrors;
 use axum::Json;
 use serde_json::Value;
 use utoipa::ToSchema;

@@ -1,10 +1,10 @@
 //! `PUT /workflows/{id}`: applies a document as the next version of a workflow.
 
 use crate::caller::Caller;
+use crate::error_responses::WriteErrors;
 use crate::extract::JsonText;
-use crate::place;
+use crate::params;
 use crate::problem::ApiError;
-use crate::refusals::WriteErrors;
 use axum::Json;
 use axum::extract::Path;
 use serde::Serialize;
@@ -37,7 +37,7 @@ pub(crate) async fn apply(
     Path(id): Path<String>,
     JsonText(text): JsonText,
 ) -> Result<Json<AppliedDocument>, ApiError> {
-    let applied = caller.flow.workflows().apply(&caller.permit, place::check_new_workflow_id(&id)?, &text).await?;
+    let applied = caller.flow.workflows().apply(&caller.permit, params::check_new_workflow_id(&id)?, &text).await?;
     Ok(Json(AppliedDocument {
         workflow_id: applied.workflow_id,
         version: applied.version,

@@ -1,10 +1,10 @@
 //! `POST /workflows/{id}/check`: validates a document without applying it.
 
 use crate::caller::Caller;
+use crate::error_responses::WriteErrors;
 use crate::extract::JsonText;
-use crate::place;
+use crate::params;
 use crate::problem::ApiError;
-use crate::refusals::WriteErrors;
 use axum::Json;
 use axum::extract::Path;
 use chimera_core::error::Code;
@@ -42,7 +42,7 @@ pub(crate) async fn check(
 ) -> Result<Json<CheckedDocument>, ApiError> {
     let graph = caller.flow.workflows().check(&caller.permit, &text).await?;
     let found = graph.document.workflow_id.clone();
-    if found != place::check_new_workflow_id(&id)? {
+    if found != params::check_new_workflow_id(&id)? {
         return Err(ApiError::new(Code::MalformedArgs, format!("the document belongs to {found}, not to {id}")));
     }
     Ok(Json(CheckedDocument {

@@ -1,11 +1,11 @@
 //! `GET /workflows/{id}`: one version of a workflow; the latest by default.
 
 use crate::caller::Caller;
+use crate::error_responses::ReadErrors;
 use crate::extract::ApiQuery;
 use crate::flow::schema::WorkflowDocument;
-use crate::place;
+use crate::params;
 use crate::problem::ApiError;
-use crate::refusals::ReadErrors;
 use axum::extract::Path;
 use axum::response::Response;
 use serde::Deserialize;
@@ -32,6 +32,6 @@ pub(crate) async fn get(
     Path(id): Path<String>,
     ApiQuery(which): ApiQuery<GetWorkflowQuery>,
 ) -> Result<Response, ApiError> {
-    let shown = caller.flow.show_workflow(&caller.permit, place::workflow(&id)?, which.version).await?;
-    place::document(&caller, shown).await
+    let shown = caller.flow.show_workflow(&caller.permit, params::workflow(&id)?, which.version).await?;
+    params::document(&caller, shown).await
 }

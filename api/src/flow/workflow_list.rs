@@ -1,10 +1,10 @@
 //! `GET /workflows`: lists the latest version of each workflow.
 
 use crate::caller::Caller;
+use crate::error_responses::ReadErrors;
 use crate::extract::ApiQuery;
-use crate::place;
+use crate::params;
 use crate::problem::ApiError;
-use crate::refusals::ReadErrors;
 use axum::response::Response;
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -58,7 +58,7 @@ pub(crate) struct WorkflowEntry {
     responses((status = 200, body = WorkflowPage, description = "A page of workflows"), ReadErrors)
 )]
 pub(crate) async fn list(caller: Caller, ApiQuery(which): ApiQuery<ListWorkflowsQuery>) -> Result<Response, ApiError> {
-    let limit = place::parse_limit(which.limit)?;
+    let limit = params::parse_limit(which.limit)?;
     let shown = caller.flow.list_workflows(&caller.permit, limit, which.cursor.as_deref()).await?;
-    place::document(&caller, shown).await
+    params::document(&caller, shown).await
 }

@@ -1,9 +1,9 @@
 //! `PUT /workflows/{id}/share`: shares a workflow with all tenants.
 
 use crate::caller::Caller;
-use crate::place;
+use crate::error_responses::WriteErrors;
+use crate::params;
 use crate::problem::ApiError;
-use crate::refusals::WriteErrors;
 use axum::Json;
 use axum::extract::Path;
 use serde::Serialize;
@@ -30,6 +30,6 @@ pub(crate) struct WorkflowShare {
     responses((status = 200, body = WorkflowShare, description = "The workflow is shared"), WriteErrors)
 )]
 pub(crate) async fn share(caller: Caller, Path(id): Path<String>) -> Result<Json<WorkflowShare>, ApiError> {
-    caller.flow.share_workflow(&caller.permit, place::workflow(&id)?, true).await?;
+    caller.flow.share_workflow(&caller.permit, params::workflow(&id)?, true).await?;
     Ok(Json(WorkflowShare { workflow_id: id, shared: true }))
 }

@@ -2,9 +2,9 @@
 
 use super::workflow_share::WorkflowShare;
 use crate::caller::Caller;
-use crate::place;
+use crate::error_responses::WriteErrors;
+use crate::params;
 use crate::problem::ApiError;
-use crate::refusals::WriteErrors;
 use axum::Json;
 use axum::extract::Path;
 
@@ -19,6 +19,6 @@ use axum::extract::Path;
     responses((status = 200, body = WorkflowShare, description = "The workflow is not shared"), WriteErrors)
 )]
 pub(crate) async fn unshare(caller: Caller, Path(id): Path<String>) -> Result<Json<WorkflowShare>, ApiError> {
-    caller.flow.share_workflow(&caller.permit, place::workflow(&id)?, false).await?;
+    caller.flow.share_workflow(&caller.permit, params::workflow(&id)?, false).await?;
     Ok(Json(WorkflowShare { workflow_id: id, shared: false }))
 }

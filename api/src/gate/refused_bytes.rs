@@ -101,7 +101,8 @@ impl<'a> BodyCharge<'a> {
     /// Refuses a sender that is over the limit.
     pub(super) fn check(&self) -> Result<(), ApiError> {
         let refused = &self.edge.refused_bytes;
-        let wait = self.sender.as_ref().and_then(|sender| refused.retry_after_seconds(sender, self.edge.clock.steady()));
+        let wait =
+            self.sender.as_ref().and_then(|sender| refused.retry_after_seconds(sender, self.edge.clock.steady()));
         let Some(seconds) = wait else { return Ok(()) };
         metrics::counter!("chimera_http_bodies_refused_total", "reason" => "address").increment(1);
         let message = "too many bytes of refused requests came from this address; the body was not read";
@@ -150,7 +151,10 @@ mod tests {
         refused.charge(sender(1), 99, NOW);
         assert_eq!(refused.retry_after_seconds(&sender(1), NOW), None);
         refused.charge(sender(1), 1, NOW);
-        assert_eq!((refused.retry_after_seconds(&sender(1), NOW), refused.retry_after_seconds(&sender(2), NOW)), (Some(15), None));
+        assert_eq!(
+            (refused.retry_after_seconds(&sender(1), NOW), refused.retry_after_seconds(&sender(2), NOW)),
+            (Some(15), None)
+        );
         assert_eq!(refused.retry_after_seconds(&(sender(1).0, Some("user_ann".into())), NOW), None);
         assert_eq!(refused.retry_after_seconds(&sender(1), NOW.plus_seconds(15)), None);
         assert_eq!(refused.senders_over_limit.load(Ordering::Relaxed), 0);

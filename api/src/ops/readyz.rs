@@ -4,7 +4,7 @@
 //! times out keeps running, so that its result counts later. The endpoint is public and checks make stores write, so only
 //! one caller runs them at a time, and the result is cached briefly.
 
-use crate::edge::{ReadinessCheck, Edge};
+use crate::edge::{Edge, ReadinessCheck};
 use crate::ops::schema::ProblemDocument;
 use crate::problem::ApiError;
 use axum::Json;

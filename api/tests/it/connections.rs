@@ -1,6 +1,6 @@
 //! Slow, idle and excess connections, and graceful shutdown.
 
-use crate::support::{client, edge, limits, read_to_end, served, serve_with_limits};
+use crate::support::{client, edge, limits, read_to_end, serve_with_limits, served};
 use chimera_api::ServerLimits;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

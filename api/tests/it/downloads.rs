@@ -1,6 +1,6 @@
 //! Downloads in flight: slow readers, slow stores, shutdown.
 
-use crate::support::{RequestGate, TestServer, client, edge, limits, served, serve_with_limits};
+use crate::support::{RequestGate, TestServer, client, edge, limits, serve_with_limits, served};
 use async_trait::async_trait;
 use bytes::Bytes;
 use chimera_api::{Edge, ServerLimits};
@@ -8,7 +8,7 @@ use chimera_core::id::BlobId;
 use chimera_core::ledger::Digest32;
 use chimera_core::time::Timestamp;
 use chimera_engine::flow::port::{
-    Blob, BlobError, BlobStat, Blobs, UploadStream, InvalidLink, DownloadStream, PresentedLink, PresignedUrl,
+    Blob, BlobError, BlobStat, Blobs, DownloadStream, InvalidLink, PresentedLink, PresignedUrl, UploadStream,
 };
 use chimera_engine::port::{Outage, Unavailable};
 use futures::{StreamExt, stream};
@@ -187,7 +187,8 @@ async fn content_that_is_shorter_or_longer_than_announced_never_looks_whole() {
         assert!(taken.is_err(), "{count} pieces looked like {size} bytes");
     }
     let broken = || {
-        stream::iter([piece(), piece(), Err(BlobError::Unavailable(Unavailable::new(Outage::Transient, "gone")))]).boxed()
+        stream::iter([piece(), piece(), Err(BlobError::Unavailable(Unavailable::new(Outage::Transient, "gone")))])
+            .boxed()
     };
     let server = served(with(2 * PIECE as u64, broken)).await;
     assert!(fetch(&server).await.bytes().await.is_err());

@@ -3,13 +3,13 @@
 
 mod access;
 mod artifacts;
+mod connection_limits;
 mod connections;
 mod downloads;
 mod errors;
-mod floods;
 mod flow;
-mod heads;
 mod ops;
 mod reference;
+mod request_heads;
 mod support;
 mod tracing_headers;

@@ -1,6 +1,6 @@
 //! Health, readiness, metrics.
 
-use crate::support::{client, edge, failing_check, get_json, served, passing_check};
+use crate::support::{client, edge, failing_check, get_json, passing_check, served};
 use chimera_api::ReadinessCheck;
 use futures::future::join_all;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use axum::Router;
 use axum::routing::{get, post};
-use chimera_api::{ApiError, ApiJson, ReadinessCheck, ShutdownReport, Edge, ServerLimits, serve, with_routes};
+use chimera_api::{ApiError, ApiJson, Edge, ReadinessCheck, ServerLimits, ShutdownReport, serve, with_routes};
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{Clock, Random};
 use serde_json::Value;
@@ -40,7 +40,8 @@ impl Random for CountingRandom {
 }
 
 pub(crate) fn edge() -> Edge {
-    Edge::new(Arc::new(TickingClock::default()), Arc::new(CountingRandom::default())).with_request_timeout(Duration::from_secs(20))
+    Edge::new(Arc::new(TickingClock::default()), Arc::new(CountingRandom::default()))
+        .with_request_timeout(Duration::from_secs(20))
 }
 
 pub(crate) fn limits() -> ServerLimits {

@@ -1,6 +1,6 @@
 //! Credentials that this process uses itself, and the actor registry for commands.
 
-pub(crate) mod book;
+pub(crate) mod registry;
 
 use crate::failure::{Failure, Outcome};
 use chimera_core::access::mac;

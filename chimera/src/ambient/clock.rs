@@ -364,7 +364,12 @@ mod tests {
         assert_eq!(machine.set(-HOUR), 40, "the next glitch waits again");
         assert_eq!(
             machine.noticed(),
-            [ClockNotice::Jumped(-HOUR), ClockNotice::Followed(-HOUR), ClockNotice::Returned(HOUR), ClockNotice::Jumped(-HOUR)]
+            [
+                ClockNotice::Jumped(-HOUR),
+                ClockNotice::Followed(-HOUR),
+                ClockNotice::Returned(HOUR),
+                ClockNotice::Jumped(-HOUR)
+            ]
         );
     }
 

@@ -1,7 +1,7 @@
 //! Watches the machine's clock while a server runs: its jumps are logged and counted.
 
 use super::clock::{ClockNotice, SystemClock};
-use chimera_core::limits::{CLOCK_JUMP_LASTING_SECONDS, CLOCK_CHECK_INTERVAL};
+use chimera_core::limits::{CLOCK_CHECK_INTERVAL, CLOCK_JUMP_LASTING_SECONDS};
 use std::sync::Arc;
 
 /// Watches until it is dropped.

@@ -1,8 +1,8 @@
 //! File operations for backups: atomic writes, listing, copying, digests.
 
 use super::BackupFile;
+use crate::data_folder::private_folder;
 use crate::failure::{Failure, Outcome};
-use crate::home::private_folder;
 use sha2::{Digest, Sha256};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};

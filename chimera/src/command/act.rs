@@ -2,11 +2,11 @@
 //! for approval or was done.
 
 use super::runs::follow;
-use super::{CommandContext, document, read_json, print, say};
+use super::{CommandContext, document, print, read_json, say};
 use crate::backend::{Backend, parse_run_id};
 use crate::cli::{ActArgs, DuplicatePolicyArg};
 use crate::failure::{Failure, Outcome};
-use crate::flow::picture::review_lines;
+use crate::flow::render::review_lines;
 use crate::flow::table::text;
 use chimera_core::error::Code;
 use chimera_core::flow::risk::{HIGH_FROM, MEDIUM_FROM};

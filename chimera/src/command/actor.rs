@@ -2,8 +2,8 @@
 
 use super::act::notify;
 use super::{CommandContext, print, say};
-use crate::access::book::ActorRegistry;
-use crate::cli::{ActorArg, ActorCommand, ActorArgs, ActorKindArg};
+use crate::access::registry::ActorRegistry;
+use crate::cli::{ActorArg, ActorArgs, ActorCommand, ActorKindArg};
 use crate::failure::{Failure, Outcome};
 use crate::flow::table::{table, text};
 use chimera_core::access::scope::check_scope;
@@ -80,12 +80,12 @@ async fn find_actor(book: &ActorRegistry, actor: &str) -> Outcome<Value> {
 }
 
 /// Rejects scopes that nothing uses: they are usually typos.
-async fn check_scopes(book: &ActorRegistry, args: &ActorArgs) -> Outcome {
+async fn check_scopes(registry: &ActorRegistry, args: &ActorArgs) -> Outcome {
     let wanted = args.scopes.as_deref().unwrap_or_default();
     if wanted.is_empty() || args.allow_unknown_scope {
         return Ok(());
     }
-    let known = book.scopes().await?;
+    let known = registry.scopes().await?;
     let Some(unknown) = wanted.iter().find(|scope| !is_known(scope, &known)) else { return Ok(()) };
     let close = did_you_mean(unknown, known.iter().map(String::as_str));
     let message = format!("unknown scope {unknown}: no tool and no part of Chimera uses it{close}");
@@ -191,7 +191,12 @@ async fn add(scene: &CommandContext<'_>, book: &ActorRegistry, args: ActorArgs) 
 }
 
 /// A pattern gets an entry but no key: each actor that matches it has its own.
-async fn add_pattern(scene: &CommandContext<'_>, book: &ActorRegistry, pattern: &str, over: Map<String, Value>) -> Outcome {
+async fn add_pattern(
+    scene: &CommandContext<'_>,
+    book: &ActorRegistry,
+    pattern: &str,
+    over: Map<String, Value>,
+) -> Outcome {
     if over.is_empty() {
         let message =
             format!("{pattern} is a pattern, which has no key: give at least one setting for the actors that match it");

@@ -2,7 +2,7 @@
 //!
 //! Records are copied before blobs, so every blob that the copied records refer to already exists.
 
-use super::{EXIT_FOUND_WRONG, CommandContext, print, say};
+use super::{CommandContext, EXIT_FOUND_WRONG, print, say};
 use crate::backup::{self, BLOB_LIST, BlobPlacement, FORMAT, KEYS, Manifest, VerifiedBackup, draft_of, files, keys};
 use crate::cli::{BackupArgs, BackupCommand};
 use crate::compose::{self, Ambient};
@@ -212,7 +212,11 @@ pub(super) fn parse_trusted_keys(trust: &[String]) -> Outcome<Vec<PublicKey>> {
 }
 
 /// Verifies a backup, including its records.
-pub(super) async fn verify_with_records(scene: &CommandContext<'_>, path: &Path, trust: &[String]) -> Outcome<VerifiedBackup> {
+pub(super) async fn verify_with_records(
+    scene: &CommandContext<'_>,
+    path: &Path,
+    trust: &[String],
+) -> Outcome<VerifiedBackup> {
     let config = &scene.loaded.config;
     let mut known = config.trusted_keys.clone();
     match compose::existing_signer(config).await {

@@ -1,10 +1,10 @@
 //! `chimera bench store`: measures the record store against a bare loop of the same statements.
 
 use super::{CommandContext, print};
-use crate::bench::{Measurement, Ratios, BenchConditions, BenchSubject, WRITERS, share};
+use crate::bench::{BenchConditions, BenchSubject, Measurement, Ratios, WRITERS, share};
 use crate::compose::{self, Ambient};
+use crate::data_folder::DataFolder;
 use crate::failure::Outcome;
-use crate::home::DataFolder;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use std::fmt::Write;

@@ -9,10 +9,10 @@ use super::bench_flow::select_store;
 use super::{CommandContext, print};
 use crate::cli::BenchStore;
 use crate::compose::{Ambient, FlowBench, operator};
+use crate::data_folder::DataFolder;
 use crate::failure::{Failure, Outcome};
-use crate::home::DataFolder;
 use bytes::Bytes;
-use chimera_api::{InProcessClient, Edge};
+use chimera_api::{Edge, InProcessClient};
 use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::run::RunStatus;
@@ -111,7 +111,8 @@ async fn measure(bench: &FlowBench, ambient: &Ambient, runs: usize, concurrency:
         (Bytes::from(body), signature)
     };
     let requests: Arc<[(Bytes, String)]> = (0..warm + runs).map(request).collect();
-    let sides = [BenchTarget::Door { direct, token, requests }, BenchTarget::Engine { flow: bench.flow.clone(), permit }];
+    let sides =
+        [BenchTarget::Door { direct, token, requests }, BenchTarget::Engine { flow: bench.flow.clone(), permit }];
     let mut took = [Timings::default(), Timings::default()];
     // Warm up caches and prepared statements.
     for side in &sides {
@@ -131,7 +132,12 @@ async fn measure(bench: &FlowBench, ambient: &Ambient, runs: usize, concurrency:
 }
 
 /// A closed loop: each request that ends is followed by the next.
-async fn drive(side: &BenchTarget, ambient: &Ambient, part: std::ops::Range<usize>, concurrency: usize) -> Outcome<Timings> {
+async fn drive(
+    side: &BenchTarget,
+    ambient: &Ambient,
+    part: std::ops::Range<usize>,
+    concurrency: usize,
+) -> Outcome<Timings> {
     let next = Arc::new(AtomicUsize::new(part.start));
     let began = ambient.clock.steady().micros();
     let workers: Vec<_> = (0..concurrency.min(part.len()))

@@ -8,8 +8,8 @@ use crate::cli::BenchStore;
 
 use crate::compose::{Ambient, FlowBench, operator};
 use crate::config::Config;
+use crate::data_folder::DataFolder;
 use crate::failure::{Failure, Outcome};
-use crate::home::DataFolder;
 use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::run::RunStatus;

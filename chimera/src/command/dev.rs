@@ -2,7 +2,7 @@
 
 use super::{CommandContext, print, say};
 use crate::failure::Outcome;
-use crate::serve::{ServerMode, ReadyServer, serve};
+use crate::serve::{ReadyServer, ServerMode, serve};
 use serde_json::json;
 use std::process::ExitCode;
 

@@ -1,6 +1,6 @@
 //! `chimera doctor`: checks everything a server needs.
 
-use super::{EXIT_FOUND_WRONG, CommandContext, print};
+use super::{CommandContext, EXIT_FOUND_WRONG, print};
 use crate::compose::Ambient;
 use crate::doctor::deep::Progress;
 use crate::doctor::report::examine_within_limit;

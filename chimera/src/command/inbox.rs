@@ -1,6 +1,6 @@
 //! `chimera inbox`: the actor's notifications for which no other channel is configured.
 
-use super::{CommandContext, print_page_footer, print};
+use super::{CommandContext, print, print_page_footer};
 use crate::backend::Backend;
 use crate::cli::PageArgs;
 use crate::failure::Outcome;

@@ -1,9 +1,9 @@
 //! `chimera migrate`: applies pending schema migrations.
 
-use super::{EXIT_FOUND_WRONG, CommandContext, print, say};
+use super::{CommandContext, EXIT_FOUND_WRONG, print, say};
 use crate::compose::{self, MigrationSummary};
+use crate::data_folder::DataFolder;
 use crate::failure::Outcome;
-use crate::home::DataFolder;
 use serde_json::json;
 use std::process::ExitCode;
 

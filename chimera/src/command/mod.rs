@@ -23,7 +23,7 @@ mod tenant;
 mod token;
 mod workflow;
 
-use crate::access::book::ActorRegistry;
+use crate::access::registry::ActorRegistry;
 use crate::ambient::{Environment, stderr_is_terminal};
 use crate::backend::Backend;
 use crate::cli::{AuditCommand, BenchCommand, Cli, Command, ConfigCommand};

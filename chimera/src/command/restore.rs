@@ -5,15 +5,15 @@
 //! first and then moved into place, records last; an interrupted restore is detected by the next command.
 //! Afterwards the store is always on hold, because what happened after the backup is unknown.
 
-use super::backup::{keys_path, warn_missing_blobs, verify_with_records};
+use super::backup::{keys_path, verify_with_records, warn_missing_blobs};
 use super::{CommandContext, print, say};
 use crate::backup::staging::{Staging, unfinished};
-use crate::backup::{BLOB_LIST, BlobPlacement, Manifest, BackupFile, StoreKind, VerifiedBackup, files, keys};
+use crate::backup::{BLOB_LIST, BackupFile, BlobPlacement, Manifest, StoreKind, VerifiedBackup, files, keys};
 use crate::cli::RestoreArgs;
 use crate::compose::{self, Ambient};
 use crate::config::Config;
+use crate::data_folder::DataFolder;
 use crate::failure::{Failure, Outcome};
-use crate::home::DataFolder;
 use chimera_core::error::Code;
 use chimera_engine::port::Hold;
 use serde_json::{Value, json};
@@ -156,7 +156,9 @@ impl RestoreTask<'_> {
         if let Some(keys) = &self.keys {
             keys.write(&staging.path("keys"))?;
         }
-        for part in self.manifest.parts.iter().filter(|part| self.manifest.blobs == BlobPlacement::Whole && is_blob(part)) {
+        for part in
+            self.manifest.parts.iter().filter(|part| self.manifest.blobs == BlobPlacement::Whole && is_blob(part))
+        {
             let there = self.config.data_dir.join(&part.path);
             if !files::digest(&there).is_ok_and(|found| found == (part.bytes, part.sha256.clone())) {
                 files::copy(&self.from.join(&part.path), &staging.path(&part.path))?;

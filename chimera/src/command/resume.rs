@@ -3,7 +3,7 @@
 //! It first lists what may have happened after the stored state was written, and changes nothing until
 //! somebody confirms.
 
-use super::{EXIT_FOUND_WRONG, CommandContext, print, say};
+use super::{CommandContext, EXIT_FOUND_WRONG, print, say};
 use crate::ambient::{ClockDisagreement, stdin_is_terminal};
 use crate::cli::ResumeArgs;
 use crate::compose::{self, Ambient};
@@ -11,7 +11,7 @@ use crate::failure::{Failure, Outcome};
 use crate::flow::table::table;
 use chimera_core::error::{Code, io_reason};
 use chimera_core::limits;
-use chimera_engine::flow::{DroppedSignal, RestoredRun, ResumeOptions, RestoreSurvey};
+use chimera_engine::flow::{DroppedSignal, RestoreSurvey, RestoredRun, ResumeOptions};
 use chimera_engine::port::Hold;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -99,7 +99,12 @@ async fn accept_lost_keys(scene: &CommandContext<'_>, ambient: &Ambient) -> Outc
 }
 
 /// Resumes after confirmation.
-async fn resume_store(scene: &CommandContext<'_>, args: &ResumeArgs, hold: &Hold, resumer: &compose::Resumer) -> Outcome<Option<ResumeSummary>> {
+async fn resume_store(
+    scene: &CommandContext<'_>,
+    args: &ResumeArgs,
+    hold: &Hold,
+    resumer: &compose::Resumer,
+) -> Outcome<Option<ResumeSummary>> {
     let survey = resumer.flow.survey().await?;
     let resumes = args.yes
         || (!scene.json && {

@@ -3,7 +3,7 @@
 //! The bytes are signed exactly as given. Signing a file with a trailing newline and sending it without one
 //! gives an invalid signature.
 
-use super::{CommandContext, read_bytes, print};
+use super::{CommandContext, print, read_bytes};
 use crate::backend::local_actor_key;
 use crate::cli::SignArgs;
 use crate::compose::Ambient;

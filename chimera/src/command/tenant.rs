@@ -1,7 +1,7 @@
 //! `chimera tenant …`: manages tenants.
 
 use super::{CommandContext, print, say};
-use crate::access::book::ActorRegistry;
+use crate::access::registry::ActorRegistry;
 use crate::cli::{ActorArg, TenantCommand};
 use crate::failure::{Failure, Outcome};
 use crate::flow::table::{table, text};

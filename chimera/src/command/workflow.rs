@@ -1,6 +1,6 @@
 //! `chimera workflow …`: manages workflow documents.
 
-use super::{EXIT_FOUND_WRONG, CommandContext, document, print_page_footer, print, say};
+use super::{CommandContext, EXIT_FOUND_WRONG, document, print, print_page_footer, say};
 use crate::backend::{Backend, percent_encode};
 use crate::cli::{PageArgs, WorkflowCommand};
 use crate::failure::{Failure, Outcome};

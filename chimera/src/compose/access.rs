@@ -4,8 +4,8 @@ use super::flow::{TENANT, invalid};
 use super::traced::TracedCounters;
 use super::{Ambient, Redis, resolve_setting, secret, secrets};
 use crate::config::{AccessConfig, Config, SensitiveText, Token};
+use crate::data_folder::{self, DataFolder};
 use crate::failure::{Failure, Outcome};
-use crate::home::{self, DataFolder};
 use chimera_core::access::registry::{Entry, Kind, Registry, is_actor_name, shipped};
 use chimera_core::access::tables::{ACTOR_KEYS, ACTORS};
 use chimera_core::access::tenant::{TenantSettings, is_domain};
@@ -13,13 +13,15 @@ use chimera_core::access::token::TokenKey;
 use chimera_core::access::{Level, Role, Roles, SharedResources, check_mail, overlap};
 use chimera_core::error::Code;
 use chimera_core::limits::{
-    ACTORS_MAX, DECLARED_FILE_BYTES_MAX, IDEMPOTENCY_TTL_SECONDS, RATE_HITS_MAX, ROLES_MAX, SHARED_SECRET_CHARS_RECOMMENDED,
-    SHARED_SECRET_CHARS_MIN,
+    ACTORS_MAX, DECLARED_FILE_BYTES_MAX, IDEMPOTENCY_TTL_SECONDS, RATE_HITS_MAX, ROLES_MAX, SHARED_SECRET_CHARS_MIN,
+    SHARED_SECRET_CHARS_RECOMMENDED,
 };
 use chimera_core::record::{Row, Scope, Select, Tx, Value};
 use chimera_core::secret::Secret;
 use chimera_engine::access::port::Counters;
-use chimera_engine::access::{Directory, Authenticator, DirectoryPorts, Rates, SealedKeys, Settings, CounterFallback, stored_entry};
+use chimera_engine::access::{
+    Authenticator, CounterFallback, Directory, DirectoryPorts, Rates, SealedKeys, Settings, stored_entry,
+};
 use chimera_engine::port::{Bus, Records};
 use chimera_storage::bus::LocalBus;
 use chimera_storage::counter::{LocalCounters, RedisCounters};
@@ -165,7 +167,7 @@ pub(crate) async fn actor_facts(config: &Config, ambient: &Ambient) -> Outcome<A
     let configured = read_actors_file(&config.access)?.entries;
     let names: Vec<String> = configured.iter().map(|entry| entry.id.clone()).collect();
     entries.extend(configured);
-    let dev_keys = home::existing_actor_keys(&config.data_dir);
+    let dev_keys = data_folder::existing_actor_keys(&config.data_dir);
     let mut keys = usize::from(config.access.hmac_secret.is_some());
     match super::records_to_read(config, ambient).await {
         Ok(records) => {
@@ -240,7 +242,10 @@ async fn token_keys(config: &Config, home: &DataFolder, ambient: &Ambient) -> Ou
         let secret = access.jwt_secret.as_ref();
         let secret = secret.ok_or_else(|| invalid("access.jwt_secret", "`HS256` needs a secret (JWT_SECRET_KEY)"))?;
         let restricted_to = access.hmac_secret.is_some().then(|| access.hmac_actor.clone());
-        return Ok(vec![TokenKey::Hs256 { secret: resolve_shared_secret(config, "access.jwt_secret", secret).await?, restricted_to }]);
+        return Ok(vec![TokenKey::Hs256 {
+            secret: resolve_shared_secret(config, "access.jwt_secret", secret).await?,
+            restricted_to,
+        }]);
     }
     let seed = match &access.token_key {
         None => home.token_seed(&*ambient.random)?,
@@ -273,7 +278,7 @@ async fn seal_key(config: &Config, home: &DataFolder, ambient: &Ambient, records
 /// The existing key that encrypts actors' keys.
 async fn existing_seal_key(config: &Config) -> Outcome<Option<[u8; 32]>> {
     let key = match &config.access.seal_key {
-        None => home::existing_seal_key(&config.data_dir)?,
+        None => data_folder::existing_seal_key(&config.data_dir)?,
         Some(name) => Some(named_seed(config, "access.seal_key", name).await?),
     };
     key.iter().for_each(|key| config.mask.learn(&Secret::new(hex::encode(key))));
@@ -284,8 +289,10 @@ async fn existing_seal_key(config: &Config) -> Outcome<Option<[u8; 32]>> {
 fn seal_lost(config: &Config, exists: bool, count: usize) -> Failure {
     let what = match (&config.access.seal_key, exists) {
         (Some(_), _) => "the secret that `access.seal_key` names is not the one that sealed them".to_owned(),
-        (None, true) => format!("{} is not the key that sealed them", home::seal_key(&config.data_dir).display()),
-        (None, false) => format!("{} is missing", home::seal_key(&config.data_dir).display()),
+        (None, true) => {
+            format!("{} is not the key that sealed them", data_folder::seal_key(&config.data_dir).display())
+        }
+        (None, false) => format!("{} is missing", data_folder::seal_key(&config.data_dir).display()),
     };
     let message =
         format!("none of the {count} actors' keys in the store can be decrypted, so nobody could sign in: {what}");
@@ -339,7 +346,7 @@ async fn revoke_sealed(config: &Config, ambient: &Ambient, node: &str, records: 
 
 async fn named_seed(config: &Config, setting: &str, name: &str) -> Outcome<[u8; 32]> {
     let found = secret(config, setting, name).await?;
-    home::seed(found.expose_text().unwrap_or_default().trim())
+    data_folder::seed(found.expose_text().unwrap_or_default().trim())
         .map_err(|_| invalid(setting, "the secret is not 64 hex digits"))
 }
 
@@ -460,7 +467,8 @@ pub(super) fn read_actors_file(access: &AccessConfig) -> Outcome<ActorsConfig> {
         if id == TENANT && shared != SharedResources::default() {
             return Err(refused(&format!("the tenant {TENANT} has every tool, bucket and secret: share with others")));
         }
-        let tenant = TenantSettings { domains: written.domains, notify: written.notify.and_then(Notify::value), shared };
+        let tenant =
+            TenantSettings { domains: written.domains, notify: written.notify.and_then(Notify::value), shared };
         if tenants.insert(id.clone(), tenant).is_some() {
             return Err(refused(&format!("the tenant {id} is listed twice")));
         }

@@ -2,11 +2,11 @@
 //! removed at the end.
 
 use super::access::{self, ExampleActor};
-use super::{Ambient, flow, resolve_setting, records, store_facts};
+use super::{Ambient, flow, records, resolve_setting, store_facts};
 use crate::bench::{BenchConditions, BenchSubject, BenchWork};
 use crate::config::{Config, SensitiveText};
+use crate::data_folder;
 use crate::failure::{Failure, Outcome};
-use crate::home;
 use async_trait::async_trait;
 use chimera_connect::act::WordPlanner;
 use chimera_connect::flow::local_tools;
@@ -39,7 +39,7 @@ pub(crate) async fn bench_subject(config: &Config, ambient: &Ambient) -> Outcome
 /// Creates a scratch store, and the settings that use it.
 async fn scratch(config: &Config, ambient: &Ambient) -> Outcome<(Config, ScratchStore)> {
     let id = ambient.random.opaque_id();
-    let folder = config.data_dir.join(format!("{}{id}", home::SCRATCH_PREFIX));
+    let folder = config.data_dir.join(format!("{}{id}", data_folder::SCRATCH_PREFIX));
     let mut config = Config { data_dir: folder.clone(), mark_file: None, ..config.clone() };
     let scratch = match &config.database_url {
         None => ScratchStore::Folder(folder),
@@ -71,8 +71,11 @@ impl FlowBench {
         let records = records(&config, ambient, "bench").await?;
         let facts = store_facts(&config).await?;
         let alone = config.database_url.is_none();
-        let setting =
-            BenchConditions { record_store: facts.kind, fsync: facts.fsync, lanes: if alone { 1 } else { config.lanes } };
+        let setting = BenchConditions {
+            record_store: facts.kind,
+            fsync: facts.fsync,
+            lanes: if alone { 1 } else { config.lanes },
+        };
         let key = Secret::new(ambient.random.salt().to_vec());
         let links = LinkSigner::new("http://localhost", &key);
         let links = links.ok_or_else(|| Failure::new(Code::Internal, "the key of signed links is empty"))?;

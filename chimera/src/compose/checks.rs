@@ -7,8 +7,8 @@ use chimera_engine::access::Directory;
 use chimera_engine::access::port::Counters;
 use chimera_engine::flow::Flow;
 use chimera_engine::flow::port::Blobs;
+use chimera_engine::heartbeat::Heartbeat;
 use chimera_engine::port::{Clock, Records};
-use chimera_engine::pulse::Heartbeat;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::task::{AbortHandle, JoinHandle};
@@ -53,7 +53,9 @@ pub(super) fn counters_check(counters: &Arc<dyn Counters>) -> ReadinessCheck {
 /// Not ready while the clock has jumped and the right time is undecided.
 pub(super) fn clock_check(clock: &Arc<SystemClock>) -> ReadinessCheck {
     let clock = Arc::clone(clock);
-    ReadinessCheck::new("clock", move || std::future::ready(crate::ambient::watch::jump_message(&clock).map_or(Ok(()), Err)))
+    ReadinessCheck::new("clock", move || {
+        std::future::ready(crate::ambient::watch::jump_message(&clock).map_or(Ok(()), Err))
+    })
 }
 
 /// Whether the background loops of this process are alive.

@@ -8,12 +8,14 @@ use crate::mask::Mask;
 use async_trait::async_trait;
 use chimera_connect::flow::notify::NotificationChannels;
 use chimera_connect::flow::webhook::{SigningKeySource, WebhookSender, own_key};
-use chimera_connect::flow::{MailSettings, MailTls, ToolDependencies, declared, http_tools, local_tools, mail_tool, s3_tool};
-use chimera_connect::http::{Client, Egress, ClientSettings};
+use chimera_connect::flow::{
+    MailSettings, MailTls, ToolDependencies, declared, http_tools, local_tools, mail_tool, s3_tool,
+};
+use chimera_connect::http::{Client, ClientSettings, Egress};
 use chimera_core::access::tables::TENANTS;
 use chimera_core::error::{Code, io_reason};
 use chimera_core::flow::policy::Policy;
-use chimera_core::limits::{DECLARED_FILE_BYTES_MAX, STOP_POLL_INTERVAL, STOP_LOOPS_TIMEOUT, STOP_TURNS_TIMEOUT};
+use chimera_core::limits::{DECLARED_FILE_BYTES_MAX, STOP_LOOPS_TIMEOUT, STOP_POLL_INTERVAL, STOP_TURNS_TIMEOUT};
 use chimera_core::record::{Insert, Scope, Select, Tx};
 use chimera_core::secret::{Secret, SecretName};
 use chimera_engine::access::port::{OneTenant, Tenancy};
@@ -22,7 +24,7 @@ use chimera_engine::act::rules::{Rule, Rules};
 use chimera_engine::act::{DirectoryRecipients, Guard};
 use chimera_engine::flow::gate::CallLimits;
 use chimera_engine::flow::port::{Blobs, Buckets, Notifier, Tool};
-use chimera_engine::flow::{Asking, Flow, FlowPorts, RunLimits, Registry, TenantBlobs, TenantBuckets};
+use chimera_engine::flow::{Asking, Flow, FlowPorts, Registry, RunLimits, TenantBlobs, TenantBuckets};
 use chimera_engine::port::{Blocked, Bus, CommitError, Records, SecretError, Secrets};
 use chimera_storage::bucket::{FolderBuckets, S3Buckets};
 use chimera_storage::bus::{LocalBus, RedisBus};
@@ -299,7 +301,8 @@ fn registry(
     }
     let mut registry = Registry::default();
     if config.mail.is_none() {
-        registry.add_absent("email_send", "set `mail.server` and `mail.from` (CHIMERA_MAIL__SERVER, CHIMERA_MAIL__FROM)");
+        registry
+            .add_absent("email_send", "set `mail.server` and `mail.from` (CHIMERA_MAIL__SERVER, CHIMERA_MAIL__FROM)");
     }
     for tool in tools {
         registry.add(tool).map_err(|twice| invalid("flow.tools_dir", twice))?;
@@ -370,7 +373,8 @@ fn rules(config: &Config) -> Outcome<Rules> {
 
 pub(super) async fn bus(config: &Config, ambient: &Ambient) -> Outcome<Arc<dyn Bus>> {
     let Some(url) = &config.redis_url else { return Ok(Arc::new(LocalBus::new())) };
-    let redis = Redis::new(&resolve_setting(config, "redis_url", url).await?).map_err(|error| invalid("redis_url", error))?;
+    let redis =
+        Redis::new(&resolve_setting(config, "redis_url", url).await?).map_err(|error| invalid("redis_url", error))?;
     let bus: Arc<dyn Bus> = Arc::new(RedisBus::new(redis));
     Ok(if ambient.spans.enabled() { Arc::new(TracedBus(bus)) } else { bus })
 }

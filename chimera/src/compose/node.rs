@@ -5,12 +5,12 @@
 
 use super::checks::{LoopHealth, blobs_check, clock_check, counters_check, data_folder, records_check};
 use super::{
-    Ambient, ExampleActor, access, has_local_blobs, base_url, blobs, existing_signer, flow, check_signing_key, record_node_event, records,
-    signer, signing,
+    Ambient, ExampleActor, access, base_url, blobs, check_signing_key, existing_signer, flow, has_local_blobs,
+    record_node_event, records, signer, signing,
 };
 use crate::config::Config;
+use crate::data_folder::DataFolder;
 use crate::failure::Outcome;
-use crate::home::DataFolder;
 use chimera_api::ReadinessCheck;
 use chimera_connect::act::WordPlanner;
 use chimera_core::error::Code;
@@ -22,9 +22,9 @@ use chimera_engine::access::{Access, Directory};
 use chimera_engine::act::Actions;
 use chimera_engine::flow::Flow;
 use chimera_engine::flow::port::Blobs;
+use chimera_engine::heartbeat::Heartbeat;
 use chimera_engine::ledger::checkpoint::{Checkpointer, Schedule};
 use chimera_engine::port::{Bus, Records};
-use chimera_engine::pulse::Heartbeat;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -115,8 +115,12 @@ pub(crate) async fn begin(config: &Config, ambient: &Ambient, prepared: Prepared
     let mut upkeep = LoopHealth::new(Arc::clone(&ambient.clock));
     upkeep.watch_pulse("checkpoints were", &checkpointer.pulse);
     let checkpoints = (stop, tokio::spawn(checkpointer.run(stopped)));
-    let voice =
-        flow::NotifierParts { base_url: base_url(config, address), webhook_seed, bus, directory: Arc::clone(&directory) };
+    let voice = flow::NotifierParts {
+        base_url: base_url(config, address),
+        webhook_seed,
+        bus,
+        directory: Arc::clone(&directory),
+    };
     let mut running = flow::start(config, ambient, &records, &blobs, voice).await?;
     running.watch(&directory);
     upkeep.watch_directory(&directory);

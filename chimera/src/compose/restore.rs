@@ -1,22 +1,26 @@
 //! Copies records into a backup and back, and opens a store on hold to resume it.
 
 use super::database::require_plausible_clock;
-use super::{Ambient, untraced_records, disagreement, facts, facts_during_restore, flow, marks, resolve_setting, record_node_event, secret};
+use super::{
+    Ambient, disagreement, facts, facts_during_restore, flow, marks, record_node_event, resolve_setting, secret,
+    untraced_records,
+};
 use crate::ambient::ClockDisagreement;
 use crate::backup::staging::{Staging, refuse_unfinished};
 use crate::backup::{LaneHead, Manifest, StoreKind, TablePart, files};
 use crate::config::Config;
+use crate::data_folder::DataFolder;
 use crate::failure::{Failure, Outcome};
-use crate::home::DataFolder;
 use chimera_core::error::Code;
-use chimera_core::ledger::{Digest32, ChainHead};
+use chimera_core::ledger::{ChainHead, Digest32};
 use chimera_core::record::Tx;
 use chimera_core::secret::Secret;
 use chimera_core::time::Timestamp;
 use chimera_engine::flow::Flow;
 use chimera_engine::port::{Hold, Records};
 use chimera_storage::records::{
-    AccessMode, CopyManifest, CopiedTable, DATA_FILE, OpenError, PostgresOptions, PostgresRecords, SqliteRecords, TimedWaits,
+    AccessMode, CopiedTable, CopyManifest, DATA_FILE, OpenError, PostgresOptions, PostgresRecords, SqliteRecords,
+    TimedWaits,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -74,10 +78,15 @@ pub(crate) async fn resumer(config: &Config, ambient: &Ambient) -> Outcome<Resum
 /// Accepts this machine's clock although the ledger has later entries, and records that: later comparisons use the
 /// new entry. Returns the disagreement, and the steps that wait for future times: some may come from the wrong
 /// clock, and there is no way to tell which.
-pub(crate) async fn accept_clock(config: &Config, ambient: &Ambient) -> Outcome<(Option<ClockDisagreement>, TimedWaits)> {
+pub(crate) async fn accept_clock(
+    config: &Config,
+    ambient: &Ambient,
+) -> Outcome<(Option<ClockDisagreement>, TimedWaits)> {
     let home = DataFolder::lock(&config.data_dir)?;
     let found = disagreement(config, &*ambient.clock).await?;
-    let Some(ClockDisagreement::BehindLedger { now, newest }) = found else { return Ok((found, TimedWaits::default())) };
+    let Some(ClockDisagreement::BehindLedger { now, newest }) = found else {
+        return Ok((found, TimedWaits::default()));
+    };
     let node = ambient.random.opaque_id();
     let records = untraced_records(config, ambient, &node).await?;
     let data = serde_json::json!({"clock": now.to_string(), "newest_entry": newest.to_string()});

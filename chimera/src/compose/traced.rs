@@ -5,8 +5,8 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use chimera_core::access::window::{RateDecision, Quota};
-use chimera_core::record::{CountQuery, RowGroup, Page, Select, Tx};
+use chimera_core::access::window::{Quota, RateDecision};
+use chimera_core::record::{CountQuery, Page, RowGroup, Select, Tx};
 use chimera_core::time::Timestamp;
 use chimera_engine::access::port::{ClaimOutcome, CounterError, Counters};
 use chimera_engine::port::{

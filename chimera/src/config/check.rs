@@ -5,7 +5,7 @@
 //! filled from files often end with a line break.
 
 use super::listen::{self, ListenAddress};
-use super::setting::{SettingKind, PairValue};
+use super::setting::{PairValue, SettingKind};
 use chimera_core::access::address::Network;
 use chimera_core::ledger::checkpoint::PublicKey;
 
@@ -154,8 +154,14 @@ fn alternatives<T: AsRef<str>>(words: &[T]) -> String {
 
 /// Describes a raw value for an error message, without showing values that may be secret.
 pub(crate) fn describe(kind: SettingKind, raw: &RawValue) -> String {
-    let is_public =
-        matches!(kind, SettingKind::Choice(_) | SettingKind::Number { .. } | SettingKind::Boolean | SettingKind::Listen | SettingKind::LogFilter);
+    let is_public = matches!(
+        kind,
+        SettingKind::Choice(_)
+            | SettingKind::Number { .. }
+            | SettingKind::Boolean
+            | SettingKind::Listen
+            | SettingKind::LogFilter
+    );
     match raw {
         RawValue::Text(text) if is_public => format!("\"{text}\""),
         RawValue::Text(text) if text.trim().is_empty() => "an empty text".to_owned(),

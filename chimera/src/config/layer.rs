@@ -3,9 +3,9 @@
 //! Nothing is ignored silently: unknown keys, a table in place of a value and values of the wrong kind are
 //! all rejected, all at once, each with its location.
 
-use super::check::{RawValue, CheckedValue, check, describe};
+use super::check::{CheckedValue, RawValue, check, describe};
 use super::service_links::is_service_link;
-use super::setting::{ENV_CONFIG, ENV_SECRET_PREFIX, SettingKind, SETTINGS, Setting};
+use super::setting::{ENV_CONFIG, ENV_SECRET_PREFIX, SETTINGS, Setting, SettingKind};
 use super::{Config, LoadedConfig, Origin, SecretVariables, SettingValue};
 use crate::ambient::Environment;
 use crate::failure::{Failure, Outcome};
@@ -69,7 +69,8 @@ fn named_file(flags: &Flags, environment: &Environment) -> Outcome<Option<PathBu
     if text.is_empty() {
         return Err(refused(origin.to_string(), EMPTY));
     }
-    let path = expand_tilde(&text, environment.home.as_deref()).map_err(|reason| refused(origin.to_string(), reason))?;
+    let path =
+        expand_tilde(&text, environment.home.as_deref()).map_err(|reason| refused(origin.to_string(), reason))?;
     Ok(Some(path.into()))
 }
 
@@ -174,10 +175,14 @@ impl Layers {
 
     fn set(&mut self, setting: &Setting, raw: &RawValue, origin: Origin) {
         match check(setting.kind, raw) {
-            Ok(CheckedValue::Text(path)) if setting.kind == SettingKind::Path => match expand_tilde(&path, self.home.as_deref()) {
-                Ok(path) => drop(self.values.insert(setting.key, SettingValue { typed: CheckedValue::Text(path), origin })),
-                Err(reason) => self.refusals.push(format!("{origin}: `{}`: {reason}", setting.key)),
-            },
+            Ok(CheckedValue::Text(path)) if setting.kind == SettingKind::Path => {
+                match expand_tilde(&path, self.home.as_deref()) {
+                    Ok(path) => {
+                        drop(self.values.insert(setting.key, SettingValue { typed: CheckedValue::Text(path), origin }))
+                    }
+                    Err(reason) => self.refusals.push(format!("{origin}: `{}`: {reason}", setting.key)),
+                }
+            }
             Ok(typed) => drop(self.values.insert(setting.key, SettingValue { typed, origin })),
             Err(expected) => {
                 let found = describe(setting.kind, raw);

@@ -9,12 +9,12 @@ mod check;
 mod layer;
 mod listen;
 #[cfg(test)]
+mod notation_tests;
+#[cfg(test)]
 mod reference;
 mod service_links;
 mod setting;
 mod show;
-#[cfg(test)]
-mod spellings_tests;
 
 pub(crate) use layer::{Flags, load};
 pub(crate) use listen::ListenAddress;

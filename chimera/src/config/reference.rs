@@ -1,6 +1,6 @@
 //! Generates the settings reference from the table of settings.
 
-use super::setting::{ENV_CONFIG, ENV_SECRET_PREFIX, SettingKind, SETTINGS};
+use super::setting::{ENV_CONFIG, ENV_SECRET_PREFIX, SETTINGS, SettingKind};
 use std::fmt::Write;
 
 /// The text of `docs/reference/config.md`.

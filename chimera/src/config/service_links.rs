@@ -10,7 +10,8 @@ pub(super) fn is_service_link(name: &str, value: &str) -> bool {
     let words: Vec<&str> = name.split('_').collect();
     let is_label = |word: &&str| !word.is_empty() && word.bytes().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit());
     let service = words.iter().take_while(|word| is_label(word)).count();
-    words.first() == Some(&"CHIMERA") && (1..=service).any(|at| words.get(at..).is_some_and(|rest| is_link_suffix(rest, value)))
+    words.first() == Some(&"CHIMERA")
+        && (1..=service).any(|at| words.get(at..).is_some_and(|rest| is_link_suffix(rest, value)))
 }
 
 /// Matches the part of the variable name after the service name.

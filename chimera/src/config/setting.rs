@@ -77,7 +77,10 @@ impl Setting {
 
     /// Whether empty text is a valid value: the empty list.
     pub(crate) const fn is_list(&self) -> bool {
-        matches!(self.kind, SettingKind::Hosts | SettingKind::Networks | SettingKind::Pairs(_) | SettingKind::PublicKeys)
+        matches!(
+            self.kind,
+            SettingKind::Hosts | SettingKind::Networks | SettingKind::Pairs(_) | SettingKind::PublicKeys
+        )
     }
 
     pub(crate) fn env(&self) -> String {

@@ -1,7 +1,7 @@
 //! `config print`: every setting, its value and its origin, with secrets masked.
 
 use super::check::CheckedValue;
-use super::setting::{SettingKind, SETTINGS, Setting};
+use super::setting::{SETTINGS, Setting, SettingKind};
 use super::{LoadedConfig, SettingValue};
 use serde_json::json;
 use std::fmt::Write;

@@ -3,7 +3,7 @@
 //! The levels of `tracing` end at ERROR. A field `critical = true` on an error event asks for a
 //! second line at CRITICAL, so that every error has its ERROR line and alerts have their own.
 
-use super::fields::{Fields, FieldVisitor};
+use super::fields::{FieldVisitor, Fields};
 use super::line::{LogLevel, LogLine};
 use crate::mask::Mask;
 use chimera_engine::port::Clock;

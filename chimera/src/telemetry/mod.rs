@@ -9,7 +9,7 @@ mod line;
 mod metrics;
 mod otlp;
 mod panic;
-mod told;
+mod preset_ids;
 
 use crate::config::{Config, LogFormat};
 use crate::failure::{Failure, Outcome};

@@ -3,7 +3,7 @@
 //! Spans are batched on a separate thread and sent through the runtime. If the collector is unavailable, spans
 //! are dropped: the queue is bounded, and the log reports once that sending fails and once that it works again.
 
-use super::told::{PlaceholderFilter, PresetIdGenerator, SpanReporter, with_span_ids};
+use super::preset_ids::{PlaceholderFilter, PresetIdGenerator, SpanReporter, with_span_ids};
 use crate::failure::{Failure, Outcome};
 use crate::mask::Mask;
 use chimera_api::{TraceContext, TraceLink};

@@ -1,6 +1,6 @@
 //! The ledger from the command line: listing, exporting, and verifying offline.
 
-use crate::support::{Workspace, CommandOutput};
+use crate::support::{CommandOutput, Workspace};
 use chimera_testkit::postgres::PrivatePostgres;
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
 //! Backups, restores, and stores that were rolled back or changed, with the real binary.
 
-use crate::soak::outside::EffectServer;
-use crate::support::{Workspace, Server, wait_until};
+use crate::soak::effect_server::EffectServer;
+use crate::support::{Server, Workspace, wait_until};
 use chimera_testkit::postgres::PrivatePostgres;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -301,7 +301,7 @@ fn a_mark_that_is_empty_or_can_not_be_read_is_told() {
 fn a_backup_of_damaged_data_is_refused_and_leaves_nothing() {
     let place = Workspace::new();
     assert_eq!(place.dev(&[]).stop().0, Some(0));
-    chimera_testkit::sqlite_file::damage_root(&place.path(".chimera/chimera.db"), "tool_calls");
+    chimera_testkit::sqlite_damage::damage_root(&place.path(".chimera/chimera.db"), "tool_calls");
     let refused = place.run(&["backup", "--out", "kept"]);
     assert_eq!(refused.status, 1, "{}", refused.stderr);
     assert!(refused.stderr.contains("STORE_DAMAGED"), "{}", refused.stderr);

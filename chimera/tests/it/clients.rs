@@ -1,6 +1,6 @@
 //! Runs the client examples exactly as documented: curl, Python, Node, n8n.
 
-use crate::support::{Workspace, Server};
+use crate::support::{Server, Workspace};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Command;

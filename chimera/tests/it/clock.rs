@@ -1,7 +1,7 @@
 //! Clock jumps under a running server. A preloaded library changes the server's clock; commands see the right
 //! time.
 
-use crate::support::{Workspace, Server, wait_until};
+use crate::support::{Server, Workspace, wait_until};
 use chimera_testkit::postgres::PrivatePostgres;
 use chimera_testkit::preload::WallClock;
 use serde_json::Value;

@@ -15,7 +15,8 @@ fn a_misspelled_key_is_refused_with_its_line_and_a_hint() {
 
 #[test]
 fn a_misspelled_variable_is_refused_as_json_when_asked_for() {
-    let said = Workspace::new().env("CHIMERA_DATABSE_URL", "postgres://u:hunter2@h/d").run(&["config", "print", "--json"]);
+    let said =
+        Workspace::new().env("CHIMERA_DATABSE_URL", "postgres://u:hunter2@h/d").run(&["config", "print", "--json"]);
     assert_eq!(said.status, 4);
     assert!(!said.stderr.contains("hunter2"));
     insta::assert_snapshot!(said.stderr);

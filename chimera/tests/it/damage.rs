@@ -1,8 +1,8 @@
 //! A damaged data file, with the real binary: rejected at start, reported by requests that hit it, by readiness
 //! and by the doctor.
 
-use crate::support::{Workspace, CommandOutput, Server};
-use chimera_testkit::sqlite_file::damage_root;
+use crate::support::{CommandOutput, Server, Workspace};
+use chimera_testkit::sqlite_damage::damage_root;
 use serde_json::Value;
 
 const STEP: &str = r#"local.echo={"message":"hi"}"#;

@@ -2,7 +2,7 @@
 //! is wrong, what to do, and whether a retry helps.
 
 use crate::disk::SmallDisk;
-use crate::support::{Workspace, Server, wait_until};
+use crate::support::{Server, Workspace, wait_until};
 use chimera_testkit::postgres::PrivatePostgres;
 use chimera_testkit::preload::FaultyDisk;
 use serde_json::Value;
@@ -32,7 +32,8 @@ fn start_refused(place: &Workspace) -> Value {
 #[allow(clippy::disallowed_methods, reason = "how long the stop takes is what is tested")]
 fn a_stop_beside_a_database_that_answers_nothing_ends_with_the_grace_time() {
     let postgres = PrivatePostgres::options().without_fsync().start().unwrap();
-    let place = Workspace::new().env("CHIMERA_DATABASE_URL", &postgres.url()).env("CHIMERA_SHUTDOWN__GRACE_SECONDS", "2");
+    let place =
+        Workspace::new().env("CHIMERA_DATABASE_URL", &postgres.url()).env("CHIMERA_SHUTDOWN__GRACE_SECONDS", "2");
     let server = place.serve(&[]);
     server.wait_until_ready();
     let frozen = postgres.freeze().unwrap();
@@ -97,7 +98,10 @@ fn a_database_that_is_read_only_is_not_worth_asking_again_and_when_it_takes_chan
         postgres.execute(&postgres.url(), &cut).unwrap();
     };
     set("on");
-    server.wait_until_not_ready("records", "the database is read-only: it is a standby, or default_transaction_read_only");
+    server.wait_until_not_ready(
+        "records",
+        "the database is read-only: it is a standby, or default_transaction_read_only",
+    );
     let refused = act(&place);
     assert_eq!((&refused["code"], &refused["retryable"]), (&"STORE_UNUSABLE".into(), &false.into()), "{refused}");
     let second = Workspace::new().env("CHIMERA_DATABASE_URL", &url);

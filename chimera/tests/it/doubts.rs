@@ -1,6 +1,6 @@
 //! Unknown outcomes, failures and pending work, as operators of a real server see them.
 
-use crate::support::{Workspace, Server, wait_until};
+use crate::support::{Server, Workspace, wait_until};
 use chimera_testkit::postgres::PrivatePostgres;
 use chimera_testkit::smtp::PrivateSmtp;
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 //! recovers by itself, and has lost nothing that it acknowledged.
 
 use crate::disk::SmallDisk;
-use crate::support::{Workspace, Server};
+use crate::support::{Server, Workspace};
 use chimera_testkit::postgres::PrivatePostgres;
 use chimera_testkit::redis::PrivateRedis;
 use chimera_testkit::s3::PrivateS3;
@@ -164,7 +164,8 @@ fn a_backup_that_waits_for_a_busy_database_is_not_cut_until_that_stops() {
 #[test]
 fn a_start_without_the_database_is_refused_in_words() {
     let port = chimera_testkit::net::free_port();
-    let place = Workspace::new().env("CHIMERA_DATABASE_URL", &format!("postgres://chimera:hunter2@127.0.0.1:{port}/db"));
+    let place =
+        Workspace::new().env("CHIMERA_DATABASE_URL", &format!("postgres://chimera:hunter2@127.0.0.1:{port}/db"));
     let said = place.run(&["serve", "--listen", "127.0.0.1:0"]);
     assert_eq!((said.status, said.stdout.as_str()), (1, ""));
     assert!(!said.stderr.contains("hunter2"));

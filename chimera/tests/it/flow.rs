@@ -1,6 +1,6 @@
 //! Workflows and runs with the real binary: apply, run, decide, watch, roll back; and their errors.
 
-use crate::support::{Workspace, Server, wait_until};
+use crate::support::{Server, Workspace, wait_until};
 use chimera_testkit::postgres::PrivatePostgres;
 use chimera_testkit::smtp::PrivateSmtp;
 use serde_json::{Value, json};
@@ -329,7 +329,8 @@ fn a_wrong_token_no_server_and_wrong_names_are_told_in_words() {
 #[test]
 fn a_document_is_checked_against_the_tools_there_are() {
     let broken = NOTE.replace("s3_upload", "s4_upload").replace("\"content\": \"${inputs.text}\"", "\"content\": 1");
-    let place = Workspace::new().with_actors().file("note.json", NOTE).file("broken.json", &broken).file("cut.json", "{");
+    let place =
+        Workspace::new().with_actors().file("note.json", NOTE).file("broken.json", &broken).file("cut.json", "{");
     place.dev(&[]).stop();
     let fine = place.run(&["workflow", "check", "note.json"]);
     assert_eq!((fine.status, fine.stderr.as_str()), (0, "note is valid: 2 nodes, 1 edges.\n"));
@@ -404,8 +405,10 @@ fn rules_of_a_file_forbid_and_ask() {
     assert_eq!(place.run(&["runs", "approve", &run, "--step", "keep", "--as", "user_ada"]).status, 0);
     assert_eq!(place.run(&["runs", "watch", &run]).status, 0);
     server.stop();
-    let misspelled =
-        Workspace::new().with_actors().env("CHIMERA_FLOW__POLICY_FILE", "r.toml").file("r.toml", "[[rule]]\nnme = \"x\"\n");
+    let misspelled = Workspace::new()
+        .with_actors()
+        .env("CHIMERA_FLOW__POLICY_FILE", "r.toml")
+        .file("r.toml", "[[rule]]\nnme = \"x\"\n");
     let said = misspelled.run(&["dev", "--listen", "127.0.0.1:0"]);
     assert_eq!(said.status, 4, "{}", said.stderr);
 }

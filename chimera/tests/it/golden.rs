@@ -70,7 +70,8 @@ impl Store {
     /// Shifts timestamps as if the data had just been created; otherwise every approval would have expired.
     fn move_times(&self, place: &Workspace, seconds: u64) {
         for table in MOVED {
-            let times = table.columns.iter().filter(|column| matches!(column.kind, ColumnType::Time | ColumnType::LocalTime));
+            let times =
+                table.columns.iter().filter(|column| matches!(column.kind, ColumnType::Time | ColumnType::LocalTime));
             let set: Vec<String> = times
                 .map(|column| match self {
                     Self::Sqlite => format!("{0} = {0} + {seconds} * 1000000", column.name),
@@ -79,7 +80,9 @@ impl Store {
                 .collect();
             let sql = format!("UPDATE {} SET {}", table.name, set.join(", "));
             match self {
-                Self::Sqlite => chimera_testkit::sqlite::execute(&place.path(".chimera/chimera.db"), &sql).unwrap(),
+                Self::Sqlite => {
+                    chimera_testkit::sqlite_exec::execute(&place.path(".chimera/chimera.db"), &sql).unwrap()
+                }
                 Self::Postgres { url } => PrivatePostgres::shared().unwrap().execute(url, &sql).unwrap(),
             }
         }

@@ -1,6 +1,6 @@
 //! Keys that a store depends on: which key signs the ledger, and what happens when keys are lost or swapped.
 
-use crate::support::{Workspace, CommandOutput};
+use crate::support::{CommandOutput, Workspace};
 use chimera_testkit::postgres::PrivatePostgres;
 use serde_json::Value;
 

@@ -1,7 +1,6 @@
 //! The real binary: what it prints, how it ends, what it leaves behind.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod absent;
 mod access;
 mod audit;
 mod backup;
@@ -15,15 +14,16 @@ mod damage;
 mod degraded;
 mod disk;
 mod doubts;
+mod expensive_requests;
 mod faults;
 mod flow;
 mod golden;
-mod hostile;
 mod keys;
 mod links;
 mod logs;
 mod migrate;
-mod mixture;
+mod missing_tools;
+mod mixed_files;
 mod nodes;
 mod otlp;
 mod restore;

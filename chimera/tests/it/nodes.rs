@@ -1,7 +1,7 @@
 //! Two nodes with one PostgreSQL and one Redis: an idempotency key starts one run, a revocation
 //! applies everywhere, and without Redis no request passes uncounted.
 
-use crate::support::{Workspace, Server};
+use crate::support::{Server, Workspace};
 use chimera_core::time::Timestamp;
 use chimera_testkit::access::{signed_with, unix_seconds};
 use chimera_testkit::postgres::PrivatePostgres;

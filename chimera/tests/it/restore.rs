@@ -1,7 +1,7 @@
 //! Restores and resumes that are interrupted, rejected or incomplete, with the real binary.
 
 use crate::disk::SmallDisk;
-use crate::support::{Workspace, CommandOutput, wait_until};
+use crate::support::{CommandOutput, Workspace, wait_until};
 use chimera_testkit::postgres::PrivatePostgres;
 use chimera_testkit::preload::{KillSwitch, WallClock};
 

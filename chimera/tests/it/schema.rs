@@ -1,6 +1,6 @@
 //! A database migrated by another version of Chimera, before the start and under a running node.
 
-use crate::support::{Workspace, CommandOutput, Server};
+use crate::support::{CommandOutput, Server, Workspace};
 use chimera_testkit::postgres::PrivatePostgres;
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ fn places() -> Vec<(Workspace, MakeNewer)> {
     vec![
         (
             Workspace::new().with_actors(),
-            Box::new(|place| chimera_testkit::sqlite::execute(&place.path(".chimera/chimera.db"), NEWER).unwrap()),
+            Box::new(|place| chimera_testkit::sqlite_exec::execute(&place.path(".chimera/chimera.db"), NEWER).unwrap()),
         ),
         (shared, Box::new(move |_| postgres.execute(&url, NEWER).unwrap())),
     ]

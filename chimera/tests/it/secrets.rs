@@ -2,7 +2,7 @@
 //!
 //! The fake servers here reject the login and echo the password in their error.
 
-use crate::support::{Workspace, CommandOutput};
+use crate::support::{CommandOutput, Workspace};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

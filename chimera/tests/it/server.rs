@@ -1,6 +1,6 @@
 //! Starting, stopping, and the lock on the data folder.
 
-use crate::support::{Workspace, Server, mode};
+use crate::support::{Server, Workspace, mode};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 

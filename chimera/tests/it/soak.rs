@@ -10,21 +10,21 @@
 
 mod clients;
 mod doubts;
-pub(crate) mod outside;
+pub(crate) mod effect_server;
+mod machine;
 mod restores;
-mod trouble;
 
-use crate::support::{Workspace, Server};
+use crate::support::{Server, Workspace};
 use chimera_engine::port::Random;
 use chimera_testkit::seeded::Seeded;
-use clients::{Clients, KEY, AcknowledgedRun, SECRET};
-use outside::EffectServer;
+use clients::{AcknowledgedRun, Clients, KEY, SECRET};
+use effect_server::EffectServer;
+use machine::Machine;
 use restores::Restores;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
 use std::sync::Arc;
-use trouble::Machine;
 
 /// Kills in the short campaign.
 const KILLS_DEFAULT: usize = 6;
@@ -167,7 +167,12 @@ impl Soak {
             }
             self.start_in_trouble(node);
             self.back_up_or_restore();
-            println!("{} kills, {} freezes, {} runs so far", self.kills, self.freezes, self.clients.acknowledged_count());
+            println!(
+                "{} kills, {} freezes, {} runs so far",
+                self.kills,
+                self.freezes,
+                self.clients.acknowledged_count()
+            );
         }
         if nodes > 1 {
             let node = self.any_node();
@@ -255,7 +260,7 @@ fn no_fault_in(log: &str, was_broken: bool) {
 fn nothing_is_lost_or_doubled(
     runs: &BTreeMap<String, AcknowledgedRun>,
     gone: &BTreeSet<String>,
-    asked: &BTreeMap<outside::EffectId, outside::EffectRequests>,
+    asked: &BTreeMap<effect_server::EffectId, effect_server::EffectRequests>,
 ) {
     let ids: BTreeSet<&String> = runs.values().map(|known| &known.run).collect();
     assert_eq!(ids.len(), runs.len(), "two keys have the same run");

@@ -1,6 +1,6 @@
 //! A stop lets calls in flight finish, and readiness reports it.
 
-use crate::support::{Workspace, Server, wait_until};
+use crate::support::{Server, Workspace, wait_until};
 use serde_json::json;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};

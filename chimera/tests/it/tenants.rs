@@ -1,6 +1,6 @@
 //! Two tenants in one process, from the command line to the disk.
 
-use crate::support::{Workspace, Server};
+use crate::support::{Server, Workspace};
 use serde_json::Value;
 
 /// What is shared with the second tenant.

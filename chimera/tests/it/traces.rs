@@ -2,7 +2,7 @@
 
 use crate::flow::one_request;
 use crate::otlp::collector;
-use crate::support::{Workspace, Server, wait_until};
+use crate::support::{Server, Workspace, wait_until};
 use chimera_core::time::Timestamp;
 use chimera_testkit::access::{signed_with, unix_seconds};
 use chimera_testkit::redis::PrivateRedis;

@@ -5,8 +5,8 @@
 //! anywhere.
 
 use crate::http::{
-    Answer, Call, Retryability, Client, IDEMPOTENCY_KEY, Keyring, ParsedAnswer, EgressRule, Request, SentSecrets, authority_of, host_of,
-    reference,
+    Answer, Call, Client, EgressRule, IDEMPOTENCY_KEY, Keyring, ParsedAnswer, Request, Retryability, SentSecrets,
+    authority_of, host_of, reference,
 };
 use async_trait::async_trait;
 use base64::Engine as _;
@@ -15,7 +15,9 @@ use chimera_core::error::Code;
 use chimera_core::json::schema::InvalidSchema;
 use chimera_core::limits::{ERROR_TEXT_CHARS_MAX, HTTP_REDIRECTS_MAX, TARGET_BYTES_MAX};
 use chimera_core::secret::SecretName;
-use chimera_core::tool::{ToolDeclaration, Metadata, EffectKind, ReadOnlyInputs, Risk, Rollback, Spec, is_dry_run, is_method_override};
+use chimera_core::tool::{
+    EffectKind, Metadata, ReadOnlyInputs, Risk, Rollback, Spec, ToolDeclaration, is_dry_run, is_method_override,
+};
 use chimera_engine::flow::port::{CallContext, Tool, ToolError};
 use chimera_engine::port::Secrets;
 use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue};
@@ -83,7 +85,11 @@ impl HttpRequest {
                 risk_level: Risk::Medium,
             },
             effect: EffectKind::Write,
-            reads_when: Some(ReadOnlyInputs { member: "method", values: &["GET", "HEAD", "OPTIONS"], deletes: &["DELETE"] }),
+            reads_when: Some(ReadOnlyInputs {
+                member: "method",
+                values: &["GET", "HEAD", "OPTIONS"],
+                deletes: &["DELETE"],
+            }),
             checkable: false,
             rollback: Rollback::Unsupported,
             timeout_ms: 30_000,

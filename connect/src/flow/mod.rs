@@ -17,4 +17,4 @@ pub use http::HttpRequest;
 pub use local::local_tools;
 pub use mail::{InvalidMailSettings, MailSettings, MailTls, mail_tool};
 pub use s3::s3_tool;
-pub use toolbox::{ToolDependencies, BuildToolsError, http_tools};
+pub use toolbox::{BuildToolsError, ToolDependencies, http_tools};

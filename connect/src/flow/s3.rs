@@ -16,8 +16,8 @@ use chimera_core::error::Code;
 use chimera_core::id::BlobId;
 use chimera_core::json::schema::InvalidSchema;
 use chimera_core::limits::{OBJECT_KEY_BYTES_MAX, UPLOAD_BYTES_MAX};
-use chimera_core::tool::{ToolDeclaration, Metadata, EffectKind, Risk, Rollback, Spec};
-use chimera_engine::flow::port::{BucketError, CallContext, CompletedCall, CheckResult, Object, Sent, Tool, ToolError};
+use chimera_core::tool::{EffectKind, Metadata, Risk, Rollback, Spec, ToolDeclaration};
+use chimera_engine::flow::port::{BucketError, CallContext, CheckResult, CompletedCall, Object, Sent, Tool, ToolError};
 use chimera_engine::flow::{TenantBlobs, TenantBuckets};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -244,7 +244,9 @@ impl Tool for S3Upload {
 
     async fn check(&self, ctx: &CallContext, input: &Value) -> Result<CheckResult, ToolError> {
         let upload = self.prepare(ctx, read(input)?).await?;
-        let Some(found) = self.fetch_current(&upload).await.map_err(not_sent_error)? else { return Ok(CheckResult::DidNotHappen) };
+        let Some(found) = self.fetch_current(&upload).await.map_err(not_sent_error)? else {
+            return Ok(CheckResult::DidNotHappen);
+        };
         match own_marker(&found, ctx) {
             Some(origin) if found.content == upload.content => {
                 Ok(CheckResult::Happened(output(&upload, origin.effect, true, origin.replaced.as_ref())))

@@ -4,13 +4,13 @@
 //! `{"token": "xoxb-…", "channel": "C…"}` for a bot. For bots, Slack answers most errors with status 200 and the
 //! error in the body.
 
-use crate::http::{Answer, Call, Retryability, Client, Keyring, Request, authority_of, not_retryable};
+use crate::http::{Answer, Call, Client, Keyring, Request, Retryability, authority_of, not_retryable};
 use async_trait::async_trait;
 use chimera_core::error::Code;
 use chimera_core::json::schema::InvalidSchema;
 use chimera_core::limits;
 use chimera_core::secret::{Secret, SecretName};
-use chimera_core::tool::{ToolDeclaration, Metadata, EffectKind, Risk, Rollback, Spec, is_dry_run};
+use chimera_core::tool::{EffectKind, Metadata, Risk, Rollback, Spec, ToolDeclaration, is_dry_run};
 use chimera_engine::flow::port::{CallContext, Tool, ToolError};
 use chimera_engine::port::Secrets;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};

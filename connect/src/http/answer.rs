@@ -6,9 +6,9 @@ use crate::aside::ParsePool;
 use bytes::Bytes;
 use chimera_core::access::Claimant;
 use chimera_core::error::Code;
-use chimera_core::json::{TooDeep, text_has_more_values_than, check_depth};
+use chimera_core::json::{TooDeep, check_depth, text_has_more_values_than};
 use chimera_core::limits::{
-    HTTP_RESPONSE_INLINE_BYTES_MAX, HTTP_RESPONSE_DEPTH_MAX, HTTP_RESPONSE_VALUES_MAX, RETRY_AFTER_SECONDS_MAX,
+    HTTP_RESPONSE_DEPTH_MAX, HTTP_RESPONSE_INLINE_BYTES_MAX, HTTP_RESPONSE_VALUES_MAX, RETRY_AFTER_SECONDS_MAX,
 };
 use chimera_core::time::Timestamp;
 use chimera_engine::flow::port::ToolError;
@@ -242,7 +242,8 @@ mod tests {
     #[test]
     fn an_answer_keeps_its_digits_and_its_depth_has_an_end() {
         let json = |body: &str| {
-            let answer = Answer { body: Bytes::copy_from_slice(body.as_bytes()), ..answer(200, Retryability::Once, &[]) };
+            let answer =
+                Answer { body: Bytes::copy_from_slice(body.as_bytes()), ..answer(200, Retryability::Once, &[]) };
             ParsedAnswer(&answer).json()
         };
         let read = json(r#"{"a": [9007199254740992, 9007199254740993, -9007199254740993, 1.5]}"#).unwrap();

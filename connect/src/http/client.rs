@@ -6,17 +6,17 @@
 //! there.
 
 use super::answer::Answer;
-use super::egress::{Egress, EgressRule, EgressDenied};
+use super::egress::{Egress, EgressDenied, EgressRule};
 use super::failure::{DeadlinePassed, failed, not_retryable, refused, sent, transport};
-use super::request::{Call, Retryability, Request};
+use super::request::{Call, Request, Retryability};
 use super::resolve::CheckedResolver;
 use crate::aside::ParsePool;
 use bytes::{Bytes, BytesMut};
 use chimera_core::access::Claimant;
 use chimera_core::error::Code;
 use chimera_core::limits::{
-    HTTP_RESPONSE_HEAD_BYTES_MAX, HTTP_RESPONSE_HEADERS_MAX, HTTP_RESPONSES_PROCESSED_MAX, HTTP_CONNECT_TIMEOUT_MS,
-    HTTP_REQUEST_BYTES_MAX,
+    HTTP_CONNECT_TIMEOUT_MS, HTTP_REQUEST_BYTES_MAX, HTTP_RESPONSE_HEAD_BYTES_MAX, HTTP_RESPONSE_HEADERS_MAX,
+    HTTP_RESPONSES_PROCESSED_MAX,
 };
 use chimera_engine::flow::port::ToolError;
 use chimera_engine::port::Clock;

@@ -4,7 +4,7 @@
 //! body was polled: the connection does that only when it is about to write the request.
 
 use super::egress::EgressDenied;
-use super::request::{Retryability, Request};
+use super::request::{Request, Retryability};
 use chimera_core::error::Code;
 use chimera_engine::flow::port::{Sent, ToolError};
 use std::error::Error;
@@ -45,7 +45,11 @@ pub(super) fn transport(error: &reqwest::Error, request: &Request, begun: bool, 
         return refused(sent(request.care, done_before), request, *why);
     }
     if find::<DeadlinePassed>(error).is_some() {
-        return failed(sent(request.care, done_before), Code::RequestTimeout, format!("{}: {DeadlinePassed}", request.shown()));
+        return failed(
+            sent(request.care, done_before),
+            Code::RequestTimeout,
+            format!("{}: {DeadlinePassed}", request.shown()),
+        );
     }
     if error.is_connect() {
         let what = if error.is_dns() {

@@ -129,7 +129,8 @@ pub(crate) struct SentSecrets(Vec<Secret>);
 impl SentSecrets {
     /// Whether bytes that can't be masked contain one of them, in any encoding.
     pub(crate) fn is_in(&self, bytes: &[u8]) -> bool {
-        !self.0.is_empty() && matches!(Redactor::new(&self.0).mask_values(&String::from_utf8_lossy(bytes)), Cow::Owned(_))
+        !self.0.is_empty()
+            && matches!(Redactor::new(&self.0).mask_values(&String::from_utf8_lossy(bytes)), Cow::Owned(_))
     }
 }
 
@@ -203,7 +204,10 @@ pub(crate) fn reference(text: &str) -> Option<(&str, Result<SecretName, ToolErro
 
 fn sensitive(text: &str, name: &SecretName) -> Result<HeaderValue, ToolError> {
     let mut value = HeaderValue::from_str(text).map_err(|_| {
-        not_retryable(ToolError::not_sent(Code::ToolUnavailable, format!("the secret {name} is not a valid header value")))
+        not_retryable(ToolError::not_sent(
+            Code::ToolUnavailable,
+            format!("the secret {name} is not a valid header value"),
+        ))
     })?;
     value.set_sensitive(true);
     Ok(value)

@@ -9,9 +9,9 @@ mod request;
 mod resolve;
 
 pub use answer::{Answer, ParsedAnswer};
-pub use client::{Client, ClientError, IDEMPOTENCY_KEY, ClientSettings};
-pub use egress::{Egress, InvalidEgress, EgressRule, EgressDenied};
+pub use client::{Client, ClientError, ClientSettings, IDEMPOTENCY_KEY};
+pub use egress::{Egress, EgressDenied, EgressRule, InvalidEgress};
 pub(crate) use egress::{authority_of, host_of};
 pub(crate) use failure::not_retryable;
 pub(crate) use keyring::{Keyring, SentSecrets, reference};
-pub use request::{Call, Retryability, Request};
+pub use request::{Call, Request, Retryability};

@@ -1,7 +1,7 @@
 //! A request as tools build it, and the call it belongs to.
 
 use bytes::Bytes;
-use chimera_core::limits::{HTTP_RESPONSE_BYTES_MAX, HTTP_CALL_TIMEOUT_MAX, HTTP_REDIRECTS_MAX};
+use chimera_core::limits::{HTTP_CALL_TIMEOUT_MAX, HTTP_REDIRECTS_MAX, HTTP_RESPONSE_BYTES_MAX};
 use chimera_engine::flow::port::{CallContext, CancelToken};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Method, Url};

@@ -4,7 +4,7 @@
 //! and called with another. One forbidden address rejects the whole answer: a name that resolves to both kinds is a
 //! mistake or an attack.
 
-use super::egress::{EgressRule, EgressDenied, AddressScope, scope};
+use super::egress::{AddressScope, EgressDenied, EgressRule, scope};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use std::collections::BTreeMap;
 use std::io;

@@ -1,12 +1,12 @@
 //! The API client: answers, errors, other servers, event streams.
 
 use crate::server::{Reply, Server};
-use chimera_connect::client::{self, ApiCredentials, ApiClientError};
+use chimera_connect::client::{self, ApiClientError, ApiCredentials};
 use chimera_core::access::mac;
-use chimera_core::access::signature::{UnverifiedSignature, RequestParts};
+use chimera_core::access::signature::{RequestParts, UnverifiedSignature};
 use chimera_core::error::{Code, ErrorBody, ProblemDetails};
 use chimera_core::secret::Secret;
-use chimera_testkit::world::LedgerFixture;
+use chimera_testkit::ledger_fixture::LedgerFixture;
 use futures::StreamExt;
 use serde_json::json;
 use std::sync::Arc;
@@ -37,7 +37,8 @@ async fn requests_show_the_token_and_are_signed_and_answers_come_with_their_stat
     let fields =
         ["content-digest", "signature-input", "signature"].map(|name| (name.to_owned(), seen.header(name).to_owned()));
     let (method, path, body) = ("POST", "/runs/x/cancel", b"{\"a\":1}".as_slice());
-    let parts = RequestParts { method, scheme: "http", authority: "", path, prefix: "", query: None, fields: &fields, body };
+    let parts =
+        RequestParts { method, scheme: "http", authority: "", path, prefix: "", query: None, fields: &fields, body };
     let claimed = UnverifiedSignature::parse(&parts, "user_ann").unwrap().remove(0);
     assert_eq!(claimed.verify([&Secret::new("the key of ann")]), Ok(()));
     at(&server).ask("POST", "act", Some("{}".into())).await.unwrap();

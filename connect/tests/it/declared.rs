@@ -4,7 +4,7 @@ use crate::server::{FixedSecrets, Reply, Server, call, ctx, gist, local, toolbox
 use chimera_connect::flow::ToolDependencies;
 use chimera_connect::flow::declared::{HttpTool, load, tools};
 use chimera_core::tool::Rollback;
-use chimera_engine::flow::port::{CompletedCall, CheckResult, Sent, Tool};
+use chimera_engine::flow::port::{CheckResult, CompletedCall, Sent, Tool};
 use serde_json::{Value, json};
 
 const CRM: &str = include_str!("../data/crm.toml");

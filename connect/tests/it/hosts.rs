@@ -1,6 +1,6 @@
 //! Every tool that makes external calls reports the host that a call would reach.
 
-use crate::given::every_tool;
+use crate::fixtures::every_tool;
 use chimera_core::tool::EffectKind;
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -1,6 +1,8 @@
 //! `http.request` and the client below it.
 
-use crate::server::{FixedSecrets, Reply, Server, call, call_as, cancellable, client, client_with_hosts, ctx, gist, local};
+use crate::server::{
+    FixedSecrets, Reply, Server, call, call_as, cancellable, client, client_with_hosts, ctx, gist, local,
+};
 use chimera_connect::flow::HttpRequest;
 use chimera_connect::http::Client;
 use chimera_core::limits::{HTTP_RESPONSE_BYTES_MAX, HTTP_RESPONSE_HEAD_BYTES_MAX};
@@ -12,7 +14,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 fn tool(client: Client) -> HttpRequest {
-    HttpRequest::new(client, FixedSecrets::of(&[("http.127.0.0.1", "hunter-2-hunter"), ("smtp", "mail-password")])).unwrap()
+    HttpRequest::new(client, FixedSecrets::of(&[("http.127.0.0.1", "hunter-2-hunter"), ("smtp", "mail-password")]))
+        .unwrap()
 }
 
 #[test]
@@ -294,9 +297,11 @@ async fn statuses_become_errors_unless_they_were_expected() {
 #[tokio::test]
 async fn a_long_answer_is_cut_and_a_long_head_is_refused() {
     let server = Server::start(|seen| match seen.last().unwrap().target.as_str() {
-        "/body" => {
-            Reply::Answer(200, vec![("content-type", "application/json".into())], vec![b' '; HTTP_RESPONSE_BYTES_MAX + 1])
-        }
+        "/body" => Reply::Answer(
+            200,
+            vec![("content-type", "application/json".into())],
+            vec![b' '; HTTP_RESPONSE_BYTES_MAX + 1],
+        ),
         "/edge" => Reply::Answer(200, Vec::new(), vec![b' '; HTTP_RESPONSE_BYTES_MAX]),
         _ => Reply::status(200).with("x-long", "x".repeat(HTTP_RESPONSE_HEAD_BYTES_MAX)),
     })

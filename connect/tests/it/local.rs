@@ -1,6 +1,6 @@
 //! Tools that need nothing outside the process.
 
-use crate::given::{blobs, call, execute, owned};
+use crate::fixtures::{blobs, call, execute, owned};
 use chimera_connect::flow::local_tools;
 use chimera_core::tool::{EffectKind, Risk};
 use chimera_engine::flow::port::{CompletedCall, Tool};

@@ -1,6 +1,6 @@
 //! Mail through a real SMTP server, with and without TLS, and through a connection that is cut.
 
-use crate::given::{call, execute};
+use crate::fixtures::{call, execute};
 use async_trait::async_trait;
 use chimera_connect::flow::{InvalidMailSettings, MailSettings, MailTls, mail_tool};
 use chimera_core::secret::{Secret, SecretName};
@@ -58,7 +58,10 @@ async fn a_mail_as_the_documents_workflow_writes_it_arrives() {
     let server = PrivateSmtp::start();
     let mail = tool(settings(server.port()));
     let spec = mail.spec();
-    assert_eq!((spec.name.as_str(), spec.effect, spec.metadata.risk_level), ("email_send", EffectKind::Write, Risk::High));
+    assert_eq!(
+        (spec.name.as_str(), spec.effect, spec.metadata.risk_level),
+        ("email_send", EffectKind::Write, Risk::High)
+    );
     assert!(spec.metadata.requires_approval && spec.metadata.dry_run_supported && !spec.metadata.idempotent);
     assert_eq!(spec.metadata.capabilities, ["email.send", "external_api"]);
     assert_eq!(spec.input.document()["properties"]["dry_run"]["type"], "boolean");
@@ -195,7 +198,10 @@ fn settings_that_would_give_a_password_away_are_refused() {
     let remote = MailSettings { server: "mail.example".into(), ..with_login(settings(25), "smtp") };
     assert_eq!(refused(remote), Some(InvalidMailSettings::PlainPassword));
     assert_eq!(refused(MailSettings { from: "nobody".into(), ..settings(25) }), Some(InvalidMailSettings::From));
-    assert_eq!(refused(MailSettings { user: Some("u".into()), ..settings(25) }), Some(InvalidMailSettings::Credentials));
+    assert_eq!(
+        refused(MailSettings { user: Some("u".into()), ..settings(25) }),
+        Some(InvalidMailSettings::Credentials)
+    );
     let roots = MailSettings { tls: MailTls::Implicit, roots_pem: Some(b"no pem".to_vec()), ..settings(25) };
     assert_eq!(refused(roots), Some(InvalidMailSettings::Roots));
 }

@@ -2,13 +2,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![allow(clippy::disallowed_methods, reason = "tests hold the real environment")]
 
-mod aside;
 mod client;
-mod cut;
+mod cut_connections;
 mod declared;
-mod given;
+mod fixtures;
 mod hosts;
 mod http;
+mod large_answers;
 mod local;
 mod mail;
 mod notify;

@@ -1,12 +1,12 @@
 //! Notifications that a run ended or waits, by signed webhook and by mail.
 
-use crate::server::{FixedSecrets, Reply, ReceivedRequest, Server, gist, local};
+use crate::server::{FixedSecrets, ReceivedRequest, Reply, Server, gist, local};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chimera_connect::flow::notify::NotificationChannels;
 use chimera_connect::flow::webhook::{SigningKeySource, WebhookSender, own_key, sign};
 use chimera_connect::flow::{MailSettings, MailTls, mail_tool};
-use chimera_connect::http::{Client, Egress, ClientSettings};
+use chimera_connect::http::{Client, ClientSettings, Egress};
 use chimera_core::flow::review::{ApprovalRecord, Review};
 use chimera_core::secret::SecretName;
 use chimera_engine::flow::StartRun;

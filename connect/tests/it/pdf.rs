@@ -1,6 +1,6 @@
 //! PDFs as read by other programs: `qpdf`, `pdftotext`, `pdftoppm`.
 
-use crate::given::{blobs, call, call_of, execute, owned};
+use crate::fixtures::{blobs, call, call_of, execute, owned};
 use chimera_connect::flow::local_tools;
 use chimera_engine::flow::TenantBlobs;
 use chimera_engine::flow::port::{Blobs, Tool};

@@ -1,7 +1,7 @@
 //! Goals in plain words against the real tools: the exact plans, the exact errors, and that every plan compiles as a
 //! workflow, so that the wired types match.
 
-use crate::given::every_tool;
+use crate::fixtures::every_tool;
 use chimera_connect::act::WordPlanner;
 use chimera_core::act::PlanError;
 use chimera_core::error::{Code, ErrorBody};

@@ -1,6 +1,6 @@
 //! Properties that hold for every goal.
 
-use crate::given::{object_schema, tool};
+use crate::fixtures::{object_schema, tool};
 use chimera_connect::act::plan;
 use chimera_core::act::PlanError;
 use chimera_core::error::Code;
@@ -33,7 +33,12 @@ fn tools() -> Vec<Arc<Spec>> {
             object_schema(json!({"url": text}), &["url"]),
             object_schema(json!({"body": text}), &["body"]),
         ),
-        tool("crm.deals.close", EffectKind::Write, object_schema(json!({"title": text}), &["title"]), object_schema(json!({}), &[])),
+        tool(
+            "crm.deals.close",
+            EffectKind::Write,
+            object_schema(json!({"title": text}), &["title"]),
+            object_schema(json!({}), &[]),
+        ),
     ]
 }
 

@@ -1,7 +1,7 @@
 //! No word of a goal is ignored: whatever is added to a goal that can be planned, the plan carries it or the error
 //! names it. And goals as typed by people who have read only the guide: the plan is right, or there is none.
 
-use crate::given::every_tool;
+use crate::fixtures::every_tool;
 use chimera_connect::act::plan;
 use chimera_core::act::PlanError;
 use chimera_core::flow::plan::Plan;

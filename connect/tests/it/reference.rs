@@ -1,6 +1,6 @@
 //! `docs/reference/tools.md` matches the specs of the tools.
 
-use crate::given::every_tool;
+use crate::fixtures::every_tool;
 use chimera_connect::flow::declared::load;
 use chimera_core::tool::{EffectKind, Risk, Rollback, Spec};
 use serde_json::Value;

@@ -3,7 +3,7 @@
 //! Every tool that uses a secret meets servers that put it wherever a server can put text: into an answer, an error,
 //! a field name, a header, the host name of a redirect.
 
-use crate::server::{FixedSecrets, Reply, ReceivedRequest, Server, call, ctx, local, toolbox};
+use crate::server::{FixedSecrets, ReceivedRequest, Reply, Server, call, ctx, local, toolbox};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chimera_connect::flow::HttpRequest;

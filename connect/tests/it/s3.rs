@@ -1,12 +1,14 @@
 //! Uploads into a real S3 server, cut sockets included, and into a folder.
 
-use crate::given::{apart, blobs, call, call_of, execute, owned};
+use crate::fixtures::{apart, blobs, call, call_of, execute, owned};
 use bytes::Bytes;
 use chimera_connect::flow::s3_tool;
 use chimera_core::secret::Secret;
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::TenantBlobs;
-use chimera_engine::flow::port::{Blobs, BucketError, Buckets, CallContext, CompletedCall, CheckResult, Object, Sent, Tool};
+use chimera_engine::flow::port::{
+    Blobs, BucketError, Buckets, CallContext, CheckResult, CompletedCall, Object, Sent, Tool,
+};
 use chimera_storage::blob::S3Credentials;
 use chimera_storage::bucket::{FolderBuckets, S3Buckets};
 use chimera_testkit::proxy::{Cut, Proxy};

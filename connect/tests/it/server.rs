@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use chimera_connect::flow::ToolDependencies;
-use chimera_connect::http::{Client, Egress, ClientSettings};
+use chimera_connect::http::{Client, ClientSettings, Egress};
 use chimera_core::json::schema::SchemaViolation;
 use chimera_core::secret::{Secret, SecretName};
 use chimera_engine::flow::port::{CallContext, CancelToken, Tool, ToolError};

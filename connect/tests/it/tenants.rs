@@ -4,7 +4,7 @@
 //! that owns a secret, a bucket and an artifact, and for another tenant. The other tenant gets the same answer as if
 //! they did not exist, and nothing of the owner's is sent.
 
-use crate::given::{blobs, call, call_of, every_tool, shared_tenancy, owned};
+use crate::fixtures::{blobs, call, call_of, every_tool, owned, shared_tenancy};
 use crate::server::{FixedSecrets, Reply, Server, local};
 use chimera_connect::flow::{ToolDependencies, http_tools, local_tools, s3_tool};
 use chimera_engine::access::TenantSecrets;

@@ -1,11 +1,11 @@
 //! The bundled vendors against servers that check what they are sent.
 
-use crate::server::{FixedSecrets, Reply, ReceivedRequest, Server, call, call_as, ctx, gist, local, toolbox};
+use crate::server::{FixedSecrets, ReceivedRequest, Reply, Server, call, call_as, ctx, gist, local, toolbox};
 use chimera_connect::flow::{ToolDependencies, http_tools, vendor};
 use chimera_core::access::scope;
-use chimera_core::tool::{Metadata, EffectKind, Risk};
+use chimera_core::tool::{EffectKind, Metadata, Risk};
 use chimera_engine::flow::Registry;
-use chimera_engine::flow::port::{CompletedCall, CheckResult, Sent, Tool};
+use chimera_engine::flow::port::{CheckResult, CompletedCall, Sent, Tool};
 use chimera_testkit::build::NOON;
 use serde_json::{Value, json};
 use std::sync::Arc;

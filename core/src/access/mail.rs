@@ -119,7 +119,11 @@ mod tests {
         ] {
             assert_eq!(normalize_mail_address(spelled), "ann@acme.example", "{spelled}");
         }
-        assert_ne!(normalize_mail_address("ann+x@acme.example"), normalize_mail_address("ann@acme.example"), "another address by its letter");
+        assert_ne!(
+            normalize_mail_address("ann+x@acme.example"),
+            normalize_mail_address("ann@acme.example"),
+            "another address by its letter"
+        );
         assert_ne!(normalize_mail_address("ann@acme.example"), normalize_mail_address("ann@sales.acme.example"));
     }
 }

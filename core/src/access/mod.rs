@@ -2,12 +2,12 @@
 
 mod actor;
 pub mod address;
+mod decider_refusal;
+mod fair_queue;
 mod kind;
 mod level;
-mod line;
 pub mod mac;
 mod mail;
-mod not_decider;
 mod person;
 mod pool;
 pub mod registry;
@@ -21,12 +21,12 @@ pub mod token;
 pub mod window;
 
 pub use actor::Actor;
+pub use decider_refusal::DeciderRefusal;
+pub use fair_queue::{Claimant, FairQueue, QueueFull};
 pub use kind::{ADMIN, matches_pattern, overlap};
 pub use level::Level;
-pub use line::{Claimant, FairQueue, QueueFull};
 pub use mail::{BadMail, check_mail, normalize_mail_address};
-pub use not_decider::DeciderRefusal;
 pub use pool::Pool;
-pub use registry::{ANONYMOUS, InvalidActorEntry, Entry, Kind, Registry};
+pub use registry::{ANONYMOUS, Entry, InvalidActorEntry, Kind, Registry};
 pub use role::{InvalidRole, Role, Roles};
 pub use tenant::{Guest, SharedResources, TenantSettings};

@@ -365,7 +365,8 @@ impl Registry {
     #[must_use]
     pub fn mail_duplicates(&self) -> Vec<(&str, &str)> {
         let people = self.exact.iter().filter(|(_, held)| !held.configured.removed);
-        let with_first = people.filter_map(|(id, held)| Some((self.find_mail_duplicate(&held.configured)?, id.as_str())));
+        let with_first =
+            people.filter_map(|(id, held)| Some((self.find_mail_duplicate(&held.configured)?, id.as_str())));
         with_first.map(|(first, id)| (first.id.as_str(), id)).filter(|(first, id)| first < id).collect()
     }
 

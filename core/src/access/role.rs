@@ -3,7 +3,7 @@
 //! A role belongs to one tenant and means nothing in another. An actor holds its own scopes plus those of its roles.
 //! Roles are resolved on use: a removed role grants nothing, and a changed role affects everybody who has it.
 
-use super::registry::{InvalidActorEntry, Entry, is_tenant_name};
+use super::registry::{Entry, InvalidActorEntry, is_tenant_name};
 use super::scope;
 use crate::limits::{ACTOR_CHARS_MAX, ACTOR_SCOPES_MAX, ROLE_CHARS_MAX};
 use crate::text::escape_invisible_line;

@@ -66,7 +66,8 @@ pub fn missing<'a, S: AsRef<str>>(scopes: &[S], tool: &'a Spec, strict: bool) ->
     if !strict && scopes.iter().any(|scope| scope.as_ref() == tool.name) {
         return None;
     }
-    let covered = |name: &str| is_covered_by_action(scopes, name) || is_covered_by_class(scopes, name, tool.worst_class());
+    let covered =
+        |name: &str| is_covered_by_action(scopes, name) || is_covered_by_class(scopes, name, tool.worst_class());
     required_capabilities(tool).into_iter().find(|name| !check_scope(scopes, name) && (strict || !covered(name)))
 }
 
@@ -99,7 +100,7 @@ pub fn is_well_formed(scope: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tool::{ToolDeclaration, Metadata, EffectKind, Rollback};
+    use crate::tool::{EffectKind, Metadata, Rollback, ToolDeclaration};
     use serde_json::json;
 
     fn tool(name: &'static str, capabilities: &[&str]) -> Spec {

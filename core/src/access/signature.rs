@@ -44,7 +44,8 @@ pub struct RequestParts<'a> {
     pub body: &'a [u8],
 }
 
-const TOO_MANY: SignatureError = SignatureError::Malformed("signature-input", "it has too many signatures of the actor");
+const TOO_MANY: SignatureError =
+    SignatureError::Malformed("signature-input", "it has too many signatures of the actor");
 
 /// Why a request counts as unsigned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -452,7 +453,10 @@ mod tests {
         assert_eq!((claimed.created, claimed.expires, claimed.nonce.as_str()), (7, None, "n"));
         assert_eq!(claimed.verify([&Secret::new("other"), &Secret::new("key")]), Ok(()));
         assert_eq!(claimed.verify([]), Err(SignatureError::Mismatch));
-        assert_eq!(UnverifiedSignature::parse(&parts, "user_bob").unwrap_err(), SignatureError::NoMatchingKey("user_bob".to_owned()));
+        assert_eq!(
+            UnverifiedSignature::parse(&parts, "user_bob").unwrap_err(),
+            SignatureError::NoMatchingKey("user_bob".to_owned())
+        );
     }
 
     #[test]
@@ -506,7 +510,10 @@ mod tests {
                 SignatureError::Parameter("expires", "is not an integer in Unix seconds"),
             ),
             // If a label occurs twice, the last one counts, as the standard says.
-            (&format!(r#"s={all};keyid="a";created=1;nonce="n", s=();keyid="b""#), SignatureError::NoMatchingKey("a".to_owned())),
+            (
+                &format!(r#"s={all};keyid="a";created=1;nonce="n", s=();keyid="b""#),
+                SignatureError::NoMatchingKey("a".to_owned()),
+            ),
             (
                 &format!(r#"t={all};keyid="a";created=1;nonce="n""#),
                 SignatureError::Malformed("signature", "no signature for the label in signature-input"),
@@ -520,7 +527,10 @@ mod tests {
             let fields = owned(&[("signature-input", input), ("signature", "s=:AAAA:")]);
             assert_eq!(UnverifiedSignature::parse(&parts(&fields, b""), "a").unwrap_err(), wrong, "{input}");
         }
-        assert_eq!(UnverifiedSignature::parse(&parts(&[], b""), "a").unwrap_err(), SignatureError::Missing("signature-input"));
+        assert_eq!(
+            UnverifiedSignature::parse(&parts(&[], b""), "a").unwrap_err(),
+            SignatureError::Missing("signature-input")
+        );
     }
 
     #[test]
@@ -561,9 +571,15 @@ mod tests {
         let own = content_digest(BODY);
         assert_eq!(read(&own, BODY), Ok(()));
         assert_eq!(read(&format!("{own}, sha-512=:AAAA:"), BODY), Ok(()));
-        assert_eq!(read("sha-512=:AAAA:", BODY), Err(SignatureError::Malformed(CONTENT_DIGEST, "it has no sha-256 digest")));
+        assert_eq!(
+            read("sha-512=:AAAA:", BODY),
+            Err(SignatureError::Malformed(CONTENT_DIGEST, "it has no sha-256 digest"))
+        );
         assert_eq!(read(&own, b"other"), Err(SignatureError::DigestMismatch(5)));
-        assert_eq!(read(&format!("{own}, {}", content_digest(b"other")), BODY), Err(SignatureError::DigestMismatch(BODY.len())));
+        assert_eq!(
+            read(&format!("{own}, {}", content_digest(b"other")), BODY),
+            Err(SignatureError::DigestMismatch(BODY.len()))
+        );
         assert_eq!(read(&own, b""), Err(SignatureError::DigestMismatch(0)));
     }
 }

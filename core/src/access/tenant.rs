@@ -191,7 +191,11 @@ mod tests {
 
     fn guest(slug: &str, secrets: &[&str]) -> Guest {
         let secrets = secrets.iter().map(|name| (*name).to_owned()).collect();
-        Guest { id: "t1".to_owned(), slug: slug.to_owned(), shared: SharedResources { secrets, ..SharedResources::default() } }
+        Guest {
+            id: "t1".to_owned(),
+            slug: slug.to_owned(),
+            shared: SharedResources { secrets, ..SharedResources::default() },
+        }
     }
 
     #[test]
@@ -307,6 +311,9 @@ mod tests {
         ] {
             assert!(acme().is_outside(outside), "{outside}");
         }
-        assert!(TenantSettings::default().is_outside("ann@acme.example"), "nobody is inside where no domain is registered");
+        assert!(
+            TenantSettings::default().is_outside("ann@acme.example"),
+            "nobody is inside where no domain is registered"
+        );
     }
 }

@@ -328,7 +328,10 @@ mod tests {
         let later = Claims { nbf: Some(2_000), ..claims() };
         assert_eq!(later.check_validity_period(1_900), Err(InvalidToken::NotYetValid));
         assert_eq!(later.check_validity_period(2_000 - crate::limits::CLOCK_SKEW_SECONDS), Ok(()));
-        assert_eq!(claims().check_validity_period(999 - crate::limits::CLOCK_SKEW_SECONDS), Err(InvalidToken::NotYetValid));
+        assert_eq!(
+            claims().check_validity_period(999 - crate::limits::CLOCK_SKEW_SECONDS),
+            Err(InvalidToken::NotYetValid)
+        );
     }
 
     /// CORE-111

@@ -137,7 +137,10 @@ mod tests {
         let minute = quota(3, 60);
         for current in 0..3 {
             let remaining = 2 - current;
-            assert_eq!(minute.decide(0, current, at_ms(60_000)), RateDecision::Allowed { remaining, reset_at: at_ms(120_000) });
+            assert_eq!(
+                minute.decide(0, current, at_ms(60_000)),
+                RateDecision::Allowed { remaining, reset_at: at_ms(120_000) }
+            );
         }
         assert!(matches!(minute.decide(0, 3, at_ms(60_000)), RateDecision::Refused { .. }));
     }
@@ -150,7 +153,10 @@ mod tests {
             minute.decide(60, 0, at_ms(60_000)),
             RateDecision::Refused { retry_after: Duration::from_secs(1), reset_at: at_ms(120_000) }
         );
-        assert_eq!(minute.decide(60, 0, at_ms(61_000)), RateDecision::Allowed { remaining: 0, reset_at: at_ms(120_000) });
+        assert_eq!(
+            minute.decide(60, 0, at_ms(61_000)),
+            RateDecision::Allowed { remaining: 0, reset_at: at_ms(120_000) }
+        );
         assert!(matches!(minute.decide(60, 29, at_ms(90_000)), RateDecision::Allowed { remaining: 0, .. }));
         assert!(matches!(minute.decide(60, 30, at_ms(90_000)), RateDecision::Refused { .. }));
     }
@@ -158,7 +164,9 @@ mod tests {
     #[test]
     fn a_limit_of_zero_refuses_everything() {
         let never = quota(0, 60);
-        assert!(matches!(never.decide(0, 0, at_ms(0)), RateDecision::Refused { retry_after, .. } if !retry_after.is_zero()));
+        assert!(
+            matches!(never.decide(0, 0, at_ms(0)), RateDecision::Refused { retry_after, .. } if !retry_after.is_zero())
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use crate::json::{canonical, parse_nested};
 use crate::ledger::checkpoint::{Checkpoint, PublicKey, SignedCheckpoint, Signer};
-use crate::ledger::{ActorType, Digest32, Entry, ChainLink, SealedEntry, StoredEntry, SubjectType};
+use crate::ledger::{ActorType, ChainLink, Digest32, Entry, SealedEntry, StoredEntry, SubjectType};
 use crate::limits::EXPORT_LINE_DEPTH_MAX;
 use crate::time::Timestamp;
 use serde_json::{Map, Value, json};
@@ -82,7 +82,8 @@ impl Exporter {
     #[must_use]
     pub fn finish(self, signer: Option<&Signer>) -> String {
         let digest = Digest32(self.digest.finalize().into());
-        let mut trailer = ExportTrailer { entries: self.entries, checkpoints: self.checkpoints, digest, signature: None };
+        let mut trailer =
+            ExportTrailer { entries: self.entries, checkpoints: self.checkpoints, digest, signature: None };
         if let Some(signer) = signer {
             let signature = signer.sign(trailer.signed_text().as_bytes());
             trailer.signature = Some((signer.key_id().to_owned(), signature));

@@ -4,7 +4,7 @@
 //! hashes that a proof needs are therefore known before anything is read.
 
 use crate::ledger::Digest32;
-use crate::ledger::merkle::{LEVEL_STRIDE, MissingNode, TreeNodeId, NodeSource, NodeRange, node_hash};
+use crate::ledger::merkle::{LEVEL_STRIDE, MissingNode, NodeRange, NodeSource, TreeNodeId, node_hash};
 
 /// The leaves `from..to` of a tree, as the RFC splits it.
 type Subtree = (u64, u64);

@@ -9,7 +9,7 @@ use crate::audit::proof::verify_inclusion;
 use crate::audit::walk::LedgerWalk;
 use crate::ledger::checkpoint::{Checkpoint, PublicKey, SignedCheckpoint};
 use crate::ledger::merkle::leaf_hash;
-use crate::ledger::{LocatedFault, Digest32, LedgerFault, StoredEntry};
+use crate::ledger::{Digest32, LedgerFault, LocatedFault, StoredEntry};
 use crate::limits::EXPORT_LINE_BYTES_MAX;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
@@ -187,7 +187,9 @@ impl Verifier {
         match &mut self.phase {
             Phase::All => self.walk.checkpoint(&signed, &self.keys),
             Phase::Tenant(part) if part.checkpoint.is_none() => {
-                signed.verify(&self.keys).map_err(|fault| LocatedFault::checkpoint(signed.checkpoint.seq, fault.into()))?;
+                signed
+                    .verify(&self.keys)
+                    .map_err(|fault| LocatedFault::checkpoint(signed.checkpoint.seq, fault.into()))?;
                 part.checkpoint = Some(signed);
                 self.walk.checkpoints += 1;
                 Ok(())

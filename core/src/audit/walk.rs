@@ -5,7 +5,7 @@
 
 use crate::ledger::checkpoint::{LaneState, PublicKey, SignedCheckpoint};
 use crate::ledger::merkle::{Frontier, TreeNode, leaf_hash};
-use crate::ledger::{LocatedFault, Digest32, LedgerFault, ChainHead, StoredEntry};
+use crate::ledger::{ChainHead, Digest32, LedgerFault, LocatedFault, StoredEntry};
 use crate::limits::LANES_MAX;
 use std::collections::BTreeMap;
 

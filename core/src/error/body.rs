@@ -55,7 +55,8 @@ impl ErrorBody {
     #[must_use]
     pub fn sanitized(self) -> Self {
         let details = self.details.into_iter();
-        let details = details.map(|(name, value)| (text::sanitize_message(name), text::sanitize_detail(value))).collect();
+        let details =
+            details.map(|(name, value)| (text::sanitize_message(name), text::sanitize_detail(value))).collect();
         Self { code: text::sanitize_message(self.code), message: text::sanitize_message(self.message), details, ..self }
     }
 

@@ -3,7 +3,7 @@
 pub mod air;
 pub mod call;
 pub mod destination;
-pub(crate) mod layout;
+pub(crate) mod expand;
 pub mod patch;
 pub mod pins;
 pub mod plan;
@@ -15,4 +15,4 @@ pub mod tables;
 pub mod trace;
 
 pub use chimera_expr as expr;
-pub use layout::Children;
+pub use expand::Children;

@@ -5,8 +5,8 @@
 //! [`digest`]; [`inverse`] reverts the patch while its nodes are pending.
 
 use super::air::{
-    CURRENT_NODE, Catalog, Edge, Graph, Members, Node, DocumentProblem, ProblemCode, Problems, compile_onto, read_edges,
-    read_nodes,
+    CURRENT_NODE, Catalog, DocumentProblem, Edge, Graph, Members, Node, ProblemCode, Problems, compile_onto,
+    read_edges, read_nodes,
 };
 use super::pins::Pins;
 use crate::json::{self, Digest32};
@@ -61,8 +61,8 @@ impl Patch {
             let reason = format!("the patch has {} bytes, at most {WORKFLOW_BYTES_MAX}", text.len());
             return Err(vec![DocumentProblem::new(ProblemCode::TooLarge, "", reason)]);
         }
-        let value =
-            json::parse_exact(text).map_err(|error| vec![DocumentProblem::new(ProblemCode::NotJson, "", error.to_string())])?;
+        let value = json::parse_exact(text)
+            .map_err(|error| vec![DocumentProblem::new(ProblemCode::NotJson, "", error.to_string())])?;
         Self::from_value(value)
     }
 

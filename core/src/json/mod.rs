@@ -12,7 +12,7 @@ pub use chimera_expr::{canonical, number_text};
 pub(crate) use chimera_expr::{write_integer, write_text};
 pub use digest::Digest32;
 pub(crate) use strict::parse_nested;
-pub use strict::{ParseLimit, ParseError, parse, parse_bounded, parse_exact, pointer_at};
+pub use strict::{ParseError, ParseLimit, parse, parse_bounded, parse_exact, pointer_at};
 
 use crate::limits::{JSON_DEPTH_MAX, JSON_VALUE_BYTES, JSON_VALUE_MEMORY_BYTES};
 use serde_json::Value;

@@ -119,7 +119,8 @@ impl Parser<'_> {
 
     fn value(&mut self, depth: usize) -> Result<Value, ParseError> {
         self.space();
-        self.values = self.values.checked_sub(1).ok_or(ParseError::LimitExceeded { at: self.at, what: ParseLimit::Values })?;
+        self.values =
+            self.values.checked_sub(1).ok_or(ParseError::LimitExceeded { at: self.at, what: ParseLimit::Values })?;
         match self.peek() {
             Some(b'n') => self.word("null", Value::Null),
             Some(b't') => self.word("true", Value::Bool(true)),
@@ -127,7 +128,8 @@ impl Parser<'_> {
             Some(b'"') => self.string().map(Value::String),
             Some(b'-' | b'0'..=b'9') => self.number(),
             Some(open @ (b'[' | b'{')) => {
-                let depth = depth.checked_sub(1).ok_or(ParseError::LimitExceeded { at: self.at, what: ParseLimit::Depth })?;
+                let depth =
+                    depth.checked_sub(1).ok_or(ParseError::LimitExceeded { at: self.at, what: ParseLimit::Depth })?;
                 self.at += 1;
                 if open == b'[' { self.array(depth) } else { self.object(depth) }
             }

@@ -57,7 +57,10 @@ mod tests {
         assert_eq!((base.seq, base.prev_hash), (1, Digest32::ZERO));
         assert_ne!(base.hash, extend(2, ChainHead::EMPTY, Digest32([1; 32])).hash);
         assert_ne!(base.hash, extend(1, ChainHead { seq: 1, ..ChainHead::EMPTY }, Digest32([1; 32])).hash);
-        assert_ne!(base.hash, extend(1, ChainHead { hash: Digest32([9; 32]), ..ChainHead::EMPTY }, Digest32([1; 32])).hash);
+        assert_ne!(
+            base.hash,
+            extend(1, ChainHead { hash: Digest32([9; 32]), ..ChainHead::EMPTY }, Digest32([1; 32])).hash
+        );
         assert_ne!(base.hash, extend(1, ChainHead::EMPTY, Digest32([2; 32])).hash);
     }
 }

@@ -5,7 +5,7 @@
 //! The exact signed bytes are stored and compared.
 
 use super::tables::LEDGER_CHECKPOINTS;
-use super::{Digest32, ChainHead};
+use super::{ChainHead, Digest32};
 use crate::json;
 use crate::record::{Insert, InvalidTx, Json, Row};
 use crate::time::Timestamp;

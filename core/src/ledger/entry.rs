@@ -164,10 +164,11 @@ impl SealedEntry {
 fn shorten(data: Value) -> Value {
     let whole = json::canonical(&data);
     let shortened = json!({"bytes": whole.len(), "digest": Digest32::of_bytes(whole.as_bytes())});
-    let mut members = match text::truncate_value(data, limits::ENTRY_DATA_BYTES_MAX / 4, limits::ENTRY_SHORTENED_CHARS_MAX) {
-        Value::Object(members) => members,
-        other => Map::from_iter([("data".to_owned(), other)]),
-    };
+    let mut members =
+        match text::truncate_value(data, limits::ENTRY_DATA_BYTES_MAX / 4, limits::ENTRY_SHORTENED_CHARS_MAX) {
+            Value::Object(members) => members,
+            other => Map::from_iter([("data".to_owned(), other)]),
+        };
     members.insert("shortened".to_owned(), shortened);
     Value::Object(members)
 }

@@ -135,7 +135,11 @@ pub enum Decision {
 }
 
 /// Decides about `request`, given the existing record under its key.
-pub fn decide(existing: Option<IdempotencyRecord>, request: &KeyedRequest, now: Timestamp) -> Result<Decision, InvalidTx> {
+pub fn decide(
+    existing: Option<IdempotencyRecord>,
+    request: &KeyedRequest,
+    now: Timestamp,
+) -> Result<Decision, InvalidTx> {
     let claimed = |state_version| IdempotencyRecord {
         owner: request.owner.clone(),
         key: request.key.clone(),

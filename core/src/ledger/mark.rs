@@ -4,7 +4,7 @@
 //! was more. The mark does. It is written after a commit is durable, so it is never ahead of its store. A store that
 //! is behind its mark has lost data.
 
-use super::{Digest32, ChainHead};
+use super::{ChainHead, Digest32};
 use sha2::{Digest, Sha256};
 use std::fmt;
 
@@ -123,7 +123,12 @@ impl Mark {
             payload.get(start..start + 8)?.try_into().ok().map(i64::from_be_bytes)
         };
         let hash = Digest32::from_slice(payload.get(MAGIC.len() + 32..)?)?;
-        Some(Self { lane: number(0)?, generation: number(1)?, epoch: number(2)?, head: ChainHead { seq: number(3)?, hash } })
+        Some(Self {
+            lane: number(0)?,
+            generation: number(1)?,
+            epoch: number(2)?,
+            head: ChainHead { seq: number(3)?, hash },
+        })
     }
 }
 

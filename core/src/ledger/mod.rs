@@ -17,6 +17,6 @@ pub mod tables;
 pub use crate::json::Digest32;
 pub use chain::{ChainHead, ChainLink, extend};
 pub use entry::{ActorType, Entry, EntryError, SealedEntry, SubjectType, content_digest};
-pub use fault::{LocatedFault, LedgerFault};
-pub use mark::{MarkMismatch, StoredLane, MARK_BYTES, Mark};
+pub use fault::{LedgerFault, LocatedFault};
+pub use mark::{MARK_BYTES, Mark, MarkMismatch, StoredLane};
 pub use stored::{DamagedRow, StoredEntry, StoredLink};

@@ -4,7 +4,7 @@
 //! parsed and serialized again.
 
 use super::tables::AUDIT_LOG_ENTRIES;
-use super::{ActorType, Digest32, Entry, ChainHead, ChainLink, SealedEntry, SubjectType, extend};
+use super::{ActorType, ChainHead, ChainLink, Digest32, Entry, SealedEntry, SubjectType, extend};
 use crate::json;
 use crate::record::{Cell, Row, Value};
 

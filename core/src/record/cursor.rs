@@ -47,8 +47,11 @@ impl Cursor {
         if *head != fingerprint(select) || values.len() != columns.len() {
             return Err(InvalidCursor);
         }
-        let position =
-            columns.iter().zip(values).map(|(column, value)| decode_value(select, column, &value)).collect::<Option<_>>();
+        let position = columns
+            .iter()
+            .zip(values)
+            .map(|(column, value)| decode_value(select, column, &value))
+            .collect::<Option<_>>();
         Ok(Self { fingerprint: *head, position: position.ok_or(InvalidCursor)? })
     }
 }

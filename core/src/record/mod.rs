@@ -13,7 +13,7 @@ mod value;
 
 pub use cursor::{Cursor, InvalidCursor};
 pub use fault::{DamagedRows, Unstorable};
-pub use query::{Comparison, Condition, CountQuery, RowGroup, Direction, PageBuilder, Page, Row, Scope, Select};
+pub use query::{Comparison, Condition, CountQuery, Direction, Page, PageBuilder, Row, RowGroup, Scope, Select};
 pub(crate) use scoped::scoped;
 pub use table::{Column, ColumnType, Table};
 pub use tx::{Conflict, Insert, InvalidTx, RowCount, RowKey, Step, Touch, Tx, Update};

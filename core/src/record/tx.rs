@@ -182,7 +182,8 @@ impl Insert {
     fn touches<'a>(&'a self) -> impl Iterator<Item = Touch> + 'a {
         self.keys().filter_map(|columns| {
             let values: Vec<&Value> = columns.iter().map(|column| self.value(column)).collect();
-            let touch = values.iter().all(|value| !value.is_null()).then(|| Touch::new(self.table, columns, &values))?;
+            let touch =
+                values.iter().all(|value| !value.is_null()).then(|| Touch::new(self.table, columns, &values))?;
             let is_fresh = |name: &&str| self.table.columns.iter().any(|column| column.name == *name && column.fresh);
             Some(Touch { lock: touch.lock && !columns.iter().any(is_fresh), ..touch })
         })

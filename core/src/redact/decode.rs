@@ -7,13 +7,13 @@
 
 use super::index::ValueIndex;
 use super::pattern::MaskSpan;
-use super::source::ScannedText;
+use super::scanned_text::ScannedText;
 use super::spelling::code_point;
 use super::view::{Decoded, DecodedView};
-use super::{block, numbers};
+use super::{encoded_word, numbers};
 use crate::limits::{
-    REDACT_SEPARATE_BYTES_MAX, REDACT_DECODED_BYTES_MAX, REDACT_DECODED_BYTES_MIN, REDACT_DECODED_RATIO_MAX,
-    REDACT_DEPTH_MAX, REDACT_REVERSED_BYTES_MAX,
+    REDACT_DECODED_BYTES_MAX, REDACT_DECODED_BYTES_MIN, REDACT_DECODED_RATIO_MAX, REDACT_DEPTH_MAX,
+    REDACT_REVERSED_BYTES_MAX, REDACT_SEPARATE_BYTES_MAX,
 };
 use crate::text::is_invisible;
 use std::cell::Cell;
@@ -81,7 +81,8 @@ const ENTITIES: [(&str, char); 40] = [
 type Decoder = fn(&[u8]) -> Option<(usize, Decoded)>;
 
 /// The decoders. Each handles one encoding, since what another would decode may belong to the value itself.
-const DECODERS: [Decoder; 8] = [decode_invisible, percent, backslash, entity, quoted_printable, soft_break, full_width, decode_list_separator];
+const DECODERS: [Decoder; 8] =
+    [decode_invisible, percent, backslash, entity, quoted_printable, soft_break, full_width, decode_list_separator];
 
 /// Bit set of the decoders that may match at a byte, in their order.
 static READ_BY: [u8; 256] = {
@@ -198,14 +199,14 @@ impl Search<'_> {
             self.enqueue(numbers);
         });
         let budget = self.budget;
-        block::decode_words(view, budget, |block| {
+        encoded_word::decode_words(view, budget, |block| {
             any = true;
             self.search_word(view, &block);
         });
         any
     }
 
-    fn search_word(&mut self, view: &DecodedView, block: &block::DecodedWord<'_>) {
+    fn search_word(&mut self, view: &DecodedView, block: &encoded_word::DecodedWord<'_>) {
         let found = |range, _: &_| self.spans.push(view.span(&block.source_range(&range), self.text));
         self.plain.for_each_match(block.bytes, found);
         if view.depth + 1 < REDACT_DEPTH_MAX {

@@ -217,7 +217,10 @@ fn all_texts_of_a_document_share_what_may_be_decoded() {
     let text = "aGVsbG8gd29ybGQ\n".repeat(2_000);
     let took: Vec<usize> = (0..3).map(|_| decoded(&redactor, &text, &budget)).collect();
     assert!(took[0] > 90_000 && took.iter().sum::<usize>() <= 100_000, "{took:?}");
-    assert!(redactor.mask_values_within("Sup3r-S3cret-Vend0r-Passw0rd-91x", &budget).contains(REDACTED), "as it is, always");
+    assert!(
+        redactor.mask_values_within("Sup3r-S3cret-Vend0r-Passw0rd-91x", &budget).contains(REDACTED),
+        "as it is, always"
+    );
 }
 
 /// In a long text all decoders run together.

@@ -3,7 +3,7 @@
 //! A text is scanned once, however many values there are: two consecutive bytes tell whether a value may begin there,
 //! which is rare in most texts.
 
-use super::source::looked;
+use super::scanned_text::looked;
 use super::spelling::EncodedForm;
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -3,7 +3,7 @@
 //! The tests count byte accesses, so they do not depend on the machine. The texts are built from the pattern tables,
 //! so a new pattern is covered without a change here.
 
-use super::source::looked_at_by;
+use super::scanned_text::looked_at_by;
 use super::*;
 use proptest::prelude::*;
 

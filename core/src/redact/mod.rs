@@ -7,14 +7,14 @@
 //! leak; still, ordinary words near these patterns stay. A reference such as `secret://smtp` is a name and stays
 //! readable.
 
-mod block;
 mod decode;
 mod document;
+mod encoded_word;
 mod index;
 mod name;
 mod numbers;
 mod pattern;
-mod source;
+mod scanned_text;
 mod spelling;
 mod token;
 mod view;
@@ -25,7 +25,7 @@ use decode::Budget;
 use index::ValueIndex;
 use pattern::MaskSpan;
 use serde_json::Value;
-use spelling::{Backslashes, UnbrokenText, KnownSecret, has_escapes, widen};
+use spelling::{Backslashes, KnownSecret, UnbrokenText, has_escapes, widen};
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use zeroize::Zeroizing;
@@ -50,7 +50,13 @@ pub struct Redactor {
 impl Default for Redactor {
     fn default() -> Self {
         let (needles, numbers) = (Vec::new(), Zeroizing::default());
-        Self { needles, plain: ValueIndex::ignoring_case(), bare: ValueIndex::ignoring_case(), encoded: ValueIndex::default(), numbers }
+        Self {
+            needles,
+            plain: ValueIndex::ignoring_case(),
+            bare: ValueIndex::ignoring_case(),
+            encoded: ValueIndex::default(),
+            numbers,
+        }
     }
 }
 

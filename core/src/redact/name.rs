@@ -93,7 +93,8 @@ fn last_word(name: &[u8]) -> &[u8] {
 }
 
 fn is_harmless_suffix(word: &[u8]) -> bool {
-    let is =
-        |word: &[u8]| HARMLESS_SUFFIXES.split(' ').any(|about| !about.is_empty() && word.eq_ignore_ascii_case(about.as_bytes()));
+    let is = |word: &[u8]| {
+        HARMLESS_SUFFIXES.split(' ').any(|about| !about.is_empty() && word.eq_ignore_ascii_case(about.as_bytes()))
+    };
     is(word) || matches!(word, [singular @ .., b's' | b'S'] if is(singular))
 }

@@ -1,6 +1,6 @@
 //! Bytes written as numbers: `115, 107`, `0x73 0x6b`, `73-6b`, and hex dumps.
 
-use super::view::{ViewBuilder, DecodedView};
+use super::view::{DecodedView, ViewBuilder};
 use crate::limits::SECRET_MASK_BYTES_MIN;
 use std::ops::Range;
 

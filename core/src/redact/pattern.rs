@@ -4,7 +4,7 @@
 //! credentials costs one look per byte and no allocation. All patterns begin and end at ASCII bytes or at the ends of
 //! the text, so a span always lies on character boundaries.
 
-use super::source::ScannedText;
+use super::scanned_text::ScannedText;
 use super::{REDACTED, name, token};
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -7,7 +7,7 @@
 //! ordinary words could form it.
 
 use super::pattern::MaskSpan;
-use super::source::ScannedText;
+use super::scanned_text::ScannedText;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use std::ops::Range;
@@ -189,7 +189,12 @@ fn unescaped(source: ScannedText<'_>, backslashes: &Backslashes, at: usize, valu
 }
 
 /// `\u0041`, `\n`, `\/` and the like, after any number of backslashes.
-fn after_backslashes(source: ScannedText<'_>, backslashes: &Backslashes, at: usize, value: &[u8]) -> Option<(usize, usize)> {
+fn after_backslashes(
+    source: ScannedText<'_>,
+    backslashes: &Backslashes,
+    at: usize,
+    value: &[u8],
+) -> Option<(usize, usize)> {
     let kind_at = backslashes.end(at);
     let kind = source.byte(kind_at);
     if kind == Some(b'u')

@@ -3,7 +3,7 @@
 //! They are masked in any context. The rest must be as long as in real tokens, so that ordinary words with the same
 //! prefix stay.
 
-use super::source::ScannedText;
+use super::scanned_text::ScannedText;
 use std::ops::Range;
 
 /// The format of a vendor's tokens.

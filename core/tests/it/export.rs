@@ -3,7 +3,7 @@
 use crate::lanes::{Ledger, ledger, signer};
 use chimera_core::audit::{VerificationReport, verify};
 use chimera_core::ledger::checkpoint::{Checkpoint, Signer};
-use chimera_core::ledger::{Digest32, LedgerFault, ChainHead, StoredEntry};
+use chimera_core::ledger::{ChainHead, Digest32, LedgerFault, StoredEntry};
 use proptest::prelude::*;
 
 fn check(text: impl AsRef<[u8]>) -> VerificationReport {

@@ -1,6 +1,6 @@
 //! Fixtures for the tests of several rooms.
 
-use chimera_core::tool::{ToolDeclaration, Metadata, EffectKind, Rollback, Spec};
+use chimera_core::tool::{EffectKind, Metadata, Rollback, Spec, ToolDeclaration};
 use serde_json::{Value, json};
 use std::sync::Arc;
 

@@ -1,6 +1,8 @@
 //! Outcomes of requests under an idempotency key.
 
-use chimera_core::ledger::idempotency::{Decision, FinishError, InvalidIdempotencyKey, KeyOwner, IdempotencyRecord, KeyedRequest, RecordState, decide};
+use chimera_core::ledger::idempotency::{
+    Decision, FinishError, IdempotencyRecord, InvalidIdempotencyKey, KeyOwner, KeyedRequest, RecordState, decide,
+};
 use chimera_core::ledger::tables::IDEMPOTENCY_RECORDS;
 use chimera_core::record::{Insert, Row, Value};
 use chimera_core::time::Timestamp;

@@ -1,6 +1,6 @@
 //! Canonical JSON against the vectors of RFC 8785 and against itself.
 
-use chimera_core::json::{self, CanonicalJson, Digest32, ParseLimit, ParseError, canonical, number_text, parse};
+use chimera_core::json::{self, CanonicalJson, Digest32, ParseError, ParseLimit, canonical, number_text, parse};
 use chimera_core::ledger::checkpoint::Signer;
 use chimera_core::limits::JSON_DEPTH_MAX;
 use proptest::prelude::*;
@@ -122,7 +122,10 @@ fn nesting_is_bounded_where_documents_enter() {
     let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
     let deepest = parse(nested(JSON_DEPTH_MAX)).unwrap();
     assert_eq!(canonical(&deepest), nested(JSON_DEPTH_MAX));
-    assert_eq!(parse(nested(JSON_DEPTH_MAX + 1)), Err(ParseError::LimitExceeded { at: JSON_DEPTH_MAX, what: ParseLimit::Depth }));
+    assert_eq!(
+        parse(nested(JSON_DEPTH_MAX + 1)),
+        Err(ParseError::LimitExceeded { at: JSON_DEPTH_MAX, what: ParseLimit::Depth })
+    );
     assert_eq!(canonical(&json!([deepest])), nested(JSON_DEPTH_MAX + 1), "what is made of parts has a text");
     let too_deep = CanonicalJson::new(json!({"a/b": [1, deepest]})).unwrap_err();
     assert_eq!(too_deep.pointer, format!("/a~1b/1{}", "/0".repeat(JSON_DEPTH_MAX - 2)));

@@ -1,10 +1,10 @@
 //! A small in-memory ledger: lanes, entries and checkpoints as a store would hold them.
 
-use chimera_core::audit::export::{Exporter, ExportHeader};
+use chimera_core::audit::export::{ExportHeader, Exporter};
 use chimera_core::audit::proof;
 use chimera_core::ledger::checkpoint::{Checkpoint, LaneState, SignedCheckpoint, Signer};
 use chimera_core::ledger::merkle::{leaf_hash, root};
-use chimera_core::ledger::{ActorType, Digest32, Entry, ChainHead, StoredEntry, SubjectType};
+use chimera_core::ledger::{ActorType, ChainHead, Digest32, Entry, StoredEntry, SubjectType};
 use chimera_core::time::Timestamp;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -99,8 +99,9 @@ impl Ledger {
             let leaves = self.leaves(state.lane);
             for (index, entry) in (0..size).zip(&self.lanes[&state.lane]) {
                 if entry.sealed.entry.tenant_id == tenant {
-                    let nodes =
-                        |id: chimera_core::ledger::merkle::TreeNodeId| leaves.get(usize::try_from(id.idx).ok()?).copied();
+                    let nodes = |id: chimera_core::ledger::merkle::TreeNodeId| {
+                        leaves.get(usize::try_from(id.idx).ok()?).copied()
+                    };
                     let proof = proof::inclusion(index, size, &nodes).unwrap();
                     out += &exporter.entry(entry.clone(), Some(proof));
                 }

@@ -4,7 +4,9 @@ use chimera_core::audit::proof::{
     consistency, consistency_spans, inclusion, inclusion_spans, verify_consistency, verify_inclusion,
 };
 use chimera_core::ledger::Digest32;
-use chimera_core::ledger::merkle::{FANOUT, Frontier, TreeNode, TreeNodeId, NodeRange, empty_root, leaf_hash, node_hash, root};
+use chimera_core::ledger::merkle::{
+    FANOUT, Frontier, NodeRange, TreeNode, TreeNodeId, empty_root, leaf_hash, node_hash, root,
+};
 use proptest::prelude::*;
 use std::cell::RefCell;
 use std::collections::BTreeMap;

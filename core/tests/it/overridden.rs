@@ -2,7 +2,7 @@
 //! for one.
 
 use chimera_core::json::schema::Schema;
-use chimera_core::tool::{CallClass, ToolDeclaration, Metadata, EffectKind, ReadOnlyInputs, Rollback, Spec};
+use chimera_core::tool::{CallClass, EffectKind, Metadata, ReadOnlyInputs, Rollback, Spec, ToolDeclaration};
 use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};

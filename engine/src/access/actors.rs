@@ -9,7 +9,7 @@ use super::remove::{end_links, is_retired};
 use crate::error::EngineError;
 use crate::ledger::audit::{self, EventRecord, Writer};
 use crate::port::CommitError;
-use chimera_core::access::registry::{InvalidActorEntry, Entry, Kind, check_new_name, is_actor_name};
+use chimera_core::access::registry::{Entry, InvalidActorEntry, Kind, check_new_name, is_actor_name};
 use chimera_core::access::tables::{ACTOR_KEYS, ACTORS, TENANTS};
 use chimera_core::access::{ADMIN, Pool, check_mail, seal};
 use chimera_core::error::{Code, ErrorBody};
@@ -495,6 +495,7 @@ fn invalid_entry(reason: InvalidActorEntry) -> EngineError {
         InvalidActorEntry::Tenant(_) => "/tenant",
         InvalidActorEntry::Silent => "/autonomy_level",
     };
-    let code = if matches!(reason, InvalidActorEntry::Tenant(_)) { Code::SchemaInvalid } else { Code::ValidationFailed };
+    let code =
+        if matches!(reason, InvalidActorEntry::Tenant(_)) { Code::SchemaInvalid } else { Code::ValidationFailed };
     ErrorBody::new(code, reason.to_string()).with("pointer", pointer).into()
 }

@@ -4,21 +4,21 @@
 //! announces a change, and once a second where other nodes can write. So a revocation on another node takes effect at
 //! once with a shared bus, and within a second without.
 
-use super::ended;
+use super::expired_keys;
 use super::flood::Floods;
 use super::permit::{APPROVALS_DECIDE, Permit};
-use super::settings::{Settings, CounterFallback};
+use super::settings::{CounterFallback, Settings};
 use super::strangers::Strangers;
 use super::tenants::TenantView;
 use crate::access::port::Tenancy;
 use crate::error::EngineError;
-use crate::port::{Bus, Clock, BusEvent, Random, Records, Secrets};
-use crate::pulse::Heartbeat;
+use crate::heartbeat::Heartbeat;
+use crate::port::{Bus, BusEvent, Clock, Random, Records, Secrets};
 use crate::rows;
 use bytes::Bytes;
 use chimera_core::access::registry::{Entry, Kind, Registry, check_new_name, shipped};
 use chimera_core::access::tables::{ACTORS, NONCES, REFRESH_TOKENS, REVOKED_TOKENS, TENANTS, TOKEN_FAMILIES};
-use chimera_core::access::{Guest, Level, DeciderRefusal, Role, SharedResources, TenantSettings, scope, seal};
+use chimera_core::access::{DeciderRefusal, Guest, Level, Role, SharedResources, TenantSettings, scope, seal};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::limits;
 use chimera_core::record::{Comparison, Condition, Json, Row, RowCount, Scope, Select, Step, Table, Tx, Value};
@@ -288,8 +288,7 @@ impl Directory {
         let (shared, keys) = keys.into_iter().partition(|(actor, _)| actor.contains('*'));
         let rows = self.rows(Select::from(&TENANTS, Scope::System)).await?;
         let tenants = rows.iter().map(TenantView::of_row).map(|tenant| (tenant.id.clone(), tenant)).collect();
-        let known =
-            Snapshot { keys, shared, unopened, revoked, more_revoked, sources, tenants, ..Snapshot::default() };
+        let known = Snapshot { keys, shared, unopened, revoked, more_revoked, sources, tenants, ..Snapshot::default() };
         self.set(Snapshot { registry: self.registry(&entries, &known), ..known });
         self.pulse.beat(self.parts.clock.steady());
         Ok(())
@@ -305,13 +304,13 @@ impl Directory {
         let (mut keys, mut unopened) = (BTreeMap::<String, Vec<ActorKey>>::new(), BTreeSet::new());
         let now = self.parts.clock.earlier();
         let mut rows = Vec::new();
-        for select in ended::select_valid_keys(now) {
+        for select in expired_keys::select_valid_keys(now) {
             rows.extend(self.rows(select).await?);
         }
         let stored: BTreeSet<Uuid> = rows.iter().map(|row| row.uuid("id")).collect();
         for (actor, secret) in &self.settings.keys {
             // A configured key that was replaced has a row, which says when it expires.
-            let id = ended::configured_id(actor, secret);
+            let id = expired_keys::configured_id(actor, secret);
             if !stored.contains(&id) && !self.is_replaced(id).await? {
                 keys.entry(actor.clone()).or_default().push(ActorKey {
                     id,
@@ -417,7 +416,9 @@ impl Directory {
                 }
             }
             // No other process writes here. But a local change may have been cancelled before it was read back.
-            if self.parts.alone && !self.is_stale() && now < looked.plus_seconds(limits::DIRECTORY_SINGLE_NODE_POLL_SECONDS)
+            if self.parts.alone
+                && !self.is_stale()
+                && now < looked.plus_seconds(limits::DIRECTORY_SINGLE_NODE_POLL_SECONDS)
             {
                 continue;
             }

@@ -5,7 +5,7 @@
 
 use super::directory::Directory;
 use super::permit::Permit;
-use super::refused;
+use super::refusals;
 use chimera_core::limits::{FLOOD_SECONDS, FLOODS_MAX};
 use chimera_core::time::Timestamp;
 use std::collections::BTreeMap;
@@ -60,7 +60,8 @@ impl Floods {
     fn take_ended(&self, now: Option<Timestamp>) -> Vec<FloodSummary> {
         let mut open = self.open();
         let over = |flood: &Flood| now.is_none_or(|now| flood.until <= now);
-        let places: Vec<FloodKey> = open.iter().filter(|(_, flood)| over(flood)).map(|(place, _)| place.clone()).collect();
+        let places: Vec<FloodKey> =
+            open.iter().filter(|(_, flood)| over(flood)).map(|(place, _)| place.clone()).collect();
         let sum = |place: FloodKey| {
             let flood = open.remove(&place)?;
             (flood.more > 0).then_some(FloodSummary { permit: Some(flood.permit), target: place.1, more: flood.more })
@@ -73,11 +74,11 @@ impl Directory {
     /// Records the counts of windows that have ended, or of all.
     pub(super) async fn record_floods(&self, now: Option<Timestamp>) {
         for sum in self.floods.take_ended(now) {
-            refused::record_flood(self, &sum).await;
+            refusals::record_flood(self, &sum).await;
         }
         if let Some(more) = self.strangers.ended(now) {
             let sum = FloodSummary { permit: None, target: "*".to_owned(), more };
-            refused::record_flood(self, &sum).await;
+            refusals::record_flood(self, &sum).await;
         }
     }
 }

@@ -3,7 +3,7 @@
 //! A permit says who acts, for which tenant, and with which scopes: those of the registry, narrowed by the token. An
 //! actor needs no scope for what is its own: its runs, and decisions on its drafts.
 
-use super::once::RequestNonces;
+use super::nonces::RequestNonces;
 use crate::port::Records;
 use chimera_core::access::{ADMIN, Actor, Claimant, Entry, Kind, Level, scope};
 use chimera_core::error::{Code, ErrorBody};

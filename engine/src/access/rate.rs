@@ -6,7 +6,7 @@
 use super::settings::CounterFallback;
 use crate::access::port::{CounterError, Counters};
 use chimera_core::access::ANONYMOUS;
-use chimera_core::access::window::{RateDecision, Quota};
+use chimera_core::access::window::{Quota, RateDecision};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::limits::{RATE_HITS_MAX, RATE_WINDOW_SECONDS, READ_QUOTA_FACTOR};
 use chimera_core::time::Timestamp;

@@ -49,7 +49,8 @@ impl Directory {
         let id = entry.id.as_str();
         if entry.is_pattern() || self.configured(id).is_some() {
             tx.steps.extend(row.map(|row| {
-                let conditions = vec![equals("id", id.into()), equals("state_version", row.int("state_version").into())];
+                let conditions =
+                    vec![equals("id", id.into()), equals("state_version", row.int("state_version").into())];
                 Step::Delete { table: &ACTORS, conditions, rows: RowCount::Exactly(1) }
             }));
             return Ok(());

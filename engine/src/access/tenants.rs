@@ -4,9 +4,9 @@
 //! when the slug changes. Tenants from before ids were random have their slug as id. Disabling a tenant locks its
 //! actors out, ends its streams and stops its runs from making calls; its data stays.
 
+use super::authenticator::{Authenticator, Credentials};
 use super::directory::{Directory, Snapshot};
-use super::door::{Authenticator, Credentials};
-use super::once::is_nonce_conflict;
+use super::nonces::is_nonce_conflict;
 use super::permit::Permit;
 use crate::error::EngineError;
 use crate::ledger::audit;
@@ -77,12 +77,7 @@ impl Directory {
     }
 
     /// Adds a tenant with a new id. Nothing is shared with it unless the configuration says so.
-    pub async fn add_tenant(
-        &self,
-        permit: &Permit,
-        slug: &str,
-        name: Option<&str>,
-    ) -> Result<TenantView, EngineError> {
+    pub async fn add_tenant(&self, permit: &Permit, slug: &str, name: Option<&str>) -> Result<TenantView, EngineError> {
         self.require_operator(permit)?;
         let refused = |pointer: &str, what: String| {
             Err(ErrorBody::new(Code::ValidationFailed, what).with("pointer", pointer).into())
@@ -118,7 +113,9 @@ impl Directory {
         self.record(&mut tx, permit, &id, "tenant.added", json!({"slug": slug, "name": name}))?;
         match audit::commit(&*self.parts.records, tx).await {
             // It was added concurrently.
-            Err(error @ CommitError::Conflict(Conflict::Exists(_))) if !is_nonce_conflict(&error) => return Err(taken()),
+            Err(error @ CommitError::Conflict(Conflict::Exists(_))) if !is_nonce_conflict(&error) => {
+                return Err(taken());
+            }
             committed => committed?,
         };
         self.refresh_and_announce().await?;
@@ -126,7 +123,12 @@ impl Directory {
     }
 
     /// Disables or enables a tenant.
-    pub async fn set_tenant_disabled(&self, permit: &Permit, slug: &str, disabled: bool) -> Result<TenantView, EngineError> {
+    pub async fn set_tenant_disabled(
+        &self,
+        permit: &Permit,
+        slug: &str,
+        disabled: bool,
+    ) -> Result<TenantView, EngineError> {
         let tenant = self.show_tenant(permit, slug)?;
         if tenant.id == self.settings.tenant {
             let what = format!("cannot disable the tenant {slug}: no operator would be left");

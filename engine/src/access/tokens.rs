@@ -5,8 +5,10 @@
 //! stolen, so the whole sign-in (the token family) is revoked. Within the grace period reuse is allowed, because
 //! parallel callers share a token.
 
-use super::door::{Authenticator, KeyUsed, Credentials, RequestProof, Rejection, check_issued_at, revoked_key};
-use super::once;
+use super::authenticator::{
+    Authenticator, Credentials, KeyUsed, Rejection, RequestProof, check_issued_at, revoked_key,
+};
+use super::nonces;
 use super::permit::{ACTORS_WRITE, Permit};
 use super::rate::Rate;
 use crate::error::EngineError;
@@ -110,7 +112,12 @@ impl Authenticator {
     }
 
     /// Verifies the body's signature, the only credential before there is a token.
-    fn verify_body_signature(&self, actor: &str, shown: &Credentials<'_>, now: Timestamp) -> Result<KeyUsed, ErrorBody> {
+    fn verify_body_signature(
+        &self,
+        actor: &str,
+        shown: &Credentials<'_>,
+        now: Timestamp,
+    ) -> Result<KeyUsed, ErrorBody> {
         let signature = match shown.proof {
             RequestProof::Body { signature, .. } => signature,
             RequestProof::Token | RequestProof::Message(_) => None,
@@ -135,7 +142,7 @@ impl Authenticator {
         // The family must be inserted before its token, so these are ordered steps.
         let steps = vec![chimera_core::record::Step::Insert(family), chimera_core::record::Step::Insert(refresh)];
         let mut tx = Tx {
-            inserts: vec![once::nonce_row(grant.actor, &nonce.to_owned().into(), &*self.directory.parts.clock)?],
+            inserts: vec![nonces::nonce_row(grant.actor, &nonce.to_owned().into(), &*self.directory.parts.clock)?],
             steps,
             ..Tx::default()
         };

@@ -8,7 +8,7 @@ use crate::access::{AUTONOMY_OVERRIDE, Access, Permit, missing_scope_error};
 use crate::act::port::Planner;
 use crate::error::EngineError;
 use crate::flow::error::no_workflow;
-use crate::flow::{Flow, ChildWorkflows, ResolvedWorkflow, PLAN_PREFIX, SizeBudget, StartRun, RunHandle, named};
+use crate::flow::{ChildWorkflows, Flow, PLAN_PREFIX, ResolvedWorkflow, RunHandle, SizeBudget, StartRun, named};
 use chimera_core::access::{Level, TenantSettings};
 use chimera_core::act::{AutonomyFacts, determine_autonomy_level, risk};
 use chimera_core::error::{Code, ErrorBody};
@@ -129,7 +129,8 @@ impl Proposal {
     /// Keeps only what a shadow replay really calls: reads, outside of child workflows.
     pub(super) fn retain_reads(&mut self) {
         let tools = &self.tools;
-        let reads = |step: &PlanStep| tools.iter().any(|tool| tool.name == step.tool && tool.may_only_read(&step.input));
+        let reads =
+            |step: &PlanStep| tools.iter().any(|tool| tool.name == step.tool && tool.may_only_read(&step.input));
         self.plan.steps.retain(|step| !step.id.contains('/') && reads(step));
         let plan = &self.plan;
         self.tools.retain(|tool| plan.more || plan.steps.iter().any(|step| step.tool == tool.name));
@@ -149,13 +150,15 @@ impl Proposal {
     /// Whether a call deletes something. A tool without visible calls is assumed to do its worst.
     fn deletes(&self) -> bool {
         let call = |tool: &Spec, input: &Value| tool.call_class(input) == CallClass::Delete;
-        self.calls().any(|(tool, input)| call(tool, input)) || self.tools_without_calls().any(|tool| call(tool, &Value::Null))
+        self.calls().any(|(tool, input)| call(tool, input))
+            || self.tools_without_calls().any(|tool| call(tool, &Value::Null))
     }
 
     /// Whether a message goes to somebody outside the tenant's domains.
     fn writes_outside(&self, tenant: &TenantSettings) -> bool {
         let outside = |tool: &Spec, input: &Value| tenant.messages_outsiders(tool, input);
-        self.calls().any(|(tool, input)| outside(tool, input)) || self.tools_without_calls().any(|tool| outside(tool, &Value::Null))
+        self.calls().any(|(tool, input)| outside(tool, input))
+            || self.tools_without_calls().any(|tool| outside(tool, &Value::Null))
     }
 
     fn calls(&self) -> impl Iterator<Item = (&Spec, &Value)> {
@@ -233,7 +236,8 @@ impl Actions {
         let proposal = self.propose(permit, &ask).await?;
         self.check_scopes(permit, &proposal)?;
         let score = proposal.score();
-        let LevelDecision { level, reason: because } = self.level(permit, ask.level, &proposal, &score, ask.notify.as_ref()).await?;
+        let LevelDecision { level, reason: because } =
+            self.level(permit, ask.level, &proposal, &score, ask.notify.as_ref()).await?;
         self.check_policy(permit, &proposal, level)?;
         self.flow.check_notify(permit, level, ask.notify.as_ref())?;
         let risk = proposal.risk_document(&score, because);
@@ -243,7 +247,9 @@ impl Actions {
     /// Turns any kind of request into a proposal.
     async fn propose(&self, permit: &Permit, ask: &ActRequest) -> Result<Proposal, EngineError> {
         let plan = match &ask.what {
-            Objective::Workflow { id, version, inputs } => return self.propose_workflow(permit, id, *version, inputs).await,
+            Objective::Workflow { id, version, inputs } => {
+                return self.propose_workflow(permit, id, *version, inputs).await;
+            }
             Objective::Goal { goal, inputs } => {
                 let tools: Vec<Arc<Spec>> = self.flow.registry().specs_of(permit.tenant()).cloned().collect();
                 self.planner.plan(goal, inputs, &tools).await.map_err(|error| error.body())?
@@ -271,7 +277,16 @@ impl Actions {
         }
         let (workflow_id, inputs) = (compiled.workflow_id, compiled.inputs);
         let (version, graph) = self.flow.workflows().plan(permit, &workflow_id, &compiled.document).await?;
-        Ok(Proposal { plan, tools, workflow_id, version, graph, inputs, inside: ChildWorkflows::default(), digests: None })
+        Ok(Proposal {
+            plan,
+            tools,
+            workflow_id,
+            version,
+            graph,
+            inputs,
+            inside: ChildWorkflows::default(),
+            digests: None,
+        })
     }
 
     async fn propose_workflow(
@@ -347,7 +362,8 @@ impl Actions {
             requested,
             tools: &tools,
             deletes: proposal.deletes(),
-            messages_outsiders: proposal.writes_outside(tenant) || strangers.any(|(_, target)| tenant.is_outside(target)),
+            messages_outsiders: proposal.writes_outside(tenant)
+                || strangers.any(|(_, target)| tenant.is_outside(target)),
             steps: proposal.plan.calls(),
             score,
             cautious,
@@ -451,9 +467,12 @@ impl Actions {
             },
         };
         match self.flow.start(permit, start).await {
-            Ok(started) => {
-                Ok(ActOutcome::Started(Box::new(StartedAction { started, plan: proposal.plan, risk, dry_run: ask.dry_run })))
-            }
+            Ok(started) => Ok(ActOutcome::Started(Box::new(StartedAction {
+                started,
+                plan: proposal.plan,
+                risk,
+                dry_run: ask.dry_run,
+            }))),
             Err(error) => {
                 if let Some(claim) = claimed {
                     self.release_claim(claim).await;

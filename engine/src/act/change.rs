@@ -3,7 +3,7 @@
 use super::actions::Actions;
 use crate::access::Permit;
 use crate::error::EngineError;
-use crate::flow::{ReplayDecision, CheckedPatch, ProposedPatch, RunHandle};
+use crate::flow::{CheckedPatch, ProposedPatch, ReplayDecision, RunHandle};
 use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::plan::PlanStep;
@@ -24,7 +24,8 @@ impl Actions {
         let before = self.flow.definition_of(permit, replay.of).await?;
         let id = before.workflow.id.as_str();
         let version = before.workflow.version;
-        let mut proposal = self.propose_graph(permit, &before.graph, (id, version), &before.inputs, &before.pins).await?;
+        let mut proposal =
+            self.propose_graph(permit, &before.graph, (id, version), &before.inputs, &before.pins).await?;
         if replay.mode == ReplayMode::Shadow {
             proposal.retain_reads();
         }

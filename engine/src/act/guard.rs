@@ -8,7 +8,7 @@ use crate::access::{AUTONOMY_OVERRIDE, Directory};
 use chimera_core::access::scope;
 use chimera_core::act::{AutonomyFacts, determine_autonomy_level, risk};
 use chimera_core::flow::plan::Plan;
-use chimera_core::flow::policy::{Action, Because, LevelDecision, ExpandedRun, Policy, PolicyVerdict};
+use chimera_core::flow::policy::{Action, Because, ExpandedRun, LevelDecision, Policy, PolicyVerdict};
 use chimera_core::flow::risk::Score;
 use chimera_core::tool::Spec;
 use serde_json::Value;

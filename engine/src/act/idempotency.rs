@@ -5,9 +5,9 @@
 //! only if this process saw the key recently or planning is expensive. Otherwise the store refuses the second run when
 //! it is committed, and what pure steps computed for it is discarded.
 
-use super::actions::{ActRequest, ActOutcome, Actions, DuplicatePolicy};
+use super::actions::{ActOutcome, ActRequest, Actions, DuplicatePolicy};
 use crate::access::port::{ClaimOutcome, CounterError, Counters};
-use crate::access::{Permit, CounterFallback};
+use crate::access::{CounterFallback, Permit};
 use crate::error::EngineError;
 use crate::flow::RunKey;
 use chimera_core::access::mac;
@@ -251,7 +251,8 @@ pub(super) fn duplicate_response(row: &Row, asked: &DuplicateCheck) -> Result<Ac
     let (before, _) = request_of_row(row);
     let seal = |request: &Value| request.get(SEALED).and_then(Value::as_str).map(str::to_owned);
     let sealed = seals_differ(seal(&before).as_deref(), seal(&asked.request).as_deref());
-    let differs = sealed.unwrap_or_else(|| without_added_members(before) != without_added_members((*asked.request).clone()));
+    let differs =
+        sealed.unwrap_or_else(|| without_added_members(before) != without_added_members((*asked.request).clone()));
     if asked.on_duplicate == DuplicatePolicy::Return {
         return Ok(ActOutcome::Duplicate { run, differs });
     }

@@ -11,6 +11,6 @@ pub mod port;
 mod recipients;
 pub mod rules;
 
-pub use actions::{ActRequest, ActOutcome, Actions, StartedAction, DuplicatePolicy, Summary, Objective};
+pub use actions::{ActOutcome, ActRequest, Actions, DuplicatePolicy, Objective, StartedAction, Summary};
 pub use guard::Guard;
 pub use recipients::DirectoryRecipients;

@@ -11,7 +11,7 @@ use crate::access::{APPROVALS_DECIDE, Directory, Permit, RUNS_MANAGE};
 use crate::flow::RunRecipients;
 use crate::flow::port::{Recipient, Recipients};
 use async_trait::async_trait;
-use chimera_core::access::{Entry, Kind, Level, DeciderRefusal, Registry, normalize_mail_address, scope};
+use chimera_core::access::{DeciderRefusal, Entry, Kind, Level, Registry, normalize_mail_address, scope};
 use chimera_core::error::ErrorBody;
 use chimera_core::flow::run::RunHead;
 use std::sync::Arc;

@@ -108,7 +108,9 @@ pub struct Rules(pub Vec<Rule>);
 impl Policy for Rules {
     fn judge(&self, action: &Action<'_>) -> PolicyVerdict {
         let fitting = |rule: &&Rule| {
-            matches_pattern(&rule.tool, &action.tool.name) && matches_pattern(&rule.actor, action.actor) && matches_pattern(&rule.tenant, action.tenant)
+            matches_pattern(&rule.tool, &action.tool.name)
+                && matches_pattern(&rule.actor, action.actor)
+                && matches_pattern(&rule.tenant, action.tenant)
         };
         let Some(rule) = self.0.iter().find(fitting) else { return PolicyVerdict::Allow };
         match &rule.says {

@@ -7,7 +7,7 @@
 use crate::audit::prove::TreeReader;
 use crate::ledger::read::{self, CheckpointReader, LaneReader, LedgerError, malformed_row, tree_size};
 use crate::port::{Clock, Records};
-use chimera_core::audit::export::{Exporter, ExportHeader};
+use chimera_core::audit::export::{ExportHeader, Exporter};
 use chimera_core::ledger::StoredEntry;
 use chimera_core::ledger::checkpoint::{LaneState, PublicKey, Signer};
 use chimera_core::record::{Row, Scope};

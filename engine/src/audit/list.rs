@@ -23,7 +23,11 @@ pub struct EntryFilter {
 }
 
 /// A page of a tenant's entries, in lane order.
-pub async fn list(records: &dyn Records, permit: &Permit, filter: EntryFilter) -> Result<serde_json::Value, EngineError> {
+pub async fn list(
+    records: &dyn Records,
+    permit: &Permit,
+    filter: EntryFilter,
+) -> Result<serde_json::Value, EngineError> {
     if !permit.may(AUDIT_READ) {
         return Err(EngineError::missing_scope(AUDIT_READ));
     }

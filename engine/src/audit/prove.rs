@@ -7,7 +7,7 @@ use crate::ledger::read::{self, LedgerError, malformed_row, tree_size};
 use crate::port::Records;
 use chimera_core::audit::{proof, verify_entry};
 use chimera_core::ledger::checkpoint::{PublicKey, SignedCheckpoint};
-use chimera_core::ledger::merkle::{FANOUT, TreeNodeId, NodeRange};
+use chimera_core::ledger::merkle::{FANOUT, NodeRange, TreeNodeId};
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::ledger::{Digest32, LedgerFault, StoredEntry};
 use chimera_core::record::{Scope, Select};
@@ -32,7 +32,12 @@ impl InclusionProof {
 }
 
 /// The proof of entry `seq` of `lane` under the newest checkpoint; `None` if `scope` has no such entry.
-pub async fn prove(records: &dyn Records, scope: Scope, lane: i64, seq: i64) -> Result<Option<InclusionProof>, LedgerError> {
+pub async fn prove(
+    records: &dyn Records,
+    scope: Scope,
+    lane: i64,
+    seq: i64,
+) -> Result<Option<InclusionProof>, LedgerError> {
     let select = Select::from(&AUDIT_LOG_ENTRIES, scope).with("lane", lane).with("seq", seq).take(1);
     let page = records.read(select).await?;
     let Some(row) = page.rows.first() else { return Ok(None) };

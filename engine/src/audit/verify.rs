@@ -6,10 +6,10 @@
 
 use crate::ledger::read::{self, CheckpointReader, LaneReader, LedgerError, malformed_row, tree_size};
 use crate::port::Records;
-use chimera_core::audit::{VerificationReport, LedgerWalk};
+use chimera_core::audit::{LedgerWalk, VerificationReport};
 use chimera_core::ledger::checkpoint::PublicKey;
-use chimera_core::ledger::merkle::{TreeNode, NodeRange};
-use chimera_core::ledger::{LocatedFault, LedgerFault, ChainHead, StoredEntry};
+use chimera_core::ledger::merkle::{NodeRange, TreeNode};
+use chimera_core::ledger::{ChainHead, LedgerFault, LocatedFault, StoredEntry};
 use chimera_core::record::Scope;
 use std::collections::BTreeMap;
 
@@ -49,7 +49,8 @@ impl Verifier<'_> {
         let newest = read::last_checkpoint(self.records).await?;
         let heads = read::lanes(self.records).await?;
         if let Some(newest) = &newest {
-            self.covered = newest.checkpoint.lanes.iter().map(|state| (state.lane, tree_size(state.head.seq))).collect();
+            self.covered =
+                newest.checkpoint.lanes.iter().map(|state| (state.lane, tree_size(state.head.seq))).collect();
         }
         let mut checkpoints = CheckpointReader::upto(newest.map_or(0, |newest| newest.checkpoint.seq));
         while let Some(signed) = checkpoints.next(self.records).await? {
@@ -104,7 +105,8 @@ impl Verifier<'_> {
             let seq = end(&heads, lane);
             if last > seq {
                 let first = LaneReader::from(lane, seq + 1, Scope::System).next(self.records, last).await?;
-                let broken = first.map_or_else(|| LocatedFault::lane(lane, seq + 1, LedgerFault::Lane), |row| malformed_row(&row));
+                let broken = first
+                    .map_or_else(|| LocatedFault::lane(lane, seq + 1, LedgerFault::Lane), |row| malformed_row(&row));
                 return Err(LocatedFault { fault: LedgerFault::Lane, ..broken }.into());
             }
             at = Some(lane);

@@ -18,7 +18,7 @@
 //! | Settling | Settled: fenced            | Claiming; replies say what is known                |
 //! | any      | Closing                    | Closed once nothing is queued or in flight         |
 
-use super::batch::{Batch, Lane, TxRejection, BatchOutcome, Resolution};
+use super::batch::{Batch, BatchOutcome, Lane, Resolution, TxRejection};
 use super::queue::{PreparedTx, Queue, QueuedTx};
 use crate::port::{CommitError, Outage, Receipt, Unavailable};
 use chimera_core::limits;
@@ -335,7 +335,11 @@ fn restore_txs<W>(txs: Vec<Tx>, drawn: Vec<QueuedTx<W>>) -> Vec<QueuedTx<W>> {
 }
 
 /// Replies to the excluded transactions and returns the others.
-fn exclude<W>(back: Vec<QueuedTx<W>>, lost: Vec<(usize, TxRejection)>, commands: &mut Vec<Command<W>>) -> Vec<QueuedTx<W>> {
+fn exclude<W>(
+    back: Vec<QueuedTx<W>>,
+    lost: Vec<(usize, TxRejection)>,
+    commands: &mut Vec<Command<W>>,
+) -> Vec<QueuedTx<W>> {
     let mut lost = lost;
     let mut rest = Vec::with_capacity(back.len());
     for (at, waiting) in back.into_iter().enumerate() {

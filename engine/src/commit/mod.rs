@@ -11,6 +11,6 @@ mod queue;
 #[cfg(test)]
 mod tests;
 
-pub use batch::{Batch, Lane, TxRejection, BatchOutcome, Resolution};
+pub use batch::{Batch, BatchOutcome, Lane, Resolution, TxRejection};
 pub use machine::{Command, Committer, Event};
 pub use queue::PreparedTx;

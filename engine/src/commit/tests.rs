@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::port::{CommitError, Outage, Receipt, Unavailable};
-use chimera_core::ledger::{ActorType, Digest32, Entry, ChainHead, SubjectType};
-use chimera_core::record::{Column, Conflict, Insert, InvalidTx, ColumnType, Table, Tx, Update, Value};
+use chimera_core::ledger::{ActorType, ChainHead, Digest32, Entry, SubjectType};
+use chimera_core::record::{Column, ColumnType, Conflict, Insert, InvalidTx, Table, Tx, Update, Value};
 use chimera_core::time::Timestamp;
 
 static THINGS: Table = Table {

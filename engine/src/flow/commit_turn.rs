@@ -2,10 +2,10 @@
 //!
 //! When the store is unavailable, a commit is retried only while something would be lost by deciding the turn again.
 
-use super::node::{EngineState, Shutdown};
-use super::{ask, doubt, seal};
+use super::engine::{EngineState, Shutdown};
+use super::{approval_messages, doubt, ledger_notes};
 use crate::port::CommitError;
-use chimera_core::flow::run::{RunHead, LaneOwner, Turn};
+use chimera_core::flow::run::{LaneOwner, RunHead, Turn};
 use chimera_core::flow::tables::{EFFECTS, RUNS};
 use chimera_core::limits;
 use chimera_core::record::Tx;
@@ -34,11 +34,11 @@ pub(super) async fn commit(
     owner: Option<LaneOwner>,
     has_calls: bool,
 ) -> CommitOutcome {
-    if let Err(error) = seal::add_entries(&mut tx, &inner, &head, &mut turn.notes) {
+    if let Err(error) = ledger_notes::add_entries(&mut tx, &inner, &head, &mut turn.notes) {
         tracing::error!(run_id = %head.id, error = %error, "the ledger entries of a turn could not be built");
         return CommitOutcome::Unwritable;
     }
-    if let Err(error) = ask::add_approval_messages(&mut tx, &inner, &head, &turn.asked).await {
+    if let Err(error) = approval_messages::add_approval_messages(&mut tx, &inner, &head, &turn.asked).await {
         tracing::error!(run_id = %head.id, error = %error, "the approval notifications of a turn could not be built");
         return CommitOutcome::Unwritable;
     }
@@ -63,13 +63,17 @@ pub(super) async fn commit(
             // The node that takes over, with the new schema or after the store is resumed, looks into the calls.
             (CommitError::Fenced | CommitError::Blocked(_), _) => return CommitOutcome::OwnershipLost,
             (CommitError::Unavailable(_) | CommitError::Overloaded, Some(again)) => {
-                let Some(held) = owner_after_pause(&inner, id, &mut pause).await else { return CommitOutcome::OwnershipLost };
+                let Some(held) = owner_after_pause(&inner, id, &mut pause).await else {
+                    return CommitOutcome::OwnershipLost;
+                };
                 tx = again;
                 if owner.is_some_and(|owner| owner != held) {
                     rename_owner(&mut tx, id, held);
                 }
             }
-            (CommitError::Unavailable(_) | CommitError::Overloaded | CommitError::Unknown, _) => return CommitOutcome::Stale,
+            (CommitError::Unavailable(_) | CommitError::Overloaded | CommitError::Unknown, _) => {
+                return CommitOutcome::Stale;
+            }
             (error @ (CommitError::Invalid(_) | CommitError::Rejected { .. }), _) => {
                 tracing::error!(run_id = %id, error = %error, "a turn was refused by the store");
                 return CommitOutcome::Unwritable;

@@ -3,7 +3,7 @@
 //! When it is full, the tenant that holds the most gives up what it has not used for the longest time.
 
 use chimera_core::flow::air::Graph;
-use chimera_core::limits::{WORKFLOW_MEMORY_FACTOR, WORKFLOWS_KEPT_BYTES_MAX, WORKFLOWS_CACHED_MAX};
+use chimera_core::limits::{WORKFLOW_MEMORY_FACTOR, WORKFLOWS_CACHED_MAX, WORKFLOWS_KEPT_BYTES_MAX};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -37,7 +37,8 @@ impl Compiled {
         let patterns = graph.input_schema.as_ref().map_or(0, |schema| schema.pattern_bytes());
         let bytes = document_bytes.saturating_mul(WORKFLOW_MEMORY_FACTOR).saturating_add(patterns);
         self.remove(&key);
-        while self.entries.len() >= WORKFLOWS_CACHED_MAX || self.bytes.saturating_add(bytes) > WORKFLOWS_KEPT_BYTES_MAX {
+        while self.entries.len() >= WORKFLOWS_CACHED_MAX || self.bytes.saturating_add(bytes) > WORKFLOWS_KEPT_BYTES_MAX
+        {
             let Some(key) = self.least_needed() else { break };
             self.remove(&key);
         }

@@ -5,7 +5,7 @@
 //! alone it is accepted only while the first request for that step is pending.
 
 use super::error::{check_text, mask_credentials};
-use super::taken_back::{CANCELLED, PATCH, SUPERSEDED, VoidRequests};
+use super::void_requests::{CANCELLED, PATCH, SUPERSEDED, VoidRequests};
 use super::{Flow, load, review};
 use crate::access::{APPROVALS_DECIDE, Permit, is_nonce_conflict, missing_scope_error};
 use crate::error::EngineError;
@@ -16,7 +16,7 @@ use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::run::{ApprovalRequirement, SamePerson, Signal, SignalKind, affinity, approvers_in};
 use chimera_core::flow::tables::{APPROVAL_DETAILS, APPROVAL_REQUESTS};
 use chimera_core::json::Digest32;
-use chimera_core::ledger::decision::{Outcome, DecisionSource};
+use chimera_core::ledger::decision::{DecisionSource, Outcome};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::limits;
 use chimera_core::record::{Json, Row, Tx, Unstorable, Update, Value as Cell};
@@ -102,7 +102,12 @@ impl Flow {
         self.try_decide(permit, &ask, link).await
     }
 
-    async fn try_decide(&self, permit: &Permit, ask: &Decide, link: Option<Digest32>) -> Result<DecisionResult, EngineError> {
+    async fn try_decide(
+        &self,
+        permit: &Permit,
+        ask: &Decide,
+        link: Option<Digest32>,
+    ) -> Result<DecisionResult, EngineError> {
         let used_up = match link {
             Some(link) => Some(self.consume_link(link, self.inner.parts.clock.now()).await?),
             None => None,
@@ -262,7 +267,9 @@ impl Flow {
             ..Tx::default()
         };
         let told = match decided.status {
-            "approved" => Some(SignalKind::Approved { approval, by: approvers_in(decisions), notes: ask.reason.clone() }),
+            "approved" => {
+                Some(SignalKind::Approved { approval, by: approvers_in(decisions), notes: ask.reason.clone() })
+            }
             "denied" => Some(SignalKind::Denied {
                 approval,
                 by: permit.by(),
@@ -321,7 +328,9 @@ fn demand_of(row: &Row) -> ApprovalRequirement {
 fn requests_voided_by(rows: &[Row], row: &Row, decided: &DecisionResult) -> VoidRequests {
     let other = |other: &Row| other.uuid("approval_request_id") != decided.approval;
     match (decided.status, row.text("action_type")) {
-        ("approved", PATCH) => VoidRequests::pending_in(rows, SUPERSEDED, |row| other(row) && row.text("action_type") == PATCH),
+        ("approved", PATCH) => {
+            VoidRequests::pending_in(rows, SUPERSEDED, |row| other(row) && row.text("action_type") == PATCH)
+        }
         ("denied", action) if ![PATCH, "hitl"].contains(&action) => VoidRequests::pending_in(rows, CANCELLED, other),
         _ => VoidRequests::default(),
     }

@@ -3,13 +3,13 @@
 //! The notification is part of the transaction that records the doubt, so it is sent once and only for what happened.
 
 use super::Flow;
-use super::ask::{self, Asking};
-use super::node::EngineState;
+use super::approval_messages::{self, Asking};
+use super::engine::EngineState;
 use super::show::time;
 use crate::access::{Permit, RUNS_READ};
 use crate::error::EngineError;
 use crate::port::ReadError;
-use chimera_core::flow::run::{UnknownOutcome, RunHead, StepStatus};
+use chimera_core::flow::run::{RunHead, StepStatus, UnknownOutcome};
 use chimera_core::flow::tables::{RUNS, STEPS};
 use chimera_core::limits;
 use chimera_core::record::{Comparison, Cursor, Json, Row, Scope, Select, Tx, Unstorable, Value as Cell};
@@ -100,12 +100,17 @@ pub(super) fn in_doubt(select: Select) -> Select {
 }
 
 /// Adds the notifications about calls in doubt to the transaction that records them.
-pub(super) async fn add_doubt_messages(tx: &mut Tx, inner: &EngineState, head: &RunHead, doubts: &[UnknownOutcome]) -> Result<(), Unstorable> {
+pub(super) async fn add_doubt_messages(
+    tx: &mut Tx,
+    inner: &EngineState,
+    head: &RunHead,
+    doubts: &[UnknownOutcome],
+) -> Result<(), Unstorable> {
     if doubts.is_empty() {
         return Ok(());
     }
     let asking = &inner.parts.asking;
-    let recipients = ask::effective_recipients(asking.recipients.who_settles(head).await, head);
+    let recipients = approval_messages::effective_recipients(asking.recipients.who_settles(head).await, head);
     let (now, steady) = (inner.parts.clock.now(), inner.parts.clock.steady());
     for doubt in doubts {
         let payload = json!({"type": OUTCOME_UNKNOWN, "timestamp": now.to_string(), "data": data(head, doubt, asking)});

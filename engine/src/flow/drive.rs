@@ -6,16 +6,18 @@
 //! calls if nobody else changed the run, or left to its new owner.
 
 use super::commit_turn::{CommitOutcome, commit, owner_once_claimed};
-use super::entrance::TurnGate;
-use super::node::{EngineState, RunProgress, Shutdown, is_heavy};
+use super::engine::{EngineState, RunProgress, Shutdown, is_heavy};
 use super::perform::execute_tool;
+use super::turn_gate::TurnGate;
 use super::{load, observe, spans};
 use crate::error::EngineError;
 use crate::flow::port::CancelToken;
 use crate::offload::CostFlag;
 use crate::port::ReadError;
 use chimera_core::flow::call::{CallOutcome, CheckResult};
-use chimera_core::flow::run::{RunPlace, Call, Effect, Env, Event, ReceivedAnswer, CallMode, LaneOwner, Run, Turn, CallsInFlight};
+use chimera_core::flow::run::{
+    Call, CallMode, CallsInFlight, Effect, Env, Event, LaneOwner, ReceivedAnswer, Run, RunPlace, Turn,
+};
 use chimera_core::flow::tables::CACHE_ENTRIES;
 use chimera_core::record::{Json, Scope, Select};
 use chimera_core::time::Timestamp;

@@ -7,7 +7,7 @@ use super::Flow;
 use crate::access::Permit;
 use crate::error::EngineError;
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::flow::run::{StepStatus, SignalKind};
+use chimera_core::flow::run::{SignalKind, StepStatus};
 use chimera_core::flow::tables::{APPROVAL_REQUESTS, SCOPED_APPROVALS, STEPS};
 use chimera_core::json::check_depth;
 use chimera_core::ledger::ActorType;

@@ -4,7 +4,7 @@
 //! of one database report the same store, so don't sum these gauges across nodes; slots, active runs and held lanes are
 //! per process.
 
-use super::node::Shutdown;
+use super::engine::Shutdown;
 use super::{Flow, doubt};
 use crate::error::EngineError;
 use crate::rows;
@@ -100,7 +100,8 @@ impl Flow {
         metrics::gauge!("chimera_timers_overdue_oldest_age_seconds").set(age(&late, now));
         let told = now.plus_seconds(-limits::SIGNAL_OVERDUE_SECONDS);
         let unheard = Select::from(&RUN_SIGNALS, Scope::System).filter("created_at", Comparison::AtMost, told);
-        let unheard = CountQuery { select: unheard, by: "kind", oldest: "created_at", rows_max: limits::COUNT_ROWS_MAX };
+        let unheard =
+            CountQuery { select: unheard, by: "kind", oldest: "created_at", rows_max: limits::COUNT_ROWS_MAX };
         let unheard = self.inner.parts.records.count(unheard).await?;
         metrics::gauge!("chimera_signals_overdue").set(total(&unheard));
         metrics::gauge!("chimera_signals_overdue_oldest_age_seconds").set(age(&unheard, now));

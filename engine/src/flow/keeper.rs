@@ -6,7 +6,7 @@
 //! a lease, and a suspended process observes nothing. The runs of a dead lane are taken over; a call that its owner may
 //! still be making is waited for until its deadline.
 
-use super::node::{Shutdown, TOPIC};
+use super::engine::{Shutdown, TOPIC};
 use super::{Flow, load};
 use crate::error::EngineError;
 use crate::port::BusEvent;

@@ -4,9 +4,9 @@
 //! Opening it changes nothing, because mail scanners open links too. The link is consumed in the transaction of the
 //! decision, so it can't be consumed without deciding, nor decide twice.
 
-use super::ask::token_digest;
+use super::approval_messages::token_digest;
 use super::decide::not_decider;
-use super::{Decide, DecisionResult, Decision, Flow, load, review};
+use super::{Decide, Decision, DecisionResult, Flow, load, review};
 use crate::access::{Permit, link_holder};
 use crate::error::EngineError;
 use chimera_core::access::tables::APPROVAL_LINKS;

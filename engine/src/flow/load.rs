@@ -12,7 +12,9 @@ use chimera_core::error::Code;
 use chimera_core::flow::air::Graph;
 use chimera_core::flow::patch::{self, Inverse, Patch};
 use chimera_core::flow::pins::Pins;
-use chimera_core::flow::run::{RunHead, RunRecording, Replay, ReplayMode, Run, Signal, StoredRun, StoredPatch, SignalKind, with_descendants};
+use chimera_core::flow::run::{
+    Replay, ReplayMode, Run, RunHead, RunRecording, Signal, SignalKind, StoredPatch, StoredRun, with_descendants,
+};
 use chimera_core::flow::tables::{EFFECTS, RUN_PATCHES, RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
 use chimera_core::json;
 use chimera_core::limits;

@@ -5,9 +5,9 @@
 //! the next attempt follows then. Every attempt is stored with the message.
 
 use super::Flow;
-use super::ask::{REQUESTED, withhold};
+use super::approval_messages::{REQUESTED, withhold};
 use super::doubt::OUTCOME_UNKNOWN;
-use super::node::Shutdown;
+use super::engine::Shutdown;
 use super::outbox::Deliveries;
 use crate::error::EngineError;
 use crate::flow::port::{DeliveryReceipt, Message, Recipient, ToolError};
@@ -74,7 +74,11 @@ impl Flow {
     }
 
     /// Starts to send what is due, was not attempted yet, and fits the limits.
-    async fn start_due<'a>(&'a self, outbox: &mut Deliveries<'a>, tried: &mut BTreeSet<Uuid>) -> Result<(), EngineError> {
+    async fn start_due<'a>(
+        &'a self,
+        outbox: &mut Deliveries<'a>,
+        tried: &mut BTreeSet<Uuid>,
+    ) -> Result<(), EngineError> {
         if self.inner.parts.records.hold().is_some() {
             return Ok(());
         }
@@ -163,7 +167,10 @@ impl Flow {
                 let data = json!({"channel": channel, "attempt": attempt, "code": code, "reason": reason});
                 set.push(("error", body.into()));
                 if again {
-                    set.push(("next_attempt_at", Value::Time(ended.plus_seconds(backoff_seconds(attempt, &error.body)))));
+                    set.push((
+                        "next_attempt_at",
+                        Value::Time(ended.plus_seconds(backoff_seconds(attempt, &error.body))),
+                    ));
                 } else {
                     set.push(("status", "failed".into()));
                     set.extend(final_columns(payload(row))?);

@@ -38,7 +38,9 @@ impl<'a> Deliveries<'a> {
         if self.is_full() {
             return None;
         }
-        rows.retain(|row| !self.receivers.contains_key(row.text("target")) && !self.is_tenant_full(row.text("tenant_id")));
+        rows.retain(|row| {
+            !self.receivers.contains_key(row.text("target")) && !self.is_tenant_full(row.text("tenant_id"))
+        });
         let next = rows.iter().enumerate().min_by_key(|(_, row)| self.count(row.text("tenant_id")));
         next.map(|(at, _)| at).map(|at| rows.remove(at))
     }

@@ -3,9 +3,9 @@
 //! The run itself applies a patch in its next turn. Whatever can be checked before is checked here, so that a patch
 //! that can't work is refused at once.
 
+use super::signals::check_unfinished;
 use super::start::RunDefinition;
-use super::taken_back::{PATCH, SUPERSEDED, VoidRequests};
-use super::tell::check_unfinished;
+use super::void_requests::{PATCH, SUPERSEDED, VoidRequests};
 use super::{Flow, load};
 use crate::access::Permit;
 use crate::error::EngineError;
@@ -16,7 +16,9 @@ use chimera_core::error::Code;
 use chimera_core::flow::air::Graph;
 use chimera_core::flow::patch::Patch;
 use chimera_core::flow::pins::Pins;
-use chimera_core::flow::run::{Env, Event as RunEvent, Gate, PatchPreview, LaneOwner, Run, SlotRequest, SignalKind, request_of_row};
+use chimera_core::flow::run::{
+    Env, Event as RunEvent, Gate, LaneOwner, PatchPreview, Run, SignalKind, SlotRequest, request_of_row,
+};
 use chimera_core::flow::tables::{RUN_PATCHES, RUN_SIGNALS, RUNS};
 use chimera_core::json::Digest32;
 use chimera_core::limits;
@@ -281,7 +283,8 @@ impl Flow {
         check_none_approved(&known, &requests)?;
         // The other pending patches change with it.
         let void = VoidRequests::pending_in(&requests, SUPERSEDED, |row| row.text("action_type") == PATCH);
-        self.send_signal_once(permit, run, SignalKind::Unpatch { number, by: permit.by() }, (&RUN_PATCHES, row), void).await
+        self.send_signal_once(permit, run, SignalKind::Unpatch { number, by: permit.by() }, (&RUN_PATCHES, row), void)
+            .await
     }
 }
 

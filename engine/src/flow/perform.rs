@@ -9,7 +9,7 @@ use crate::flow::port::{CallContext, CancelToken, CompletedCall, Tool};
 use crate::port::Clock;
 use chimera_core::error::Code;
 use chimera_core::flow::call::{CallOutcome, ToolError};
-use chimera_core::flow::run::{Call, RunHead, CallMode};
+use chimera_core::flow::run::{Call, CallMode, RunHead};
 use chimera_core::flow::trace::{self, SpanId};
 use chimera_core::limits;
 use chimera_core::tool::{EffectKind, is_dry_run};
@@ -69,12 +69,9 @@ pub(super) async fn execute_tool(
     // A suspended process must not send what other nodes have given up on. Timers fire only when the runtime checks
     // them, and a ready task may run before that, so the clock is read before each poll.
     let late = || clock.steady() >= call.deadline;
-    let in_time =
-        std::future::poll_fn(
-            |cx| {
-                if late() { Poll::Ready(dropped_answer(spec.effect, LATE)) } else { work.as_mut().poll(cx) }
-            },
-        );
+    let in_time = std::future::poll_fn(|cx| {
+        if late() { Poll::Ready(dropped_answer(spec.effect, LATE)) } else { work.as_mut().poll(cx) }
+    });
     tokio::select! {
         biased;
         () = tokio::time::sleep(time_left) => dropped_answer(spec.effect, LATE),

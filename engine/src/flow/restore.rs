@@ -184,8 +184,11 @@ impl Flow {
                     "under_way": run.under_way, "rolling_back": run.rolling_back, "dropped": counted(&run.lapsed),
                 });
                 add_list(&mut data, "unsure", unsure);
-                let place =
-                    EntrySubject { tenant: &run.tenant, run: Some((run.id, run.run_seq + 1)), subject: run.id.to_string() };
+                let place = EntrySubject {
+                    tenant: &run.tenant,
+                    run: Some((run.id, run.run_seq + 1)),
+                    subject: run.id.to_string(),
+                };
                 self.record_event(&mut tx, permit, place, "run.restored", data)?;
             }
             records.commit(tx).await?;

@@ -173,7 +173,12 @@ impl Workflows {
     }
 
     /// Refuses a new run that would use copies of workflows that are no longer shared, or missing ones.
-    pub(super) async fn check_shared(&self, tenant: &str, outer: UsedWorkflow<'_>, inside: &ChildWorkflows) -> Result<(), EngineError> {
+    pub(super) async fn check_shared(
+        &self,
+        tenant: &str,
+        outer: UsedWorkflow<'_>,
+        inside: &ChildWorkflows,
+    ) -> Result<(), EngineError> {
         if !self.is_guest(tenant) {
             return Ok(());
         }

@@ -3,7 +3,7 @@
 //! A node that has not started has no row. It is shown as pending, or as skipped or cancelled once the run has ended.
 
 use super::decide::people_needed;
-use super::document::{StartedStep, CallView, StepCallView, Document, RunView, StepPage, StepView};
+use super::document::{CallView, Document, RunView, StartedStep, StepCallView, StepPage, StepView};
 use super::{Flow, doubt, load, review};
 use crate::access::{Permit, RUNS_READ};
 use crate::error::EngineError;
@@ -271,7 +271,10 @@ impl Flow {
             // Dry calls come before real ones.
             let tried = dry.get(&dry_key(run, row.text("node_id"), row.get("map_index").as_int()));
             let made = calls.iter().map(|call| StepCallView::Made(Box::new(CallView::of(call))));
-            StepView::Started(Box::new(StartedStep::of(row, tried.into_iter().map(StepCallView::Dry).chain(made).collect())))
+            StepView::Started(Box::new(StartedStep::of(
+                row,
+                tried.into_iter().map(StepCallView::Dry).chain(made).collect(),
+            )))
         });
         let steps = shown.chain(unbegun.into_iter().map(StepView::NotStarted)).collect();
         Document::of(&StepPage { steps, next_cursor })

@@ -3,11 +3,11 @@
 //! They are derived from the run and the turn that was just committed, so the same spans are reported whichever node
 //! drives the run and however often it moved. Nothing is computed unless spans are collected.
 
-use super::node::{EngineState, FlowPorts};
+use super::engine::{EngineState, FlowPorts};
 use crate::port::{Span, SpanKind, Spans};
 use chimera_core::error::Code;
 use chimera_core::flow::call::{CallOutcome, ToolError};
-use chimera_core::flow::run::{Call, RunHead, CallMode, Run, StepStatus, StepTrace, Turn};
+use chimera_core::flow::run::{Call, CallMode, Run, RunHead, StepStatus, StepTrace, Turn};
 use chimera_core::flow::trace::{SpanId, created_at};
 use chimera_core::time::Timestamp;
 use chimera_core::tool::is_dry_run;

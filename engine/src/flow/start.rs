@@ -1,11 +1,11 @@
 //! Starts and replays runs.
 
-use super::entrance::TurnGate;
+use super::engine::EngineState;
 use super::error::check_text;
 use super::key::RunKey;
-use super::node::EngineState;
 use super::perform::execute_tool;
-use super::{Flow, ResolvedWorkflow, RunProgress, ask, load, seal, spans};
+use super::turn_gate::TurnGate;
+use super::{Flow, ResolvedWorkflow, RunProgress, approval_messages, ledger_notes, load, spans};
 use crate::access::Permit;
 use crate::error::EngineError;
 use crate::flow::error::{invalid_document, no_workflow};
@@ -16,7 +16,9 @@ use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::air::Graph;
 use chimera_core::flow::pins::Pins;
-use chimera_core::flow::run::{Call, Env, RunHead, RunRecording, Replay, ReplayMode, Run, RunStatus, Source, WorkflowRef};
+use chimera_core::flow::run::{
+    Call, Env, Replay, ReplayMode, Run, RunHead, RunRecording, RunStatus, Source, WorkflowRef,
+};
 use chimera_core::flow::tables::RUNS;
 use chimera_core::flow::trace::SpanId;
 use chimera_core::limits;
@@ -216,7 +218,12 @@ impl Flow {
     }
 
     /// Replays a run: frozen, as a shadow, or for real from a node on.
-    pub async fn replay(&self, permit: &Permit, replay: Replay, again: ReplayDecision) -> Result<RunHandle, EngineError> {
+    pub async fn replay(
+        &self,
+        permit: &Permit,
+        replay: Replay,
+        again: ReplayDecision,
+    ) -> Result<RunHandle, EngineError> {
         let records = &*self.inner.parts.records;
         let row = load::manageable_run(records, permit, replay.of).await?;
         let original = RunHead::of_row(&row)?;
@@ -337,8 +344,8 @@ impl Flow {
             self.check_queue(id)?;
         }
         let mut tx = turn.tx.take().unwrap_or_default();
-        seal::add_entries(&mut tx, inner, run.head(), &mut turn.notes)?;
-        ask::add_approval_messages(&mut tx, inner, run.head(), &turn.asked).await?;
+        ledger_notes::add_entries(&mut tx, inner, run.head(), &mut turn.notes)?;
+        approval_messages::add_approval_messages(&mut tx, inner, run.head(), &turn.asked).await?;
         permit.add_nonces(&mut tx);
         slots.keep();
         let launched = inner.launch(run, turn, tx, made);

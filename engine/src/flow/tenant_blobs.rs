@@ -78,5 +78,8 @@ fn digest(id: BlobId) -> Value {
 }
 
 fn unrecorded(error: &dyn std::fmt::Display) -> BlobError {
-    BlobError::Unavailable(Unavailable::new(Outage::Transient, format!("the owner of a blob can't be recorded: {error}")))
+    BlobError::Unavailable(Unavailable::new(
+        Outage::Transient,
+        format!("the owner of a blob can't be recorded: {error}"),
+    ))
 }

@@ -21,7 +21,12 @@ impl Flow {
 
     /// Refuses a caller who may not call the tools that a rollback would call: those of these steps (or all), and of
     /// the child runs.
-    pub(super) async fn check_undo_scopes(&self, permit: &Permit, run: Uuid, only: Option<&[Uuid]>) -> Result<(), EngineError> {
+    pub(super) async fn check_undo_scopes(
+        &self,
+        permit: &Permit,
+        run: Uuid,
+        only: Option<&[Uuid]>,
+    ) -> Result<(), EngineError> {
         if permit.may("*") {
             return Ok(());
         }
@@ -66,7 +71,12 @@ impl Flow {
     }
 
     /// The same for ending a run: its parent runs continue when it has ended, successfully or not.
-    pub(super) async fn check_end_scopes(&self, permit: &Permit, run: Uuid, else_: &'static str) -> Result<(), EngineError> {
+    pub(super) async fn check_end_scopes(
+        &self,
+        permit: &Permit,
+        run: Uuid,
+        else_: &'static str,
+    ) -> Result<(), EngineError> {
         if !permit.is_narrowed() || permit.may(else_) {
             return Ok(());
         }

@@ -15,7 +15,9 @@ use crate::port::{Clock, CommitError, Random, Records};
 use chimera_core::access::Claimant;
 use chimera_core::error::Code;
 use chimera_core::flow::Children;
-use chimera_core::flow::air::{self, Body, Catalog, ChildWorkflow, Document, Graph, WorkflowInfo, Node, DocumentProblem, ProblemCode};
+use chimera_core::flow::air::{
+    self, Body, Catalog, ChildWorkflow, Document, DocumentProblem, Graph, Node, ProblemCode, WorkflowInfo,
+};
 use chimera_core::flow::pins::Pins;
 use chimera_core::flow::tables::WORKFLOWS;
 use chimera_core::json::Digest32;
@@ -211,9 +213,16 @@ impl Workflows {
         self.offload.admit(&who, large)?;
         let place = self.offload.acquire(&who, large).await;
         let tenant = Some(permit.tenant());
-        let catalog = ToolCatalog { registry: &self.registry, tenant, children, unknown: WorkflowInfo::Missing, stands_in: false };
-        let graph =
-            place.run(|| air::compile(document, &catalog)).map_err(|problems| invalid_document("the workflow", &problems))?;
+        let catalog = ToolCatalog {
+            registry: &self.registry,
+            tenant,
+            children,
+            unknown: WorkflowInfo::Missing,
+            stands_in: false,
+        };
+        let graph = place
+            .run(|| air::compile(document, &catalog))
+            .map_err(|problems| invalid_document("the workflow", &problems))?;
         Ok(Arc::new(graph))
     }
 
@@ -250,14 +259,24 @@ impl Workflows {
     }
 
     /// The child workflows of a graph. Refuses those with tools that are not configured here.
-    pub(crate) async fn children_of(&self, tenant: &str, graph: &Graph, pins: &Pins) -> Result<ChildWorkflows, EngineError> {
+    pub(crate) async fn children_of(
+        &self,
+        tenant: &str,
+        graph: &Graph,
+        pins: &Pins,
+    ) -> Result<ChildWorkflows, EngineError> {
         let found = self.stored_children_of(tenant, &graph.document.nodes, pins).await?;
         found.children.values().try_for_each(|graph| self.check_tools(tenant, graph))?;
         Ok(found)
     }
 
     /// The child workflows of nodes, transitively: in the version they name, else the pinned one, else the newest.
-    pub(super) async fn stored_children_of(&self, tenant: &str, nodes: &[Node], pins: &Pins) -> Result<ChildWorkflows, EngineError> {
+    pub(super) async fn stored_children_of(
+        &self,
+        tenant: &str,
+        nodes: &[Node],
+        pins: &Pins,
+    ) -> Result<ChildWorkflows, EngineError> {
         let children = |nodes: &[Node]| -> Vec<(String, Option<i64>)> {
             nodes.iter().filter_map(Node::child).map(|child| (child.workflow_id.clone(), child.version)).collect()
         };

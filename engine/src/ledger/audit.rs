@@ -6,7 +6,7 @@
 //! is bounded and cleaned here, so that no change fails because of its description.
 
 use crate::port::{Clock, CommitError, Random, Receipt, Records};
-use chimera_core::ledger::decision::{Outcome, DecisionSource};
+use chimera_core::ledger::decision::{DecisionSource, Outcome};
 use chimera_core::ledger::tables::{AUDIT_LOGS, RECORD_SCOPES};
 use chimera_core::ledger::{ActorType, Entry, EntryError, SubjectType};
 use chimera_core::record::{Insert, InvalidTx, Json, JsonError, Tx, Value};

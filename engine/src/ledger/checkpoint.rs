@@ -5,13 +5,13 @@
 //! previous one, and never on top of one signed with an unknown key: whoever verifies with the known keys would find
 //! the ledger broken.
 
-use super::read::{self, LaneReader, LedgerError, malformed_row, int_cell, tree_size};
+use super::read::{self, LaneReader, LedgerError, int_cell, malformed_row, tree_size};
+use crate::heartbeat::Heartbeat;
 use crate::port::{Clock, CommitError, Records};
-use crate::pulse::Heartbeat;
 use chimera_core::ledger::checkpoint::{Checkpoint, CheckpointFault, LaneState, PublicKey, SignedCheckpoint, Signer};
 use chimera_core::ledger::merkle::{FANOUT, Frontier, TreeNode, TreeNodeId, leaf_hash};
 use chimera_core::ledger::tables::LEDGER_NODES;
-use chimera_core::ledger::{LocatedFault, Digest32, LedgerFault, ChainHead, StoredLink};
+use chimera_core::ledger::{ChainHead, Digest32, LedgerFault, LocatedFault, StoredLink};
 use chimera_core::limits::{CHECKPOINT_ENTRIES_MAX, CHECKPOINT_LAST_TRIES_MAX, TX_ROWS_MAX};
 use chimera_core::record::{Conflict, Insert, InvalidTx, Scope, Tx, Value};
 use chimera_core::time::Timestamp;
@@ -48,7 +48,9 @@ pub async fn make(
         }
     }
     let heads = read::lanes(records).await?;
-    let Some((lanes, nodes)) = extend_lanes(records, last.as_ref(), &heads).await? else { return Ok(CheckpointOutcome::NothingNew) };
+    let Some((lanes, nodes)) = extend_lanes(records, last.as_ref(), &heads).await? else {
+        return Ok(CheckpointOutcome::NothingNew);
+    };
     let checkpoint = Checkpoint {
         origin: origin.to_owned(),
         seq: last.as_ref().map_or(0, |last| last.checkpoint.seq) + 1,

@@ -8,7 +8,7 @@
 use super::read::{self, LaneReader, LedgerError, malformed_row};
 use crate::port::{Clock, CommitError, Records};
 use chimera_core::ledger::tables::FEED_CURSORS;
-use chimera_core::ledger::{LocatedFault, LedgerFault, StoredEntry};
+use chimera_core::ledger::{LedgerFault, LocatedFault, StoredEntry};
 use chimera_core::limits::PAGE_ROWS_MAX;
 use chimera_core::record::{Insert, Scope, Select, Tx, Update};
 use chimera_core::time::Timestamp;

@@ -7,7 +7,7 @@ use super::read::LedgerError;
 use crate::port::{CommitError, Receipt, Records};
 use chimera_core::ledger::idempotency::{Decision, IdempotencyRecord, KeyedRequest, decide};
 use chimera_core::ledger::tables::IDEMPOTENCY_RECORDS;
-use chimera_core::ledger::{LocatedFault, LedgerFault};
+use chimera_core::ledger::{LedgerFault, LocatedFault};
 use chimera_core::limits::IDEMPOTENCY_TRIES_MAX;
 use chimera_core::record::{Conflict, Scope, Select, Tx, Value};
 use chimera_core::time::Timestamp;
@@ -39,7 +39,12 @@ pub async fn find(records: &dyn Records, request: &KeyedRequest) -> Result<Optio
 ///
 /// A conflict of `tx` on anything but the record is returned as `CommitError::Conflict`. Nothing was changed then, and
 /// the key is still free.
-pub async fn begin(records: &dyn Records, request: &KeyedRequest, tx: Tx, now: Timestamp) -> Result<BeginOutcome, LedgerError> {
+pub async fn begin(
+    records: &dyn Records,
+    request: &KeyedRequest,
+    tx: Tx,
+    now: Timestamp,
+) -> Result<BeginOutcome, LedgerError> {
     let mut tries = 1;
     loop {
         let mut guarded = tx.clone();

@@ -5,9 +5,9 @@
 
 use crate::port::{CommitError, ReadError, Records};
 use chimera_core::ledger::checkpoint::SignedCheckpoint;
-use chimera_core::ledger::merkle::{FANOUT, MissingNode, TreeNodeId, NodeRange, leaf_hash};
+use chimera_core::ledger::merkle::{FANOUT, MissingNode, NodeRange, TreeNodeId, leaf_hash};
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_CHECKPOINTS, LEDGER_LANES, LEDGER_NODES};
-use chimera_core::ledger::{LocatedFault, Digest32, LedgerFault, ChainHead};
+use chimera_core::ledger::{ChainHead, Digest32, LedgerFault, LocatedFault};
 use chimera_core::limits::{LANES_MAX, PAGE_ROWS_MAX};
 use chimera_core::record::{Comparison, Direction, InvalidTx, Row, Scope, Select, Table, Value};
 use std::collections::VecDeque;

@@ -10,6 +10,8 @@ mod spans;
 
 pub use ambient::{Clock, Random};
 pub use bus::{Bus, BusError, BusEvent, Subscription};
-pub use records::{Blocked, CommitError, HeldLane, Hold, Outage, ReadError, Receipt, Records, SchemaMismatch, Unavailable};
+pub use records::{
+    Blocked, CommitError, HeldLane, Hold, Outage, ReadError, Receipt, Records, SchemaMismatch, Unavailable,
+};
 pub use secrets::{SecretError, Secrets};
 pub use spans::{NoSpans, Span, SpanKind, Spans};

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::record::{Conflict, CountQuery, RowGroup, InvalidCursor, InvalidTx, Page, Row, Select, Tx};
+use chimera_core::record::{Conflict, CountQuery, InvalidCursor, InvalidTx, Page, Row, RowGroup, Select, Tx};
 use chimera_core::time::Timestamp;
 use std::io;
 

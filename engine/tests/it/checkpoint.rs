@@ -7,13 +7,13 @@ use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_CHECKPOINTS, LEDGER
 use chimera_core::record::{Row, Value};
 use chimera_core::time::Timestamp;
 use chimera_engine::audit::verify;
-use chimera_engine::ledger::checkpoint::{Checkpointer, CheckpointOutcome, Schedule, known_keys, make};
+use chimera_engine::heartbeat::Heartbeat;
+use chimera_engine::ledger::checkpoint::{CheckpointOutcome, Checkpointer, Schedule, known_keys, make};
 use chimera_engine::ledger::{LedgerError, last_checkpoint};
-use chimera_engine::pulse::Heartbeat;
 use chimera_testkit::build::NOON;
+use chimera_testkit::ledger_fixture::{LedgerFixture, ORIGIN};
 use chimera_testkit::memory::MemoryRecords;
 use chimera_testkit::seeded::FakeClock;
-use chimera_testkit::world::{ORIGIN, LedgerFixture};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;

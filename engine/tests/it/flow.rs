@@ -3,7 +3,7 @@
 use chimera_core::access::Level;
 use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::json::Digest32;
-use chimera_engine::flow::{ReplayDecision, Decide, Decision, Flow, KeeperState, StartRun};
+use chimera_engine::flow::{Decide, Decision, Flow, KeeperState, ReplayDecision, StartRun};
 use chimera_engine::port::Records;
 use chimera_testkit::flow::{CallBehavior, World, engine, until, within};
 use chimera_testkit::memory::MemoryRecords;
@@ -142,7 +142,8 @@ async fn a_finished_run_is_undone_in_reverse_and_replayed_without_a_call() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_crash_left_is_taken_up_again() {
-    let world = World::new(6).with(|tool, _, _| if tool == "checked" { CallBehavior::Hang } else { CallBehavior::Work });
+    let world =
+        World::new(6).with(|tool, _, _| if tool == "checked" { CallBehavior::Hang } else { CallBehavior::Work });
     let (first, records) = flow(&world).await;
     apply(&first, &world, chain(&[("a", "pure"), ("b", "checked"), ("c", "again")])).await;
     let id = run(&first, &world, Level::ExecuteSilent).await;

@@ -5,7 +5,7 @@ use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::tool::{EffectKind, Rollback};
 use chimera_engine::EngineError;
 use chimera_engine::flow::{ReplayDecision, StartRun};
-use chimera_testkit::flow::{Air, ScriptedTool, EngineSetup, EngineFixture, code_of, id_of, stage, workflow};
+use chimera_testkit::flow::{Air, EngineFixture, EngineSetup, ScriptedTool, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::time::Duration;
 use uuid::Uuid;
@@ -14,7 +14,8 @@ const SILENT: Level = Level::ExecuteSilent;
 
 /// A process with the tool `gone`, whose calls can be undone.
 fn with_gone() -> EngineSetup {
-    let tool = ScriptedTool::new("gone", EffectKind::Write).with_declaration(|tool| tool.rollback = Rollback::Repeatable);
+    let tool =
+        ScriptedTool::new("gone", EffectKind::Write).with_declaration(|tool| tool.rollback = Rollback::Repeatable);
     stage(1).tool(tool.build())
 }
 

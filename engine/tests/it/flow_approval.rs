@@ -11,7 +11,7 @@ use chimera_core::limits;
 use chimera_core::tool::{EffectKind, Spec};
 use chimera_engine::act::rules::{Rule, Rules, Says};
 use chimera_engine::flow::{Decide, Decision, StartRun};
-use chimera_testkit::flow::{Air, ScriptedTool, EngineFixture, chain, code_of, id_of, stage, workflow};
+use chimera_testkit::flow::{Air, EngineFixture, ScriptedTool, chain, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -390,7 +390,8 @@ async fn an_approval_of_l0_is_bound_to_the_version_of_the_tool() {
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_demands_approval_gets_it_at_every_level() {
     for level in [Level::ExecuteNotify, Level::ExecuteSilent] {
-        let risky = ScriptedTool::new("risky", EffectKind::Write).with_declaration(|tool| tool.metadata.requires_approval = true);
+        let risky = ScriptedTool::new("risky", EffectKind::Write)
+            .with_declaration(|tool| tool.metadata.requires_approval = true);
         let asked = risky.asked();
         let stage = stage(1).tool(risky.build()).open().await;
         let run = stage.run(&chain("w", &[("a", "pure"), ("b", "risky")]), level).await;

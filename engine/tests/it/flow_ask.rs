@@ -11,7 +11,7 @@ use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::port::{Recipient, Recipients};
 use chimera_engine::flow::{Asking, Decision, RunRecipients, StartRun};
-use chimera_testkit::flow::{Air, ScriptedTool, EngineSetup, EngineFixture, chain, id_of, stage, workflow};
+use chimera_testkit::flow::{Air, EngineFixture, EngineSetup, ScriptedTool, chain, id_of, stage, workflow};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
@@ -43,7 +43,8 @@ pub(crate) fn asking(recipients: Vec<Recipient>) -> Asking {
 
 /// Two tools with side effects; one of them requires approval for every call.
 pub(crate) fn tools() -> EngineSetup {
-    let risky = ScriptedTool::new("risky", EffectKind::Write).with_declaration(|tool| tool.metadata.requires_approval = true);
+    let risky =
+        ScriptedTool::new("risky", EffectKind::Write).with_declaration(|tool| tool.metadata.requires_approval = true);
     stage(1).tool(ScriptedTool::new("write", EffectKind::Write).build()).tool(risky.build())
 }
 

@@ -5,7 +5,7 @@ use chimera_core::flow::tables::CACHE_ENTRIES;
 use chimera_core::tool::EffectKind;
 use chimera_engine::act::rules::{Rule, Rules, Says};
 use chimera_engine::flow::StartRun;
-use chimera_testkit::flow::{Air, CallLog, ScriptedTool, EngineFixture, code_of, stage, workflow};
+use chimera_testkit::flow::{Air, CallLog, EngineFixture, ScriptedTool, code_of, stage, workflow};
 use serde_json::{Value, json};
 use std::time::Duration;
 

@@ -6,7 +6,7 @@ use chimera_core::limits::SIGNAL_POLL_SECONDS;
 use chimera_core::record::Row;
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::{KeeperState, StartRun};
-use chimera_testkit::flow::{ScriptedTool, EngineFixture, chain, code_of, stage, workflow};
+use chimera_testkit::flow::{EngineFixture, ScriptedTool, chain, code_of, stage, workflow};
 use chimera_testkit::memory::{LaneClaimOutcome, MemoryRecords};
 use serde_json::json;
 use std::sync::Arc;
@@ -19,7 +19,9 @@ const SILENT: Level = Level::ExecuteSilent;
 fn claimed_later(records: &MemoryRecords, meanwhile: LaneClaimOutcome) -> Arc<AtomicBool> {
     let switch = Arc::new(AtomicBool::new(false));
     let on = Arc::clone(&switch);
-    records.inject_claim_fault(Box::new(move || if on.load(Ordering::Relaxed) { LaneClaimOutcome::Taken } else { meanwhile }));
+    records.inject_claim_fault(Box::new(
+        move || if on.load(Ordering::Relaxed) { LaneClaimOutcome::Taken } else { meanwhile },
+    ));
     switch
 }
 

@@ -1,14 +1,14 @@
 //! Callers who may not decide are told the actual reason.
 
 use async_trait::async_trait;
-use chimera_core::access::{Entry, Kind, Level, DeciderRefusal};
+use chimera_core::access::{DeciderRefusal, Entry, Kind, Level};
 use chimera_core::flow::run::RunHead;
 use chimera_core::flow::tables::NOTIFICATIONS;
 use chimera_core::json::Digest32;
 use chimera_engine::access::Permit;
 use chimera_engine::flow::port::{Recipient, Recipients};
 use chimera_engine::flow::{Asking, Decide, Decision};
-use chimera_testkit::flow::{EngineFixture, TENANT, asking, chain, approval_link, stage};
+use chimera_testkit::flow::{EngineFixture, TENANT, approval_link, asking, chain, stage};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use uuid::Uuid;
@@ -92,7 +92,9 @@ async fn whoever_holds_a_link_is_told_what_has_changed() {
     let mail = stage.rows_of(&NOTIFICATIONS, run).remove(0);
     let token = approval_link(&mail).unwrap().rsplit('/').next().unwrap().to_owned();
     let digest = Digest32::from_hex(asked["digest"].as_str().unwrap()).unwrap();
-    for reason in [DeciderRefusal::NotAPerson, DeciderRefusal::Disabled, DeciderRefusal::OtherTenant, DeciderRefusal::LacksScope] {
+    for reason in
+        [DeciderRefusal::NotAPerson, DeciderRefusal::Disabled, DeciderRefusal::OtherTenant, DeciderRefusal::LacksScope]
+    {
         *people.0.lock().unwrap() = Some(reason.clone());
         let opened = stage.flow.open_link(&token).await.unwrap_err().body();
         let decided = stage.flow.decide_by_link(&token, Decision::Approve, digest, None).await.unwrap_err().body();

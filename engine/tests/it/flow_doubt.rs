@@ -11,7 +11,7 @@ use chimera_core::tool::EffectKind;
 use chimera_engine::flow::port::{CheckResult, Recipient, Recipients, Sent, ToolError};
 use chimera_engine::flow::{Asking, DoubtFilter, StartRun};
 use chimera_engine::port::Records;
-use chimera_testkit::flow::{ScriptedTool, EngineSetup, EngineFixture, chain, id_of, stage, workflow};
+use chimera_testkit::flow::{EngineFixture, EngineSetup, ScriptedTool, chain, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -251,7 +251,8 @@ async fn a_call_whose_record_is_gone_is_in_doubt_and_not_made_again() {
 async fn a_call_that_waits_for_another_try_and_whose_record_is_gone_is_in_doubt() {
     for sent in [Sent::No, Sent::Maybe] {
         let tool = || {
-            let idempotent = ScriptedTool::new("slow", EffectKind::Write).with_declaration(|tool| tool.metadata.idempotent = true);
+            let idempotent =
+                ScriptedTool::new("slow", EffectKind::Write).with_declaration(|tool| tool.metadata.idempotent = true);
             idempotent.answers(move |_, _| {
                 let body = ErrorBody::new(Code::RateLimited, "later").retry_after(60);
                 Err(ToolError { body: Box::new(body), sent })

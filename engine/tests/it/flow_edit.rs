@@ -9,7 +9,7 @@ use chimera_core::tool::EffectKind;
 use chimera_engine::EngineError;
 use chimera_engine::flow::{Decide, Decision};
 use chimera_engine::port::Records;
-use chimera_testkit::flow::{ScriptedTool, EngineFixture, TENANT, chain, code_of, id_of, stage, workflow};
+use chimera_testkit::flow::{EngineFixture, ScriptedTool, TENANT, chain, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::time::Duration;
 use uuid::Uuid;
@@ -40,8 +40,12 @@ async fn an_edit_of_an_older_question_does_not_change_the_one_that_waits_now() {
     stage.flow.edit(&stage.permit("user_ann"), run, step, json!({"n": "newer"})).await.unwrap();
     let new = newer(&stage, run, &old).await;
     let approval = Some(id_of(&old["approval_id"]));
-    tell(&stage, run, SignalKind::Edited { step, input: json!({"n": "stale"}), by: Actor::person("user_bob"), approval })
-        .await;
+    tell(
+        &stage,
+        run,
+        SignalKind::Edited { step, input: json!({"n": "stale"}), by: Actor::person("user_bob"), approval },
+    )
+    .await;
     assert_eq!(stage.asks(run).await, [new], "nobody has looked at anything else");
     stage.approve("user_ann", run).await;
     assert_eq!(stage.ended(run).await["status"], "completed");
@@ -82,8 +86,12 @@ async fn an_edit_of_an_older_plan_does_not_change_the_one_that_waits_now() {
     stage.flow.edit_planned(&stage.permit("user_ann"), run, "a", json!({"n": "newer"})).await.unwrap();
     let new = newer(&stage, run, &old).await;
     let (node, approval) = ("a".to_owned(), id_of(&old["approval_id"]));
-    tell(&stage, run, SignalKind::PlanEdited { node, input: json!({"n": "stale"}), by: Actor::person("user_bob"), approval })
-        .await;
+    tell(
+        &stage,
+        run,
+        SignalKind::PlanEdited { node, input: json!({"n": "stale"}), by: Actor::person("user_bob"), approval },
+    )
+    .await;
     assert_eq!(stage.asks(run).await, [new], "nobody has looked at anything else");
     stage.approve("user_ann", run).await;
     assert_eq!(stage.ended(run).await["status"], "completed");

@@ -8,8 +8,8 @@ use chimera_core::flow::call::ToolError;
 use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::tool::EffectKind;
 use chimera_engine::act::rules::{Rule, Rules, Says};
-use chimera_engine::flow::{ReplayDecision, Decide, Decision};
-use chimera_testkit::flow::{Air, ScriptedTool, EngineFixture, id_of, stage, workflow};
+use chimera_engine::flow::{Decide, Decision, ReplayDecision};
+use chimera_testkit::flow::{Air, EngineFixture, ScriptedTool, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -169,7 +169,8 @@ async fn whoever_ended_a_run_with_words_decides_about_its_retry() {
         end(&stage, run, "user_cat", how, Some("not like this")).await;
         stage.ended(run).await;
         let replay = Replay { of: run, mode: ReplayMode::Retry, from: None };
-        let again = stage.flow.replay(&stage.permit("user_ann"), replay, ReplayDecision::default()).await.unwrap().run_id;
+        let again =
+            stage.flow.replay(&stage.permit("user_ann"), replay, ReplayDecision::default()).await.unwrap().run_id;
         let asked = asked_at(&stage, again, "a").await;
         assert_eq!(asked["changed_by"], json!([]), "{how:?}");
     }
@@ -241,9 +242,11 @@ async fn whoever_dealt_with_a_failure_by_a_patch_does_not_decide_about_what_is_l
 async fn whoever_said_that_a_call_never_happened_does_not_decide_about_it_or_what_follows() {
     let sent = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&sent);
-    let lost = ScriptedTool::new("lost", EffectKind::Write).answers(move |_, _| match counted.fetch_add(1, Ordering::SeqCst) {
-        0 => Err(ToolError::maybe_sent(Code::ExternalServiceError, "the answer was lost")),
-        _ => Ok(json!({})),
+    let lost = ScriptedTool::new("lost", EffectKind::Write).answers(move |_, _| {
+        match counted.fetch_add(1, Ordering::SeqCst) {
+            0 => Err(ToolError::maybe_sent(Code::ExternalServiceError, "the answer was lost")),
+            _ => Ok(json!({})),
+        }
     });
     let first = stage(1).tool(lost.build()).open().await;
     let mut node = strict("a");

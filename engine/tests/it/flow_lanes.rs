@@ -6,7 +6,9 @@ use chimera_core::limits::LANE_LEASE_SECONDS;
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::{Decision, KeeperState, StartRun};
 use chimera_testkit::build::NOON;
-use chimera_testkit::flow::{Air, CallLog, ScriptedTool, EngineSetup, EngineFixture, World, chain, stage, until, workflow};
+use chimera_testkit::flow::{
+    Air, CallLog, EngineFixture, EngineSetup, ScriptedTool, World, chain, stage, until, workflow,
+};
 use chimera_testkit::memory::MemoryRecords;
 use chimera_testkit::seeded::FakeClock;
 use serde_json::json;
@@ -49,13 +51,15 @@ fn hangs_once(name: &'static str) -> ScriptedTool {
 /// A tool `slow` that reads, and returns when released.
 fn waits_for(answer: &Arc<Notify>) -> ScriptedTool {
     let answer = Arc::clone(answer);
-    ScriptedTool::new("slow", EffectKind::Read).with_declaration(|tool| tool.timeout_ms = 3_600_000).on_execute(move |_, _| {
-        let answer = Arc::clone(&answer);
-        async move {
-            answer.notified().await;
-            Ok(json!({}))
-        }
-    })
+    ScriptedTool::new("slow", EffectKind::Read).with_declaration(|tool| tool.timeout_ms = 3_600_000).on_execute(
+        move |_, _| {
+            let answer = Arc::clone(&answer);
+            async move {
+                answer.notified().await;
+                Ok(json!({}))
+            }
+        },
+    )
 }
 
 /// Node `a` calls one tool at once; node `b` beside it calls the other when a person approves.

@@ -7,7 +7,7 @@ use chimera_core::limits;
 use chimera_core::record::Row;
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::CallFilter;
-use chimera_testkit::flow::{ScriptedTool, EngineSetup, EngineFixture, chain, stage, until, workflow};
+use chimera_testkit::flow::{EngineFixture, EngineSetup, ScriptedTool, chain, stage, until, workflow};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -162,7 +162,9 @@ fn many() -> Value {
 /// A write has happened, whatever it returned: it is in doubt, and not repeated.
 #[tokio::test(start_paused = true)]
 async fn an_output_of_too_many_values_is_not_kept_and_a_write_stays_known() {
-    for (effect, status) in [(EffectKind::Write, "outcome_unknown"), (EffectKind::Read, "failed"), (EffectKind::Pure, "failed")] {
+    for (effect, status) in
+        [(EffectKind::Write, "outcome_unknown"), (EffectKind::Read, "failed"), (EffectKind::Pure, "failed")]
+    {
         let tool = ScriptedTool::new("many", effect).answers(|_, _| Ok(many()));
         let asked = tool.asked();
         let stage = stage(1).tool(tool.build()).open().await;
@@ -175,7 +177,9 @@ async fn an_output_of_too_many_values_is_not_kept_and_a_write_stays_known() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_check_finds_is_bounded_like_any_output() {
-    let tool = ScriptedTool::new("many", EffectKind::Write).answers(|_, _| Ok(many())).on_check(|_| Ok(CheckResult::Happened(many())));
+    let tool = ScriptedTool::new("many", EffectKind::Write)
+        .answers(|_, _| Ok(many()))
+        .on_check(|_| Ok(CheckResult::Happened(many())));
     let asked = tool.asked();
     let stage = stage(1).tool(tool.build()).open().await;
     let run = stage.run(&chain("w", &[("a", "many")]), SILENT).await;

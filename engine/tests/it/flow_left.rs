@@ -10,7 +10,7 @@ use chimera_core::flow::plan::Plan;
 use chimera_core::flow::policy::{Action, Policy, PolicyVerdict};
 use chimera_core::flow::risk::Score;
 use chimera_core::tool::{EffectKind, Spec};
-use chimera_testkit::flow::{ScriptedTool, EngineSetup, EngineFixture, id_of, stage, workflow};
+use chimera_testkit::flow::{EngineFixture, EngineSetup, ScriptedTool, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};

@@ -8,7 +8,7 @@ use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::tool::{EffectKind, Risk};
 use chimera_engine::flow::StartRun;
 use chimera_engine::flow::port::{DeliveryReceipt, Message, Notifier, ToolError};
-use chimera_testkit::flow::{ScriptedTool, EngineFixture, chain, code_of, id_of, stage, workflow};
+use chimera_testkit::flow::{EngineFixture, ScriptedTool, chain, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -100,7 +100,8 @@ async fn whoever_asked_to_be_told_is_told_of_approved_work_too() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_run_of_l2_is_told_too() {
-    let stage = stage(1).tool(ScriptedTool::new("down", EffectKind::Read).failing_at(&[1, 2, 3, 4]).build()).open().await;
+    let stage =
+        stage(1).tool(ScriptedTool::new("down", EffectKind::Read).failing_at(&[1, 2, 3, 4]).build()).open().await;
     stage.apply(&chain("bad", &[("a", "down")])).await;
     let run = stage.start(StartRun { notify: both(), ..StartRun::of("bad", json!({})) }).await;
     stage.ended(run).await;
@@ -244,7 +245,9 @@ async fn a_person_says_that_it_never_happened_and_it_is_sent_under_the_same_key(
 /// No run is admitted at L2 or L3 with a high-risk tool, so a tool that became one needs approval.
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_was_declared_high_risk_since_the_run_was_let_in_is_asked_about() {
-    let note = |risk: Risk| ScriptedTool::new("note", EffectKind::Write).with_declaration(|tool| tool.metadata.risk_level = risk);
+    let note = |risk: Risk| {
+        ScriptedTool::new("note", EffectKind::Write).with_declaration(|tool| tool.metadata.risk_level = risk)
+    };
     let each = json!({"n": "${item}"});
     let air = workflow("w")
         .function("a", "note", json!({"n": 1}))

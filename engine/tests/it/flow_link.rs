@@ -3,7 +3,7 @@
 use crate::flow_ask::{asking, mail_of, tools};
 use async_trait::async_trait;
 use chimera_core::access::tables::APPROVAL_LINKS;
-use chimera_core::access::{Level, DeciderRefusal};
+use chimera_core::access::{DeciderRefusal, Level};
 use chimera_core::flow::run::RunHead;
 use chimera_core::flow::tables::NOTIFICATIONS;
 use chimera_core::json::Digest32;
@@ -11,7 +11,7 @@ use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_engine::act::rules::{Rule, Rules, Says};
 use chimera_engine::flow::port::{Recipient, Recipients};
 use chimera_engine::flow::{Asking, Decision};
-use chimera_testkit::flow::{Air, EngineFixture, chain, code_of, id_of, approval_link};
+use chimera_testkit::flow::{Air, EngineFixture, approval_link, chain, code_of, id_of};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -4,7 +4,7 @@ use chimera_core::access::Level;
 use chimera_core::limits::{DRAFT_BYTES_MAX, DRAFT_ITEMS_MAX, PLAN_STEPS_FREE_MAX};
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::{Decision, StartRun};
-use chimera_testkit::flow::{Air, ScriptedTool, EngineFixture, id_of, stage, workflow};
+use chimera_testkit::flow::{Air, EngineFixture, ScriptedTool, id_of, stage, workflow};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::sync::Arc;

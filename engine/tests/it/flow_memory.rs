@@ -10,7 +10,7 @@ use chimera_core::limits;
 use chimera_core::tool::{EffectKind, Spec};
 use chimera_engine::access::port::Tenancy;
 use chimera_engine::flow::{Flow, RunLimits, StartRun};
-use chimera_testkit::flow::{Air, ScriptedTool, EngineFixture, chain, stage, until, workflow};
+use chimera_testkit::flow::{Air, EngineFixture, ScriptedTool, chain, stage, until, workflow};
 use serde_json::{Value, json};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -99,7 +99,8 @@ impl Tenancy for SeveralTenants {
 async fn one_tenant_does_not_take_the_memory_of_another() {
     let (done, _) = watch::channel(false);
     let waits = done.subscribe();
-    let hangs = ScriptedTool::new("hangs", EffectKind::Read).with_declaration(|declared| declared.timeout_ms = 3_600_000);
+    let hangs =
+        ScriptedTool::new("hangs", EffectKind::Read).with_declaration(|declared| declared.timeout_ms = 3_600_000);
     let hangs = hangs.on_execute(move |_, _| {
         let mut waits = waits.clone();
         async move {
@@ -109,8 +110,13 @@ async fn one_tenant_does_not_take_the_memory_of_another() {
     });
     let many = ScriptedTool::new("many", EffectKind::Read).answers(|_, _| Ok(many()));
     let places = RunLimits { memory_bytes: 8 * MB, ..RunLimits::default() };
-    let stage =
-        stage(1).run_limits(places).tenancy(Arc::new(SeveralTenants)).tool(hangs.build()).tool(many.build()).open().await;
+    let stage = stage(1)
+        .run_limits(places)
+        .tenancy(Arc::new(SeveralTenants))
+        .tool(hangs.build())
+        .tool(many.build())
+        .open()
+        .await;
     stage.apply(&chain("w", &[("a", "many"), ("b", "hangs")])).await;
     let ask = || StartRun { level: SILENT, ..StartRun::of("w", json!({})) };
     let mut runs = Vec::new();
@@ -153,7 +159,8 @@ impl Policy for OffloadProbe {
 async fn a_large_answer_is_taken_in_where_it_holds_up_nobody() {
     for (values, aside) in [(10, false), (VALUES, true)] {
         let placed = Arc::new(AtomicBool::new(!aside));
-        let many = ScriptedTool::new("many", EffectKind::Read).answers(move |_, _| Ok(json!({"many": vec![1; values]})));
+        let many =
+            ScriptedTool::new("many", EffectKind::Read).answers(move |_, _| Ok(json!({"many": vec![1; values]})));
         let stage = stage(1).policy(OffloadProbe(Arc::clone(&placed))).tool(many.build()).open().await;
         let air = workflow("w").function("first", "many", json!({})).function("after", "many", json!({}));
         let run = stage.run(&air.edge("first", "after"), SILENT).await;

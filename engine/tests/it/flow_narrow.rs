@@ -9,7 +9,7 @@ use chimera_engine::EngineError;
 use chimera_engine::access::Permit;
 use chimera_engine::flow::port::ToolError;
 use chimera_engine::flow::{Decide, Decision};
-use chimera_testkit::flow::{Air, ScriptedTool, EngineFixture, TENANT, code_of, id_of, stage, workflow};
+use chimera_testkit::flow::{Air, EngineFixture, ScriptedTool, TENANT, code_of, id_of, stage, workflow};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -26,7 +26,8 @@ fn narrow(scopes: &[&str]) -> Permit {
 }
 
 fn tool(name: &'static str) -> ScriptedTool {
-    ScriptedTool::new(name, EffectKind::Write).with_declaration(move |tool| tool.metadata.capabilities = vec![name.to_owned()])
+    ScriptedTool::new(name, EffectKind::Write)
+        .with_declaration(move |tool| tool.metadata.capabilities = vec![name.to_owned()])
 }
 
 async fn open() -> (EngineFixture, chimera_testkit::flow::CallLog) {

@@ -9,7 +9,7 @@ use chimera_core::record::{Json, Row, Value as Cell};
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::StartRun;
 use chimera_engine::flow::port::ToolError;
-use chimera_testkit::flow::{Air, ScriptedTool, EngineFixture, ConcurrencyProbe, chain, id_of, stage, until, workflow};
+use chimera_testkit::flow::{Air, ConcurrencyProbe, EngineFixture, ScriptedTool, chain, id_of, stage, until, workflow};
 use serde_json::json;
 use std::time::Duration;
 use uuid::Uuid;

@@ -4,7 +4,7 @@ use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::port::ToolError;
-use chimera_testkit::flow::{ScriptedTool, ConcurrencyProbe, chain, stage, workflow};
+use chimera_testkit::flow::{ConcurrencyProbe, ScriptedTool, chain, stage, workflow};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;

@@ -6,9 +6,9 @@ use chimera_core::flow::tables::{EFFECTS, RUNS};
 use chimera_core::limits::LANE_LEASE_SECONDS;
 use chimera_core::record::{Conflict, Insert};
 use chimera_core::tool::EffectKind;
-use chimera_engine::commit::{TxRejection, BatchOutcome};
+use chimera_engine::commit::{BatchOutcome, TxRejection};
 use chimera_engine::port::Records;
-use chimera_testkit::flow::{Air, CallLog, ScriptedTool, EngineSetup, EngineFixture, World, stage, workflow};
+use chimera_testkit::flow::{Air, CallLog, EngineFixture, EngineSetup, ScriptedTool, World, stage, workflow};
 use chimera_testkit::memory::{LaneClaimOutcome, MemoryRecords};
 use serde_json::json;
 use std::sync::Arc;
@@ -21,14 +21,19 @@ fn pays() -> (EngineSetup, CallLog) {
 }
 
 fn pays_within(time: Duration) -> (EngineSetup, CallLog) {
-    let tool = ScriptedTool::new("pay", EffectKind::Write).with_declaration(|tool| tool.timeout_ms = 90_000).with_delay(move |_| time);
+    let tool = ScriptedTool::new("pay", EffectKind::Write)
+        .with_declaration(|tool| tool.timeout_ms = 90_000)
+        .with_delay(move |_| time);
     let asked = tool.asked();
     (stage(1).tool(tool.build()), asked)
 }
 
 /// In parallel to the payment, `b` becomes due after four seconds.
 fn beside_payment() -> Air {
-    workflow("w").function("a", "pay", json!({})).function("b", "again", json!({})).with_node_member("delay_seconds", json!(4))
+    workflow("w")
+        .function("a", "pay", json!({}))
+        .function("b", "again", json!({}))
+        .with_node_member("delay_seconds", json!(4))
 }
 
 /// The turn that starts `b` can't be stored.
@@ -85,11 +90,9 @@ async fn a_turn_that_was_kept_names_the_lane_through_which_it_is_written() {
     let gone = Arc::new(AtomicBool::new(true));
     let claims = Arc::clone(&gone);
     records.refuse_writes();
-    records.inject_claim_fault(Box::new(
-        move || {
-            if claims.load(Ordering::Relaxed) { LaneClaimOutcome::Failed } else { LaneClaimOutcome::Taken }
-        },
-    ));
+    records.inject_claim_fault(Box::new(move || {
+        if claims.load(Ordering::Relaxed) { LaneClaimOutcome::Failed } else { LaneClaimOutcome::Taken }
+    }));
     stage.pass(Duration::from_secs(LANE_LEASE_SECONDS.unsigned_abs() + 1)).await;
     gone.store(false, Ordering::Relaxed);
     let other = records.second_node();

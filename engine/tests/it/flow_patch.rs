@@ -8,8 +8,8 @@ use chimera_core::json::Digest32;
 use chimera_core::tool::EffectKind;
 use chimera_engine::EngineError;
 use chimera_engine::act::rules::{Rule, Rules, Says};
-use chimera_engine::flow::{ReplayDecision, ProposedPatch};
-use chimera_testkit::flow::{ScriptedTool, EngineSetup, EngineFixture, chain, code_of, stage, workflow};
+use chimera_engine::flow::{ProposedPatch, ReplayDecision};
+use chimera_testkit::flow::{EngineFixture, EngineSetup, ScriptedTool, chain, code_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::sync::Notify;
@@ -279,9 +279,14 @@ async fn a_patch_survives_a_restart_and_so_does_its_place() {
     assert_eq!(held.stage.ended(run).await["status"], "completed");
     assert_eq!(held.stage.step_statuses(run).await, "ask=completed b=completed x=completed y=completed");
     let replay = Replay { of: run, mode: ReplayMode::Freeze, from: None };
-    let frozen = held.stage.flow.replay(&held.stage.permit("user_bob"), replay, ReplayDecision::default()).await.unwrap().run_id;
+    let frozen =
+        held.stage.flow.replay(&held.stage.permit("user_bob"), replay, ReplayDecision::default()).await.unwrap().run_id;
     assert_eq!(held.stage.ended(frozen).await["status"], "completed");
-    assert_eq!(held.stage.step_statuses(frozen).await, held.stage.step_statuses(run).await, "a replay has the patches too");
+    assert_eq!(
+        held.stage.step_statuses(frozen).await,
+        held.stage.step_statuses(run).await,
+        "a replay has the patches too"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -494,7 +499,8 @@ fn notes(count: usize, from: &str) -> Value {
 #[tokio::test(start_paused = true)]
 async fn a_patch_is_counted_together_with_the_items_that_have_become_known() {
     for (added, fits) in [(1, true), (2, false)] {
-        let source = ScriptedTool::new("source", EffectKind::Read).answers(|_, _| Ok(json!({"list": [1, 2, 3, 4, 5, 6, 7, 8]})));
+        let source =
+            ScriptedTool::new("source", EffectKind::Read).answers(|_, _| Ok(json!({"list": [1, 2, 3, 4, 5, 6, 7, 8]})));
         let tool = note("1");
         let made = tool.asked();
         let stage = stage(1).tool(source.build()).tool(tool.build()).open().await;

@@ -8,7 +8,7 @@ use chimera_core::tool::EffectKind;
 use chimera_engine::flow::gate::CallLimits;
 use chimera_engine::flow::port::ToolError;
 use chimera_engine::flow::{RunLimits, StartRun};
-use chimera_testkit::flow::{ScriptedTool, EngineFixture, chain, stage, workflow};
+use chimera_testkit::flow::{EngineFixture, ScriptedTool, chain, stage, workflow};
 use serde_json::json;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -17,7 +17,9 @@ use uuid::Uuid;
 /// A tool that hangs until its host is back.
 fn hung(up: &watch::Sender<bool>) -> ScriptedTool {
     let up = up.subscribe();
-    let tool = ScriptedTool::new("call", EffectKind::Read).with_declaration(|declared| declared.timeout_ms = 3_600_000).with_host_input();
+    let tool = ScriptedTool::new("call", EffectKind::Read)
+        .with_declaration(|declared| declared.timeout_ms = 3_600_000)
+        .with_host_input();
     tool.on_execute(move |_, input| {
         let mut up = up.clone();
         async move {
@@ -98,7 +100,8 @@ async fn calls_of_the_same_tool_to_other_hosts_go_on_beside_a_dead_one() {
 #[tokio::test(start_paused = true)]
 async fn a_run_that_waits_in_the_store_goes_on_as_soon_as_a_slot_is_free() {
     let (up, _) = watch::channel(false);
-    let stage = stage(1).call_limits(CallLimits { per_host: 1, ..CallLimits::default() }).tool(hung(&up).build()).open().await;
+    let stage =
+        stage(1).call_limits(CallLimits { per_host: 1, ..CallLimits::default() }).tool(hung(&up).build()).open().await;
     apply(&stage).await;
     let runs = [start(&stage, "call", "dead").await, start(&stage, "call", "dead").await];
     stage.pass(Duration::from_secs(8)).await;

@@ -9,7 +9,7 @@ use chimera_core::flow::run::ApprovalRequirement;
 use chimera_core::ledger::tables::AUDIT_LOGS;
 use chimera_core::tool::{EffectKind, Risk, Spec};
 use chimera_engine::flow::Decision;
-use chimera_testkit::flow::{Air, ScriptedTool, EngineSetup, EngineFixture, chain, code_of, stage, workflow};
+use chimera_testkit::flow::{Air, EngineFixture, EngineSetup, ScriptedTool, chain, code_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use uuid::Uuid;
@@ -206,7 +206,10 @@ async fn a_rule_that_is_new_since_the_approval_refuses_or_asks_again() {
         let (stage, run) = drafted(stage(1).policy(rules.clone()).tool(tool.build()), &air, json!({})).await;
         rules.says(if denies { deny() } else { PolicyVerdict::Ask(ApprovalRequirement::one_approval("a new rule")) });
         if !denies {
-            let boss = ApprovalRequirement { approvers: vec!["user_boss".to_owned()], ..ApprovalRequirement::one_approval("a new rule") };
+            let boss = ApprovalRequirement {
+                approvers: vec!["user_boss".to_owned()],
+                ..ApprovalRequirement::one_approval("a new rule")
+            };
             rules.says(PolicyVerdict::Ask(boss));
         }
         stage.approve("user_ann", run).await;
@@ -227,7 +230,10 @@ async fn a_rule_that_is_new_since_the_approval_refuses_or_asks_again() {
 #[tokio::test(start_paused = true)]
 async fn a_rule_that_was_there_is_met_by_the_approval_of_the_plan() {
     let rules = ChangingRules::default();
-    rules.says(PolicyVerdict::Ask(ApprovalRequirement { other_than_requester: true, ..ApprovalRequirement::one_approval("four eyes") }));
+    rules.says(PolicyVerdict::Ask(ApprovalRequirement {
+        other_than_requester: true,
+        ..ApprovalRequirement::one_approval("four eyes")
+    }));
     let (stage, run) =
         drafted(stage(1).policy(rules).tool(write().build()), &chain("w", &[("a", "write")]), json!({})).await;
     let refused = stage.decide("user_ann", run, chimera_engine::flow::Decision::Approve, None).await;
@@ -325,10 +331,13 @@ async fn what_lies_behind_an_edited_step_is_drafted_anew() {
 #[tokio::test(start_paused = true)]
 async fn a_patched_step_that_turns_out_riskier_is_asked_about_again() {
     for (text, asks) in [("delete it all", true), ("hello", false)] {
-        let (tool, gate) =
-            (write(), ScriptedTool::new("gate", EffectKind::Write).with_declaration(|tool| tool.metadata.risk_level = Risk::High));
+        let (tool, gate) = (
+            write(),
+            ScriptedTool::new("gate", EffectKind::Write).with_declaration(|tool| tool.metadata.risk_level = Risk::High),
+        );
         let made = tool.asked();
-        let setup = stage(1).policy(ChangingRules::default()).tool(source(text).build()).tool(tool.build()).tool(gate.build());
+        let setup =
+            stage(1).policy(ChangingRules::default()).tool(source(text).build()).tool(tool.build()).tool(gate.build());
         let air = workflow("w")
             .function("a", "source", json!({}))
             .function("b", "gate", json!({"n": "${nodes.a.outputs.text.size()}"}))

@@ -2,7 +2,7 @@
 
 use chimera_core::access::Level;
 use chimera_core::tool::EffectKind;
-use chimera_testkit::flow::{Air, ScriptedTool, EngineSetup, RebuildCheck, stage, workflow};
+use chimera_testkit::flow::{Air, EngineSetup, RebuildCheck, ScriptedTool, stage, workflow};
 use serde_json::json;
 use std::sync::Arc;
 use tokio::sync::Notify;

@@ -8,7 +8,7 @@ use chimera_core::tool::EffectKind;
 use chimera_engine::EngineError;
 use chimera_engine::flow::port::ToolError;
 use chimera_engine::flow::{ReplayDecision, StartRun};
-use chimera_testkit::flow::{Air, CallLog, ScriptedTool, EngineFixture, chain, code_of, stage, workflow};
+use chimera_testkit::flow::{Air, CallLog, EngineFixture, ScriptedTool, chain, code_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,8 +28,11 @@ async fn again(stage: &EngineFixture, of: Uuid, mode: ReplayMode, from: Option<&
 
 /// Three tools of each reach, and which of them were called.
 fn tools() -> (Vec<ScriptedTool>, Vec<CallLog>) {
-    let tools =
-        vec![ScriptedTool::new("calc", EffectKind::Pure), ScriptedTool::new("fetch", EffectKind::Read), ScriptedTool::new("write", EffectKind::Write)];
+    let tools = vec![
+        ScriptedTool::new("calc", EffectKind::Pure),
+        ScriptedTool::new("fetch", EffectKind::Read),
+        ScriptedTool::new("write", EffectKind::Write),
+    ];
     let asked = tools.iter().map(ScriptedTool::asked).collect();
     (tools, asked)
 }
@@ -59,8 +62,8 @@ fn everything() -> Air {
 
 async fn all_done() -> (EngineFixture, Uuid, Vec<CallLog>) {
     let (tools, mut asked) = tools();
-    let broken =
-        ScriptedTool::new("broken", EffectKind::Write).answers(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "no")));
+    let broken = ScriptedTool::new("broken", EffectKind::Write)
+        .answers(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "no")));
     asked.push(broken.asked());
     let setup = tools.into_iter().fold(stage(1), |setup, tool| setup.tool(tool.build())).tool(broken.build());
     let stage = setup.open().await;
@@ -115,7 +118,8 @@ async fn a_node_without_a_recording_ends_the_replay_whatever_the_graph_says() {
 /// A tool that returns another value each time.
 fn ticket() -> ScriptedTool {
     let count = Arc::new(AtomicUsize::new(0));
-    ScriptedTool::new("ticket", EffectKind::Read).answers(move |_, _| Ok(json!({"ticket": count.fetch_add(1, Ordering::SeqCst)})))
+    ScriptedTool::new("ticket", EffectKind::Read)
+        .answers(move |_, _| Ok(json!({"ticket": count.fetch_add(1, Ordering::SeqCst)})))
 }
 
 fn shop() -> Air {

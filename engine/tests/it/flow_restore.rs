@@ -8,9 +8,11 @@ use chimera_core::record::{Insert, Tx};
 use chimera_core::time::Timestamp;
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::port::{CallContext, CheckResult, Sent, ToolError};
-use chimera_engine::flow::{DoubtFilter, ResumeOptions, StartRun, RestoreSurvey};
+use chimera_engine::flow::{DoubtFilter, RestoreSurvey, ResumeOptions, StartRun};
 use chimera_engine::port::{CommitError, Hold, Records};
-use chimera_testkit::flow::{CallLog, ScriptedTool, EngineSetup, EngineFixture, chain, code_of, id_of, stage, workflow};
+use chimera_testkit::flow::{
+    CallLog, EngineFixture, EngineSetup, ScriptedTool, chain, code_of, id_of, stage, workflow,
+};
 use chimera_testkit::memory::MemoryRecords;
 use serde_json::json;
 use std::sync::Arc;
@@ -30,7 +32,11 @@ async fn restored(stage: &EngineFixture, setup: EngineSetup) -> (EngineFixture, 
 }
 
 /// The same with an earlier copy of the store.
-async fn put_back(stage: &EngineFixture, records: Arc<MemoryRecords>, setup: EngineSetup) -> (EngineFixture, RestoreSurvey) {
+async fn put_back(
+    stage: &EngineFixture,
+    records: Arc<MemoryRecords>,
+    setup: EngineSetup,
+) -> (EngineFixture, RestoreSurvey) {
     stage.flow.stop();
     let next = setup.world(stage.world.clone()).unkept().open_on(Arc::clone(&records)).await;
     let state = Insert::new(&STORE_STATE, vec![("id", 1.into())]).unwrap();
@@ -150,7 +156,8 @@ async fn a_tool_that_can_tell_is_asked_about_the_call_that_the_store_has_lost() 
 async fn a_call_that_was_under_way_is_not_sent_again_even_if_the_tool_is_idempotent() {
     let never = Arc::new(Notify::new());
     let hangs = Arc::clone(&never);
-    let tool = ScriptedTool::new("pay", EffectKind::Write).with_declaration(|declared| declared.metadata.idempotent = true);
+    let tool =
+        ScriptedTool::new("pay", EffectKind::Write).with_declaration(|declared| declared.metadata.idempotent = true);
     let tool = tool.on_execute(move |_, _| {
         let hangs = Arc::clone(&hangs);
         async move {

@@ -43,7 +43,8 @@ async fn a_call_that_always_fails_is_tried_four_times_and_then_no_more() {
 /// CONTENT-142
 #[tokio::test(start_paused = true)]
 async fn an_error_that_is_not_retryable_is_final_at_once() {
-    let tool = ScriptedTool::new("no", EffectKind::Read).answers(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "never")));
+    let tool = ScriptedTool::new("no", EffectKind::Read)
+        .answers(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "never")));
     let asked = tool.asked();
     let stage = stage(1).tool(tool.build()).open().await;
     let run = stage.run(&one("no"), SILENT).await;
@@ -161,7 +162,9 @@ async fn a_write_that_never_answers_is_left_to_a_person() {
 #[tokio::test(start_paused = true)]
 async fn an_idempotent_write_is_sent_again_and_left_to_a_person_when_no_try_is_left() {
     let lost = |_: &_, _: &Value| Err(ToolError::maybe_sent(Code::ExternalServiceUnavailable, "the answer was lost"));
-    let tool = ScriptedTool::new("put", EffectKind::Write).with_declaration(|tool| tool.metadata.idempotent = true).answers(lost);
+    let tool = ScriptedTool::new("put", EffectKind::Write)
+        .with_declaration(|tool| tool.metadata.idempotent = true)
+        .answers(lost);
     let asked = tool.asked();
     let stage = stage(1).tool(tool.build()).open().await;
     let run = stage.run(&one("put"), SILENT).await;

@@ -2,12 +2,12 @@
 
 use chimera_core::access::Level;
 use chimera_core::error::Code;
-use chimera_core::flow::review::{Review, ApprovalStatus, Subject};
+use chimera_core::flow::review::{ApprovalStatus, Review, Subject};
 use chimera_core::flow::tables::{NOTIFICATIONS, RUN_SIGNALS};
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::{Decide, Decision};
-use chimera_testkit::flow::{ScriptedTool, EngineFixture, chain, id_of, stage, workflow};
+use chimera_testkit::flow::{EngineFixture, ScriptedTool, chain, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::time::Duration;
 use uuid::Uuid;

@@ -8,7 +8,7 @@ use chimera_core::tool::EffectKind;
 use chimera_engine::EngineError;
 use chimera_engine::act::rules::{Rule, Rules, Says};
 use chimera_engine::flow::{Decide, Decision};
-use chimera_testkit::flow::{ScriptedTool, EngineSetup, EngineFixture, chain, code_of, id_of, stage, workflow};
+use chimera_testkit::flow::{EngineFixture, EngineSetup, ScriptedTool, chain, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -126,7 +126,8 @@ async fn a_rule_about_whoever_edited_a_line_of_the_plan_counts_for_the_plan() {
 /// A later step works with what they wrote.
 #[tokio::test(start_paused = true)]
 async fn a_rule_about_whoever_wrote_what_a_later_step_works_with_counts_for_that_step() {
-    let stage = stage(1).policy(four_eyes("second")).tool(ScriptedTool::new("second", EffectKind::Write).build()).open().await;
+    let stage =
+        stage(1).policy(four_eyes("second")).tool(ScriptedTool::new("second", EffectKind::Write).build()).open().await;
     let mut first = again("a");
     first["requires_approval"] = true.into();
     let later = json!({"id": "b", "type": "function", "fn": "second", "inputs": {"n": "${nodes.a.outputs.echo.n}"}});

@@ -5,7 +5,7 @@ use chimera_core::access::{Guest, Level, SharedResources};
 use chimera_core::tool::EffectKind;
 use chimera_engine::access::port::Tenancy;
 use chimera_engine::flow::StartRun;
-use chimera_testkit::flow::{Air, ScriptedTool, EngineSetup, TENANT, code_of, stage, workflow};
+use chimera_testkit::flow::{Air, EngineSetup, ScriptedTool, TENANT, code_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@ use chimera_core::ledger::tables::LEDGER_LANES;
 use chimera_core::limits;
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::{KeeperState, StartRun};
-use chimera_testkit::flow::{Air, StorelessRun, ScriptedTool, WorkCounts, code_of, stage, until, workflow};
+use chimera_testkit::flow::{Air, ScriptedTool, StorelessRun, WorkCounts, code_of, stage, until, workflow};
 use serde_json::{Value, json};
 use std::time::Duration;
 use uuid::Uuid;
@@ -83,7 +83,8 @@ fn ten_thousand_delayed_nodes_are_written_and_stopped_in_turns_that_a_store_take
         let delay = if id == "n0" { 0 } else { 600 };
         json!({"id": id, "type": "function", "fn": "again", "inputs": {}, "delay_seconds": delay})
     };
-    let mut bare = StorelessRun::start(&graph(10_000, delayed, |n| json!({"from": "n0", "to": format!("n{n}")})), SILENT);
+    let mut bare =
+        StorelessRun::start(&graph(10_000, delayed, |n| json!({"from": "n0", "to": format!("n{n}")})), SILENT);
     bare.drive();
     assert_eq!(bare.work.calls, 1);
     let told = SignalKind::Cancel { by: Actor::person("user_ann"), reason: None };

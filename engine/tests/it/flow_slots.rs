@@ -8,7 +8,7 @@ use chimera_engine::access::port::Tenancy;
 use chimera_engine::flow::gate::CallLimits;
 use chimera_engine::flow::port::{Recipient, Recipients};
 use chimera_engine::flow::{Asking, StartRun};
-use chimera_testkit::flow::{ScriptedTool, EngineFixture, ConcurrencyProbe, chain, code_of, stage, until, workflow};
+use chimera_testkit::flow::{ConcurrencyProbe, EngineFixture, ScriptedTool, chain, code_of, stage, until, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,8 +50,12 @@ async fn no_more_calls_of_a_tool_are_under_way_than_it_allows() {
     let watch = ConcurrencyProbe::default();
     let mut slots = slots(100, 100, 5);
     slots.tools.insert("narrow".to_owned(), 2);
-    let stage =
-        stage(1).call_limits(slots).tool(busy(&watch, "narrow").build()).tool(busy(&watch, "wide").build()).open().await;
+    let stage = stage(1)
+        .call_limits(slots)
+        .tool(busy(&watch, "narrow").build())
+        .tool(busy(&watch, "wide").build())
+        .open()
+        .await;
     let air = (0..12).fold(workflow("w"), |air, n| {
         air.function(&format!("n{n}"), "narrow", json!({})).function(&format!("w{n}"), "wide", json!({}))
     });
@@ -124,7 +128,8 @@ impl Tenancy for ManyTenants {
 async fn calls_of_a_tenant_that_never_end_hold_up_no_other_tenant() {
     let watch = ConcurrencyProbe::default();
     let tool = ScriptedTool::new("t", EffectKind::Read).with_declaration(|declared| declared.timeout_ms = 3_600_000);
-    let tool = tool.with_delay(|input| Duration::from_secs(if input["n"] == 100 { 1 } else { 3_600 })).with_probe(&watch);
+    let tool =
+        tool.with_delay(|input| Duration::from_secs(if input["n"] == 100 { 1 } else { 3_600 })).with_probe(&watch);
     let stage = stage(1).call_limits(slots(100, 100, 8)).tenancy(Arc::new(ManyTenants)).tool(tool.build()).open().await;
     apply(&stage, "acme", "t").await;
     apply(&stage, "other", "t").await;

@@ -8,7 +8,7 @@ use chimera_core::tool::EffectKind;
 use chimera_engine::flow::port::ToolError;
 use chimera_engine::flow::{RunKey, StartRun};
 use chimera_engine::port::{Span, SpanKind};
-use chimera_testkit::flow::{SpanCollector, ScriptedTool, EngineSetup, EngineFixture, chain, id_of, stage, workflow};
+use chimera_testkit::flow::{EngineFixture, EngineSetup, ScriptedTool, SpanCollector, chain, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -135,8 +135,8 @@ async fn every_try_has_its_span_and_hands_it_on() {
 #[tokio::test(start_paused = true)]
 async fn what_failed_was_skipped_or_stopped_is_told_with_the_rest() {
     let (listener, setup) = heard();
-    let broken =
-        ScriptedTool::new("broken", EffectKind::Write).answers(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "no")));
+    let broken = ScriptedTool::new("broken", EffectKind::Write)
+        .answers(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "no")));
     let stage = setup().tool(broken.build()).open().await;
     let air = chain("w", &[("bad", "broken"), ("never", "pure")]).node(json!({"id": "ask", "type": "hitl"})).map(
         "each",

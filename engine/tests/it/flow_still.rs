@@ -9,7 +9,7 @@ use chimera_core::flow::run::ApprovalRequirement;
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, AUDIT_LOGS};
 use chimera_core::tool::{EffectKind, Spec};
 use chimera_engine::flow::Decision;
-use chimera_testkit::flow::{Air, ScriptedTool, EngineSetup, EngineFixture, chain, stage, workflow};
+use chimera_testkit::flow::{Air, EngineFixture, EngineSetup, ScriptedTool, chain, stage, workflow};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,9 +35,10 @@ impl DeciderPolicy {
 impl Policy for DeciderPolicy {
     fn judge(&self, action: &Action<'_>) -> PolicyVerdict {
         match self.approvals {
-            needed if needed > 0 && action.tool.name == "again" => {
-                PolicyVerdict::Ask(ApprovalRequirement { needed, ..ApprovalRequirement::one_approval("so many people must agree") })
-            }
+            needed if needed > 0 && action.tool.name == "again" => PolicyVerdict::Ask(ApprovalRequirement {
+                needed,
+                ..ApprovalRequirement::one_approval("so many people must agree")
+            }),
             _ => PolicyVerdict::Allow,
         }
     }

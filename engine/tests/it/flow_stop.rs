@@ -10,7 +10,7 @@ use chimera_core::tool::EffectKind;
 use chimera_engine::flow::StartRun;
 use chimera_engine::flow::port::ToolError;
 use chimera_engine::port::Records;
-use chimera_testkit::flow::{ScriptedTool, EngineFixture, chain, code_of, id_of, stage, workflow};
+use chimera_testkit::flow::{EngineFixture, ScriptedTool, chain, code_of, id_of, stage, workflow};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,8 +50,11 @@ async fn a_cancel_reaches_the_running_tool() {
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_does_not_listen_is_dropped_and_a_write_is_left_to_a_person() {
     let deaf = |name, reach| ScriptedTool::new(name, reach).on_execute(|_, _| std::future::pending());
-    let stage =
-        stage(1).tool(deaf("reads", EffectKind::Read).build()).tool(deaf("writes", EffectKind::Write).build()).open().await;
+    let stage = stage(1)
+        .tool(deaf("reads", EffectKind::Read).build())
+        .tool(deaf("writes", EffectKind::Write).build())
+        .open()
+        .await;
     let run = stage.run(&chain("r", &[("a", "reads")]), SILENT).await;
     cancel(&stage, run).await;
     assert_eq!(stage.ended(run).await["status"], "cancelled");
@@ -80,7 +83,8 @@ async fn a_run_that_waits_for_a_person_is_cancelled_and_its_question_is_void() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_waits_for_a_retry_or_a_delay_is_cancelled_at_once() {
-    let stage = stage(1).tool(ScriptedTool::new("down", EffectKind::Write).failing_at(&[1, 2, 3, 4]).build()).open().await;
+    let stage =
+        stage(1).tool(ScriptedTool::new("down", EffectKind::Write).failing_at(&[1, 2, 3, 4]).build()).open().await;
     let began = tokio::time::Instant::now();
     let run = stage.run(&chain("retry", &[("a", "down")]), SILENT).await;
     stage.step(run, "a", "retry_wait").await;
@@ -164,7 +168,8 @@ async fn a_run_takes_in_more_than_one_turn_can_hold() {
     let run = stage.run(&workflow("w").node(json!({"id": "ask", "type": "hitl"})), SILENT).await;
     stage.asks(run).await;
     let by = || Actor::person("user_ann");
-    let told = (0..1_200).map(|n| if n % 2 == 0 { SignalKind::Pause { by: by() } } else { SignalKind::Resume { by: by() } });
+    let told =
+        (0..1_200).map(|n| if n % 2 == 0 { SignalKind::Pause { by: by() } } else { SignalKind::Resume { by: by() } });
     let signals = told.enumerate().map(|(n, told)| Signal::new(Uuid::from_u128(n as u128 + 1), told));
     let rows: Vec<_> = signals.map(|signal| signal.row("acme", run, stage.world.clock.now()).unwrap()).collect();
     stage.records.commit(Tx { inserts: rows, ..Tx::default() }).await.unwrap();

@@ -10,7 +10,7 @@ use chimera_core::flow::tables::EFFECTS;
 use chimera_core::tool::{EffectKind, Rollback, Spec};
 use chimera_engine::act::rules::Rules;
 use chimera_engine::flow::port::{Tool, ToolError};
-use chimera_testkit::flow::{Air, ScriptedTool, EngineFixture, chain, code_of, id_of, stage, until, workflow};
+use chimera_testkit::flow::{Air, EngineFixture, ScriptedTool, chain, code_of, id_of, stage, until, workflow};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -56,8 +56,8 @@ async fn what_was_done_is_undone_in_reverse_order_of_completion() {
 #[tokio::test(start_paused = true)]
 async fn a_failed_run_is_rolled_back_as_far_as_it_came() {
     let undone = Arc::default();
-    let broken =
-        ScriptedTool::new("broken", EffectKind::Write).answers(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "no")));
+    let broken = ScriptedTool::new("broken", EffectKind::Write)
+        .answers(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "no")));
     let stage = stage(1).tool(writes("write", &undone).build()).tool(broken.build()).open().await;
     let run = stage.run(&chain("w", &[("a", "write"), ("b", "broken"), ("c", "write")]), SILENT).await;
     assert_eq!(stage.ended(run).await["status"], "failed");
@@ -69,7 +69,8 @@ async fn a_failed_run_is_rolled_back_as_far_as_it_came() {
 #[tokio::test(start_paused = true)]
 async fn what_can_not_be_undone_is_left_and_said_and_the_status_stays() {
     let undone = Arc::default();
-    let mail = ScriptedTool::new("mail", EffectKind::Write).with_declaration(|tool| tool.rollback = Rollback::Unsupported);
+    let mail =
+        ScriptedTool::new("mail", EffectKind::Write).with_declaration(|tool| tool.rollback = Rollback::Unsupported);
     let sent = mail.asked();
     let stage = stage(1).tool(writes("write", &undone).build()).tool(mail.build()).open().await;
     let run = stage.run(&chain("w", &[("a", "write"), ("b", "mail"), ("c", "write")]), SILENT).await;
@@ -303,10 +304,11 @@ async fn a_parent_rolls_its_children_back_in_their_turn() {
 async fn a_child_that_can_not_be_undone_as_a_whole_leaves_its_parent_partial_and_may_be_tried_again() {
     let (undone, down) = (Arc::default(), Arc::new(AtomicBool::new(true)));
     let broken = Arc::clone(&down);
-    let fragile = ScriptedTool::new("fragile", EffectKind::Write).on_rollback(move |_, _| match broken.load(Ordering::SeqCst) {
-        true => Err(ToolError::not_sent(Code::ValidationFailed, "no")),
-        false => Ok(json!({})),
-    });
+    let fragile =
+        ScriptedTool::new("fragile", EffectKind::Write).on_rollback(move |_, _| match broken.load(Ordering::SeqCst) {
+            true => Err(ToolError::not_sent(Code::ValidationFailed, "no")),
+            false => Ok(json!({})),
+        });
     let stage = stage(1).tool(writes("write", &undone).build()).tool(fragile.build()).open().await;
     stage.apply(&child("fragile")).await;
     let run = stage.run(&parent(), SILENT).await;

@@ -9,7 +9,7 @@ use chimera_core::tool::{EffectKind, Rollback};
 use chimera_engine::flow::StartRun;
 use chimera_engine::flow::port::ToolError;
 use chimera_engine::port::Records;
-use chimera_testkit::flow::{Air, ScriptedTool, EngineSetup, EngineFixture, stage, workflow};
+use chimera_testkit::flow::{Air, EngineFixture, EngineSetup, ScriptedTool, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -211,7 +211,8 @@ async fn forget(stage: &EngineFixture, run: Uuid, answered: bool) {
         vec![("rollback", Json::encode(&document).unwrap().into()), ("next_deadline", stage.world.clock.now().into())];
     tx.updates.push(Update::versioned(&RUNS, vec![run.into()], row.int("state_version"), set).unwrap());
     if answered {
-        let told = chimera_core::flow::run::SignalKind::ChildUndone { step: children[0].parse().unwrap(), whole: false };
+        let told =
+            chimera_core::flow::run::SignalKind::ChildUndone { step: children[0].parse().unwrap(), whole: false };
         let signal = chimera_core::flow::run::Signal::new(Uuid::from_u128(77), told);
         tx.inserts.push(signal.row("acme", run, stage.world.clock.now()).unwrap());
     }

@@ -7,7 +7,7 @@ use chimera_core::record::{Comparison, Condition, RowCount, Step, Tx};
 use chimera_core::tool::{EffectKind, Rollback, Spec};
 use chimera_engine::flow::port::{CallContext, CompletedCall, Tool, ToolError};
 use chimera_engine::port::Records;
-use chimera_testkit::flow::{ScriptedTool, EngineSetup, EngineFixture, chain, code_of, id_of, stage, until};
+use chimera_testkit::flow::{EngineFixture, EngineSetup, ScriptedTool, chain, code_of, id_of, stage, until};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -27,8 +27,8 @@ struct Refund {
 
 impl Refund {
     fn new(rollback: Rollback) -> Self {
-        let declared =
-            chimera_testkit::flow::ScriptedTool::new("pay", EffectKind::Write).with_declaration(|tool| tool.rollback = rollback);
+        let declared = chimera_testkit::flow::ScriptedTool::new("pay", EffectKind::Write)
+            .with_declaration(|tool| tool.rollback = rollback);
         let spec = Arc::clone(declared.build().spec());
         Self { spec, stuck: Arc::new(AtomicBool::new(true)), undone: Arc::default() }
     }
@@ -146,7 +146,8 @@ async fn an_undo_whose_record_is_gone_is_in_doubt_and_not_sent_again() {
 /// An undo that was certainly not sent leaves nothing behind that looks like one.
 #[tokio::test(start_paused = true)]
 async fn an_undo_that_failed_is_no_doubt_though_its_record_is_gone() {
-    let puppet = ScriptedTool::new("pay", EffectKind::Write).on_rollback(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "no")));
+    let puppet = ScriptedTool::new("pay", EffectKind::Write)
+        .on_rollback(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "no")));
     let asked = puppet.asked();
     let first = stage(1).tool(puppet.build()).open().await;
     let run = first.run(&chain("w", &[("a", "pay")]), Level::ExecuteSilent).await;
@@ -224,12 +225,12 @@ async fn an_undo_that_was_refused_before_a_crash_is_tried_again_after_it() {
     let down = Arc::new(AtomicBool::new(true));
     let tool = || {
         let down = Arc::clone(&down);
-        chimera_testkit::flow::ScriptedTool::new("pay", EffectKind::Write).with_declaration(|tool| tool.rollback = Rollback::Once).on_rollback(
-            move |_, _| match down.load(Ordering::SeqCst) {
+        chimera_testkit::flow::ScriptedTool::new("pay", EffectKind::Write)
+            .with_declaration(|tool| tool.rollback = Rollback::Once)
+            .on_rollback(move |_, _| match down.load(Ordering::SeqCst) {
                 true => Err(ToolError::not_sent(Code::ExternalServiceError, "later").retry_after(600)),
                 false => Ok(json!({})),
-            },
-        )
+            })
     };
     let first = stage(1).tool(tool().build()).open().await;
     let run = first.run(&chain("w", &[("a", "pay")]), Level::ExecuteSilent).await;

@@ -10,7 +10,7 @@ use chimera_core::tool::{EffectKind, Rollback};
 use chimera_engine::commit::BatchOutcome;
 use chimera_engine::flow::port::ToolError;
 use chimera_engine::port::{Outage, Unavailable};
-use chimera_testkit::flow::{ScriptedTool, EngineFixture, chain, stage, until, workflow};
+use chimera_testkit::flow::{EngineFixture, ScriptedTool, chain, stage, until, workflow};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -31,8 +31,11 @@ fn refuse(stage: &EngineFixture, refused: impl Fn(&Tx) -> bool + Send + 'static)
 
 #[tokio::test(start_paused = true)]
 async fn a_rollback_that_leaves_many_steps_ends_and_can_be_finished_by_hand() {
-    let stage =
-        stage(1).tool(ScriptedTool::new("post", EffectKind::Write).with_declaration(|tool| tool.rollback = Rollback::Unsupported).build());
+    let stage = stage(1).tool(
+        ScriptedTool::new("post", EffectKind::Write)
+            .with_declaration(|tool| tool.rollback = Rollback::Unsupported)
+            .build(),
+    );
     let stage = stage.open().await;
     let list: Vec<usize> = (0..600).collect();
     let air = workflow("w").map("m", json!("${inputs.list}"), 50, "post", json!({"n": "${item}"}));
@@ -105,7 +108,9 @@ async fn a_condition_or_a_text_with_a_character_that_no_store_takes_fails_the_ru
 
 #[tokio::test(start_paused = true)]
 async fn a_run_whose_turns_are_refused_fails_with_what_its_calls_gave() {
-    let post = ScriptedTool::new("post", EffectKind::Write).answers(|_, _| Ok(json!({"id": 7}))).with_delay(|_| Duration::from_secs(5));
+    let post = ScriptedTool::new("post", EffectKind::Write)
+        .answers(|_, _| Ok(json!({"id": 7})))
+        .with_delay(|_| Duration::from_secs(5));
     let slow = ScriptedTool::new("slow", EffectKind::Write).with_delay(|_| Duration::from_secs(20));
     let (posted, waited) = (post.asked(), slow.asked());
     let stage = stage(1).tool(post.build()).tool(slow.build()).open().await;
@@ -129,7 +134,9 @@ async fn a_run_whose_turns_are_refused_fails_with_what_its_calls_gave() {
 /// A missing privilege is an outage of the store: however long it lasts, what the run could not store is kept.
 #[tokio::test(start_paused = true)]
 async fn a_run_outlasts_a_store_that_lacks_a_right_and_goes_on_with_what_its_calls_gave() {
-    let post = ScriptedTool::new("post", EffectKind::Write).answers(|_, _| Ok(json!({"id": 7}))).with_delay(|_| Duration::from_secs(5));
+    let post = ScriptedTool::new("post", EffectKind::Write)
+        .answers(|_, _| Ok(json!({"id": 7})))
+        .with_delay(|_| Duration::from_secs(5));
     let asked = post.asked();
     let stage = stage(1).tool(post.build()).open().await;
     let run = stage.run(&chain("w", &[("a", "post"), ("b", "post")]), SILENT).await;
@@ -142,7 +149,11 @@ async fn a_run_outlasts_a_store_that_lacks_a_right_and_goes_on_with_what_its_cal
         hit.then(|| BatchOutcome::Lacking(Unavailable::new(Outage::Unusable, "permission denied for table effects")))
     }));
     stage.pass(Duration::from_secs(120)).await;
-    assert_eq!((stage.flow.active_runs(), asked.count("execute")), (1, 1), "it keeps the answer and sends nothing more");
+    assert_eq!(
+        (stage.flow.active_runs(), asked.count("execute")),
+        (1, 1),
+        "it keeps the answer and sends nothing more"
+    );
     lacks.store(false, Ordering::SeqCst);
     let shown = stage.ended(run).await;
     assert_eq!((&shown["status"], &shown["error"]), (&json!("completed"), &json!(null)));
@@ -156,7 +167,9 @@ async fn a_run_that_looks_for_a_recorded_output_before_each_refused_turn_fails_a
     let look = ScriptedTool::new("look", EffectKind::Read);
     let asked = look.asked();
     let stage = stage(1).tool(look.build()).open().await;
-    let air = chain("w", &[("a", "look")]).with_node_member("delay_seconds", json!(2)).with_node_member("cache", json!({"ttl_seconds": 60}));
+    let air = chain("w", &[("a", "look")])
+        .with_node_member("delay_seconds", json!(2))
+        .with_node_member("cache", json!({"ttl_seconds": 60}));
     let run = stage.run(&air, SILENT).await;
     refuse(&stage, |tx| tx.inserts.iter().any(|row| row.table == &TOOL_CALLS));
     let shown = stage.ended(run).await;
@@ -186,7 +199,9 @@ async fn an_undo_that_was_answered_is_not_in_doubt_when_the_turn_behind_it_is_re
 /// If the store refuses everything, the run waits with the response, without retrying all the time.
 #[tokio::test(start_paused = true)]
 async fn an_answer_waits_for_a_store_that_takes_not_even_the_end_of_the_run() {
-    let post = ScriptedTool::new("post", EffectKind::Write).answers(|_, _| Ok(json!({"id": 7}))).with_delay(|_| Duration::from_secs(5));
+    let post = ScriptedTool::new("post", EffectKind::Write)
+        .answers(|_, _| Ok(json!({"id": 7})))
+        .with_delay(|_| Duration::from_secs(5));
     let asked = post.asked();
     let stage = stage(1).tool(post.build()).open().await;
     let run = stage.run(&chain("w", &[("a", "post")]), SILENT).await;

@@ -13,7 +13,7 @@ use chimera_engine::access::Permit;
 use chimera_engine::flow::StartRun;
 use chimera_engine::flow::port::ToolError;
 use chimera_engine::port::Records;
-use chimera_testkit::flow::{ScriptedTool, EngineFixture, TENANT, chain, code_of, id_of, stage, workflow};
+use chimera_testkit::flow::{EngineFixture, ScriptedTool, TENANT, chain, code_of, id_of, stage, workflow};
 use serde_json::json;
 use std::time::Duration;
 use uuid::Uuid;
@@ -74,7 +74,11 @@ async fn the_pause_of_a_person_is_for_people_whatever_anybody_is_called() {
 async fn a_resume_that_crosses_the_pause_of_a_person_is_refused() {
     let stage = stage(1).open().await;
     let run = waiting(&stage).await;
-    let told = [SignalKind::Pause { by: ceo().by() }, SignalKind::Resume { by: bot().by() }, SignalKind::Pause { by: bot().by() }];
+    let told = [
+        SignalKind::Pause { by: ceo().by() },
+        SignalKind::Resume { by: bot().by() },
+        SignalKind::Pause { by: bot().by() },
+    ];
     let signals = told.into_iter().enumerate().map(|(n, told)| Signal::new(Uuid::from_u128(n as u128 + 1), told));
     let rows = signals.map(|signal| signal.row(TENANT, run, stage.world.clock.now()).unwrap()).collect();
     stage.records.commit(Tx { inserts: rows, ..Tx::default() }).await.unwrap();
@@ -115,7 +119,10 @@ async fn a_pause_of_which_nobody_knows_whose_it_was_is_for_people() {
 
 #[tokio::test(start_paused = true)]
 async fn the_ledger_says_of_everybody_what_the_registry_said() {
-    let stage = stage(1).tool(ScriptedTool::new("gated", EffectKind::Write).on_rollback(|_, _| Ok(json!({}))).build()).open().await;
+    let stage = stage(1)
+        .tool(ScriptedTool::new("gated", EffectKind::Write).on_rollback(|_, _| Ok(json!({}))).build())
+        .open()
+        .await;
     stage.apply(&chain("w", &[("a", "gated")])).await;
     let ask = StartRun { level: SILENT, ..StartRun::of("w", json!({})) };
     let run = stage.flow.start(&ceo(), ask).await.unwrap().run_id;

@@ -3,11 +3,11 @@
 use chimera_core::audit::VerificationReport;
 use chimera_core::ledger::checkpoint::{Checkpoint, SignedCheckpoint, Signer};
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_CHECKPOINTS, LEDGER_LANES};
-use chimera_core::ledger::{Digest32, LedgerFault, ChainHead, StoredEntry};
+use chimera_core::ledger::{ChainHead, Digest32, LedgerFault, StoredEntry};
 use chimera_core::record::{Row, Table, Value};
 use chimera_engine::audit::verify;
+use chimera_testkit::ledger_fixture::LedgerFixture;
 use chimera_testkit::memory::MemoryRecords;
-use chimera_testkit::world::LedgerFixture;
 
 struct TamperedStore {
     world: LedgerFixture,
@@ -61,7 +61,10 @@ async fn an_untouched_store_verifies() {
 async fn a_deleted_entry_is_found_in_the_lane_it_was_in() {
     let delete = |lane, seq| move |rows: &mut Vec<Row>| drop(rows.remove(place(rows, lane, seq)));
     assert_eq!(TamperedStore::new().await.after(&AUDIT_LOG_ENTRIES, delete(1, 42)).await, (1, 43, LedgerFault::Link));
-    assert_eq!(TamperedStore::new().await.after(&AUDIT_LOG_ENTRIES, delete(2, 5)).await, (2, 5, LedgerFault::Checkpoint));
+    assert_eq!(
+        TamperedStore::new().await.after(&AUDIT_LOG_ENTRIES, delete(2, 5)).await,
+        (2, 5, LedgerFault::Checkpoint)
+    );
     assert_eq!(TamperedStore::new().await.after(&AUDIT_LOG_ENTRIES, delete(1, 303)).await, (1, 303, LedgerFault::Lane));
     let whole_lane = |rows: &mut Vec<Row>| rows.retain(|row| row.int("lane") == 1);
     assert_eq!(TamperedStore::new().await.after(&AUDIT_LOG_ENTRIES, whole_lane).await, (2, 1, LedgerFault::Checkpoint));

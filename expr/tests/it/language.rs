@@ -1,6 +1,6 @@
 //! Templates: what they render to, what they refuse, and what their preview shows.
 
-use crate::given::Run;
+use crate::run_scope::Run;
 use chimera_expr::{Preview, Template, TemplateError};
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! Integration tests of the expression language.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod agree;
+mod conformance;
 mod cost;
-mod given;
 mod language;
+mod run_scope;

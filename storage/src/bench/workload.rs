@@ -1,7 +1,7 @@
 //! The transactions of the benchmark and the writers that send them.
 
 use chimera_core::flow::tables::{EFFECTS, RUNS, STEPS, TOOL_CALLS};
-use chimera_core::ledger::{ActorType, Entry, EntryError, ChainHead, ChainLink, SubjectType, extend};
+use chimera_core::ledger::{ActorType, ChainHead, ChainLink, Entry, EntryError, SubjectType, extend};
 use chimera_core::record::{Insert, InvalidTx, Json, JsonError, Tx, Update, Value};
 use chimera_core::{id, time::Timestamp};
 use chimera_engine::port::{Clock, CommitError, Random, Records};

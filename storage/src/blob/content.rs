@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use chimera_core::id::BlobId;
 use chimera_core::ledger::Digest32;
-use chimera_engine::flow::port::{BlobError, BlobStat, UploadStream, DownloadStream};
+use chimera_engine::flow::port::{BlobError, BlobStat, DownloadStream, UploadStream};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 use sha2::{Digest, Sha256};

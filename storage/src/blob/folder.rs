@@ -13,7 +13,7 @@ use chimera_core::id::BlobId;
 use chimera_core::limits::BLOB_BYTES_MAX;
 use chimera_core::time::Timestamp;
 use chimera_engine::flow::port::{
-    Blob, BlobError, BlobStat, Blobs, UploadStream, InvalidLink, PresentedLink, PresignedUrl,
+    Blob, BlobError, BlobStat, Blobs, InvalidLink, PresentedLink, PresignedUrl, UploadStream,
 };
 use chimera_engine::port::{Outage, Random, Unavailable};
 use futures::{StreamExt, stream};

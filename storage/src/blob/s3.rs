@@ -17,7 +17,7 @@ use chimera_core::limits::{
 use chimera_core::secret::Secret;
 use chimera_core::time::Timestamp;
 use chimera_engine::flow::port::{
-    Blob, BlobError, BlobStat, Blobs, UploadStream, InvalidLink, PresentedLink, PresignedUrl,
+    Blob, BlobError, BlobStat, Blobs, InvalidLink, PresentedLink, PresignedUrl, UploadStream,
 };
 use chimera_engine::port::{Outage, Random, Unavailable};
 use futures::{StreamExt, TryStreamExt};
@@ -52,7 +52,11 @@ pub struct InvalidS3Settings;
 
 impl S3Blobs {
     /// The blobs in this bucket. Does not connect yet. Without credentials the machine's own role is used.
-    pub fn new(url: &S3Url, credentials: Option<&S3Credentials>, random: Arc<dyn Random>) -> Result<Self, InvalidS3Settings> {
+    pub fn new(
+        url: &S3Url,
+        credentials: Option<&S3Credentials>,
+        random: Arc<dyn Random>,
+    ) -> Result<Self, InvalidS3Settings> {
         let store = client(url, &url.bucket, credentials)?;
         Ok(Self { store, prefix: url.prefix.clone(), random, bytes_max: BLOB_BYTES_MAX })
     }
@@ -87,7 +91,11 @@ impl S3Blobs {
 }
 
 /// A client for one bucket on the server of `url`. Does not connect yet.
-pub(crate) fn client(url: &S3Url, bucket: &str, credentials: Option<&S3Credentials>) -> Result<AmazonS3, InvalidS3Settings> {
+pub(crate) fn client(
+    url: &S3Url,
+    bucket: &str,
+    credentials: Option<&S3Credentials>,
+) -> Result<AmazonS3, InvalidS3Settings> {
     // The HTTP client uses the process-wide crypto provider; the first caller installs ours.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = AmazonS3Builder::new()

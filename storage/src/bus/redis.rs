@@ -38,7 +38,14 @@ impl RedisBus {
         // At most one message per listener, and listeners are limited; `drop` can't wait.
         #[allow(clippy::disallowed_methods, reason = "bounded by the number of listeners")]
         let (departures, leaving) = mpsc::unbounded_channel();
-        let ear = Subscriber { redis: redis.clone(), topics: HashMap::new(), connection: None, gap: false, rounds: 0, departures };
+        let ear = Subscriber {
+            redis: redis.clone(),
+            topics: HashMap::new(),
+            connection: None,
+            gap: false,
+            rounds: 0,
+            departures,
+        };
         tokio::spawn(ear.run(incoming, leaving));
         Self { redis, requests }
     }
@@ -91,7 +98,11 @@ struct Subscriber {
 }
 
 impl Subscriber {
-    async fn run(mut self, mut requests: mpsc::Receiver<SubscribeRequest>, mut leaving: mpsc::UnboundedReceiver<String>) {
+    async fn run(
+        mut self,
+        mut requests: mpsc::Receiver<SubscribeRequest>,
+        mut leaving: mpsc::UnboundedReceiver<String>,
+    ) {
         let mut upkeep = interval(BUS_UPKEEP_INTERVAL);
         upkeep.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {

@@ -4,7 +4,7 @@
 //! window is better than to refuse all others.
 
 use async_trait::async_trait;
-use chimera_core::access::window::{self, RateDecision, Quota};
+use chimera_core::access::window::{self, Quota, RateDecision};
 use chimera_core::limits::COUNTER_KEYS_MAX;
 use chimera_core::time::Timestamp;
 use chimera_engine::access::port::{ClaimOutcome, CounterError, Counters};
@@ -165,7 +165,11 @@ mod tests {
             assert_eq!(counters.claim(&key.to_string(), "v", ttl, now).await, Ok(ClaimOutcome::Claimed));
         }
         assert_eq!(counters.claim("one more", "v", ttl, now).await, Err(CounterError::Full));
-        assert_eq!(counters.claim("0", "v", ttl, now).await, Ok(ClaimOutcome::Held("v".into())), "the old ones still answer");
+        assert_eq!(
+            counters.claim("0", "v", ttl, now).await,
+            Ok(ClaimOutcome::Held("v".into())),
+            "the old ones still answer"
+        );
         assert_eq!(counters.claim("one more", "v", ttl, now.plus_seconds(1)).await, Ok(ClaimOutcome::Claimed));
         assert_eq!(counters.key_count(), 1);
     }
@@ -175,11 +179,17 @@ mod tests {
         let (counters, quota) = (LocalCounters::new(), Quota::new(2, 60).unwrap());
         for key in 0..=COUNTER_KEYS_MAX {
             let now = Timestamp::from_micros(i64::try_from(key).unwrap());
-            assert!(matches!(counters.hit(&key.to_string(), quota, now).await, Ok(RateDecision::Allowed { remaining: 1, .. })));
+            assert!(matches!(
+                counters.hit(&key.to_string(), quota, now).await,
+                Ok(RateDecision::Allowed { remaining: 1, .. })
+            ));
         }
         assert_eq!(counters.key_count(), COUNTER_KEYS_MAX);
         let now = Timestamp::from_micros(200_000);
         let last = counters.hit(&COUNTER_KEYS_MAX.to_string(), quota, now).await;
-        assert!(matches!(last, Ok(RateDecision::Allowed { remaining: 0, .. })), "the window that ends first was forgotten");
+        assert!(
+            matches!(last, Ok(RateDecision::Allowed { remaining: 0, .. })),
+            "the window that ends first was forgotten"
+        );
     }
 }

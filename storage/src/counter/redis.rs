@@ -7,7 +7,7 @@
 use crate::redis::Redis;
 use ::redis::{RedisResult, Script};
 use async_trait::async_trait;
-use chimera_core::access::window::{self, RateDecision, Quota};
+use chimera_core::access::window::{self, Quota, RateDecision};
 use chimera_core::limits;
 use chimera_core::time::Timestamp;
 use chimera_engine::access::port::{ClaimOutcome, CounterError, Counters};
@@ -63,7 +63,13 @@ fn unavailable(reason: String) -> CounterError {
 
 #[async_trait]
 impl Counters for RedisCounters {
-    async fn claim(&self, key: &str, value: &str, ttl: Duration, _now: Timestamp) -> Result<ClaimOutcome, CounterError> {
+    async fn claim(
+        &self,
+        key: &str,
+        value: &str,
+        ttl: Duration,
+        _now: Timestamp,
+    ) -> Result<ClaimOutcome, CounterError> {
         CounterError::check_claim(key, value, ttl)?;
         let mut connection = self.connection().await?;
         let mut script = self.claim.prepare_invoke();

@@ -248,7 +248,10 @@ mod tests {
     fn a_gap_in_the_record_is_refused() {
         let mut rows = recorded(3);
         rows.remove(1);
-        assert!(matches!(pending(MIGRATIONS, &rows, MigrationDialect::Sqlite), Err(MigrateError::Changed { version: 2 })));
+        assert!(matches!(
+            pending(MIGRATIONS, &rows, MigrationDialect::Sqlite),
+            Err(MigrateError::Changed { version: 2 })
+        ));
     }
 
     #[test]

@@ -3,7 +3,10 @@
 //! A transaction-level advisory lock serializes processes. It belongs to the transaction, not to the session, so a
 //! caller that gives up half-way leaves no lock behind.
 
-use super::{MigrateOutcome, MigrationDialect, MIGRATIONS, MigrateError, Migration, MigrationRow, MigrationStatus, pending, status};
+use super::{
+    MIGRATIONS, MigrateError, MigrateOutcome, Migration, MigrationDialect, MigrationRow, MigrationStatus, pending,
+    status,
+};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, GenericClient, Transaction};
 
@@ -71,7 +74,9 @@ async fn apply_next(
     take_lanes(tx).await.map_err(failed)?;
     tx.batch_execute(next.sql(MigrationDialect::Postgres)).await.map_err(failed)?;
     let record = "INSERT INTO schema_migrations (version, name, checksum) VALUES ($1, $2, $3)";
-    tx.execute(record, &[&next.version, &next.name, &next.checksum(MigrationDialect::Postgres)]).await.map_err(failed)?;
+    tx.execute(record, &[&next.version, &next.name, &next.checksum(MigrationDialect::Postgres)])
+        .await
+        .map_err(failed)?;
     Ok(Some(next.name))
 }
 

@@ -3,8 +3,11 @@
 //! `BEGIN IMMEDIATE` takes the write lock before the record is read, so two processes can't both find a migration
 //! pending. The second one waits, whatever the connection's own busy timeout is.
 
-use super::{MigrateOutcome, MigrationDialect, MIGRATIONS, MigrateError, Migration, MigrationRow, MigrationStatus, pending, status};
-use crate::records::sqlite::pair::stamp;
+use super::{
+    MIGRATIONS, MigrateError, MigrateOutcome, Migration, MigrationDialect, MigrationRow, MigrationStatus, pending,
+    status,
+};
+use crate::records::sqlite::log_pairing::stamp;
 use chimera_core::limits;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::time::Duration;
@@ -28,7 +31,10 @@ pub(crate) fn sqlite_to(conn: &mut Connection, version: i64) -> Result<MigrateOu
 }
 
 /// The same with a given set of migrations.
-pub(super) fn apply_with_timeout(conn: &mut Connection, held: &'static [Migration]) -> Result<MigrateOutcome, MigrateError> {
+pub(super) fn apply_with_timeout(
+    conn: &mut Connection,
+    held: &'static [Migration],
+) -> Result<MigrateOutcome, MigrateError> {
     let patience: u32 = conn.pragma_query_value(None, "busy_timeout", |row| row.get(0)).map_err(database)?;
     conn.busy_timeout(limits::SQLITE_MIGRATE_TIMEOUT).map_err(database)?;
     let outcome = apply_all(conn, held);
@@ -88,8 +94,8 @@ fn apply_next(
 fn recorded(conn: &Connection) -> Result<Vec<MigrationRow>, MigrateError> {
     let query = "SELECT version, name, checksum FROM schema_migrations ORDER BY version";
     let mut statement = conn.prepare(query).map_err(database)?;
-    let rows =
-        statement.query_map([], |row| Ok(MigrationRow { version: row.get(0)?, name: row.get(1)?, checksum: row.get(2)? }));
+    let rows = statement
+        .query_map([], |row| Ok(MigrationRow { version: row.get(0)?, name: row.get(1)?, checksum: row.get(2)? }));
     rows.and_then(Iterator::collect).map_err(database)
 }
 

@@ -3,12 +3,12 @@
 use super::hold::reason;
 use super::mark::MarkFile;
 use super::postgres::connect::{Server, check};
-use super::postgres::{guards as pg_guards, look as pg_look, objects as pg_objects, state as pg_state};
+use super::postgres::{damage_check as pg_look, guards as pg_guards, objects as pg_objects, state as pg_state};
 use super::sqlite::file::DataFile;
-use super::sqlite::{file, guards, look, objects, state};
+use super::sqlite::{damage_check, file, guards, objects, state};
 use super::usage::TableOps;
 use super::{OpenError, PostgresRecords, SqliteRecords, unavailable_postgres, unavailable_sqlite};
-use crate::migrate::{self, MigrateOutcome, MigrateError, MigrationStatus};
+use crate::migrate::{self, MigrateError, MigrateOutcome, MigrationStatus};
 use chimera_core::limits;
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{Hold, Outage, Unavailable};
@@ -88,7 +88,10 @@ impl SqliteRecords {
         let (marks, missed) = (MarkFile::read(marks)?, MarkFile::missing_note_at(marks)?);
         let gone = marks.iter().find_map(|mark| mark.check(mark.generation, None));
         let mut hold = gone.map(|behind| Hold { reason: reason(&behind), since: now });
-        let none = MigrationStatus { version: 0, pending: migrate::MIGRATIONS.iter().map(|migration| migration.name).collect() };
+        let none = MigrationStatus {
+            version: 0,
+            pending: migrate::MIGRATIONS.iter().map(|migration| migration.name).collect(),
+        };
         let unusable = |error| unavailable_sqlite(&error);
         let mut used = false;
         let data = DataFile::find(folder)?;
@@ -100,7 +103,7 @@ impl SqliteRecords {
             Ok(None) => return Err(OpenError::Absent),
             Ok(Some(data)) => {
                 let conn = data.open_reader()?;
-                look::quick_check(&conn)?;
+                damage_check::quick_check(&conn)?;
                 let read_only = conn.is_readonly(rusqlite::MAIN_DB).map_err(unusable)?;
                 let schema = accept_newer(migrate::sqlite_status(&conn))?;
                 if schema.version > 0 {
@@ -114,7 +117,9 @@ impl SqliteRecords {
         file::force_commits(&conn).map_err(unusable)?;
         let durable = file::forces_commits(&conn).map_err(unusable)?;
         let lacks = match schema.version == migrate::newest() {
-            true => missing_as_fact(objects::check_objects(&conn).and_then(|()| look::usable(&conn, &TableOps::all())))?,
+            true => missing_as_fact(
+                objects::check_objects(&conn).and_then(|()| damage_check::usable(&conn, &TableOps::all())),
+            )?,
             false => None,
         };
         let mut runs = RunOwnership::default();
@@ -123,7 +128,16 @@ impl SqliteRecords {
         }
         let mark_missed = missed.filter(|_| used);
         let lacks = if lacks.is_some() { lacks } else { missing_as_fact(guards::check_guards(&conn))? };
-        Ok(StoreSurvey { schema, durable, writable, clock: None, runs, hold, missing: lacks, mark_problem: mark_missed })
+        Ok(StoreSurvey {
+            schema,
+            durable,
+            writable,
+            clock: None,
+            runs,
+            hold,
+            missing: lacks,
+            mark_problem: mark_missed,
+        })
     }
 
     /// Migrates the schema in `folder`, and restores schema objects that somebody removed.
@@ -216,7 +230,16 @@ impl PostgresRecords {
         let lacks = if lacks.is_some() { lacks } else { missing_as_fact(guarded_postgres(&client).await)? };
         let clock = Some(Timestamp::from_micros(row.get(1)));
         let mark_missed = missed.filter(|_| used);
-        Ok(StoreSurvey { schema, durable: row.get(0), writable: row.get(2), clock, runs, hold, missing: lacks, mark_problem: mark_missed })
+        Ok(StoreSurvey {
+            schema,
+            durable: row.get(0),
+            writable: row.get(2),
+            clock,
+            runs,
+            hold,
+            missing: lacks,
+            mark_problem: mark_missed,
+        })
     }
 
     /// Migrates the database's schema, and restores schema objects that somebody removed.

@@ -5,7 +5,7 @@
 //! read by a read of the same relation. Damage is cleared when the damaged relations were checked completely and
 //! found intact, which is retried from time to time.
 
-use super::trouble::{FailedCommits, Unproven};
+use super::failed_commits::{FailedCommits, Unproven};
 use super::usage::TableOps;
 use chimera_core::limits;
 use chimera_core::record::{Select, Table, Tx};

@@ -1,6 +1,6 @@
 //! Publishes within the process why a store may not be changed.
 
-use chimera_core::ledger::{MarkMismatch, Digest32, ChainHead, Mark};
+use chimera_core::ledger::{ChainHead, Digest32, Mark, MarkMismatch};
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{CommitError, Hold, Outage, Unavailable};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -279,7 +279,7 @@ pub fn marked_entries(path: &Path) -> Result<u64, OpenError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use chimera_core::ledger::{Digest32, ChainHead};
+    use chimera_core::ledger::{ChainHead, Digest32};
 
     fn mark(lane: i64, seq: i64) -> Mark {
         Mark { lane, generation: 0, epoch: 1, head: ChainHead { seq, hash: Digest32([7; 32]) } }

@@ -4,12 +4,13 @@
 //! by row under savepoints on SQLite, one statement per table on PostgreSQL.
 
 mod copy;
-mod deep;
 mod facts;
+mod failed_commits;
+mod full_check;
 mod health;
-mod held;
 mod hold;
 mod inbox;
+mod lane_cell;
 mod mark;
 mod observe;
 pub(crate) mod postgres;
@@ -19,10 +20,9 @@ mod sql;
 pub(crate) mod sqlite;
 mod task;
 mod times;
-mod trouble;
 mod usage;
 
-pub use copy::{CopyManifest, CopiedTable, DATA_FILE};
+pub use copy::{CopiedTable, CopyManifest, DATA_FILE};
 pub use facts::{RunOwnership, StoreSurvey};
 pub use mark::{MARK_FILE, marked_entries};
 pub use postgres::{PostgresOptions, PostgresRecords};

@@ -1,6 +1,6 @@
 //! Metrics and log lines of the committers.
 
-use chimera_engine::commit::{Batch, TxRejection, BatchOutcome};
+use chimera_engine::commit::{Batch, BatchOutcome, TxRejection};
 
 /// Records the queue length of a lane while it executes a batch.
 pub(super) fn queue(store: &'static str, batch: &Batch, txs: usize) {

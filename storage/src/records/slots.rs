@@ -2,7 +2,7 @@
 
 use chimera_core::access::Claimant;
 use chimera_core::record::Scope;
-use chimera_engine::turns::FairSlots;
+use chimera_engine::fair_slots::FairSlots;
 
 /// `total` reads at a time. The process itself, which reads to drive runs and to report readiness, counts as a
 /// tenant, so that there are always several.

@@ -2,7 +2,9 @@
 //!
 //! Only names from the catalogue become part of the text; every value is a parameter.
 
-use chimera_core::record::{Column, Comparison, Condition, CountQuery, Direction, ColumnType, Scope, Select, Table, Value};
+use chimera_core::record::{
+    Column, ColumnType, Comparison, Condition, CountQuery, Direction, Scope, Select, Table, Value,
+};
 use chimera_engine::port::ReadError;
 use std::fmt::Write as _;
 
@@ -201,7 +203,12 @@ pub(crate) fn select<'a>(dialect: SqlDialect, select: &'a Select, tenant: &'a Va
 }
 
 /// The conditions of a read, the tenant's first.
-fn found_by<'a>(dialect: SqlDialect, select: &'a Select, tenant: &'a Value, text: &mut SqlText<'a>) -> Result<(), ReadError> {
+fn found_by<'a>(
+    dialect: SqlDialect,
+    select: &'a Select,
+    tenant: &'a Value,
+    text: &mut SqlText<'a>,
+) -> Result<(), ReadError> {
     let table = select.table;
     if matches!(select.scope, Scope::Tenant(_)) {
         let column = table.tenant.ok_or_else(|| invalid(table, "it has no tenant".to_owned()))?;
@@ -212,7 +219,11 @@ fn found_by<'a>(dialect: SqlDialect, select: &'a Select, tenant: &'a Value, text
 }
 
 /// The SQL for a count. Each result row has a value, its number of rows, and the earliest time.
-pub(crate) fn count<'a>(dialect: SqlDialect, count: &'a CountQuery, tenant: &'a Value) -> Result<SqlText<'a>, ReadError> {
+pub(crate) fn count<'a>(
+    dialect: SqlDialect,
+    count: &'a CountQuery,
+    tenant: &'a Value,
+) -> Result<SqlText<'a>, ReadError> {
     let CountQuery { select, by, oldest, rows_max } = count;
     kind_of(select.table, by)?;
     kind_of(select.table, oldest)?;

@@ -5,7 +5,7 @@ use chimera_engine::port::{Bus, BusError, BusEvent};
 use chimera_storage::Redis;
 use chimera_storage::bus::{LocalBus, RedisBus};
 use chimera_testkit::redis::PrivateRedis;
-use chimera_testkit::suite::bus::{Fixture, contract, subscribe, message, publish};
+use chimera_testkit::suite::bus::{Fixture, contract, message, publish, subscribe};
 use futures::StreamExt;
 use std::sync::Arc;
 use std::time::Duration;

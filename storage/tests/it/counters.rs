@@ -1,7 +1,7 @@
 //! Counters within a process and in Redis: the contract on both, and a lost Redis.
 
 use async_trait::async_trait;
-use chimera_core::access::window::{RateDecision, Quota};
+use chimera_core::access::window::{Quota, RateDecision};
 use chimera_core::time::Timestamp;
 use chimera_engine::access::port::{ClaimOutcome, CounterError, Counters};
 use chimera_storage::counter::{LocalCounters, RedisCounters};

@@ -9,7 +9,7 @@ use chimera_engine::port::{CommitError, Outage, ReadError, Records};
 use chimera_storage::records::{MARK_FILE, OpenError, PostgresRecords, SqliteRecords};
 use chimera_testkit::build::NOON;
 use chimera_testkit::postgres::PrivatePostgres;
-use chimera_testkit::sqlite_file::{damage_header, damage_root};
+use chimera_testkit::sqlite_damage::{damage_header, damage_root};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 

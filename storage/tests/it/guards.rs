@@ -2,8 +2,8 @@
 //! behind a name. The store is unusable and names what is wrong, at the start and while it runs, and recovers when it
 //! is repaired.
 
+use crate::foreign_triggers::{added, execute, opened, until_ready, unusable};
 use crate::records::{fresh_database, one_lane, sqlite};
-use crate::swallowed::{added, execute, opened, until_ready, unusable};
 use chimera_core::error::Code;
 use chimera_engine::port::{CommitError, Outage, Records, Unavailable};
 use chimera_storage::records::{MARK_FILE, OpenError, PostgresOptions, PostgresRecords, SqliteRecords};

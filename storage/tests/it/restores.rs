@@ -9,10 +9,10 @@ use chimera_engine::port::{Blocked, CommitError, Hold, Outage, Records};
 use chimera_storage::records::{
     AccessMode, DATA_FILE, MARK_FILE, OpenError, PostgresOptions, PostgresRecords, SqliteRecords,
 };
+use chimera_testkit::ledger_fixture::LedgerFixture;
 use chimera_testkit::seeded::FakeClock;
-use chimera_testkit::sqlite_file::damage_root;
+use chimera_testkit::sqlite_damage::damage_root;
 use chimera_testkit::suite::records::verify_chains;
-use chimera_testkit::world::LedgerFixture;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;

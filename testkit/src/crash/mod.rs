@@ -5,16 +5,16 @@
 //! Only a call of `once`, a tool that is neither idempotent nor checkable, may end with an unknown outcome.
 //! A simulated person then reports the outcome.
 
-mod end;
-mod late;
-mod play;
+mod case;
+mod final_state;
+mod late_lane;
 mod workflow;
 
-pub use end::FinalState;
-pub use play::{Case, run_case};
+pub use case::{Case, run_case};
+pub use final_state::FinalState;
 
 use crate::memory::MemoryRecords;
-use crate::simulate::wire::CrashPoint;
+use crate::simulate::port_switch::CrashPoint;
 use async_trait::async_trait;
 use chimera_core::access::Level;
 use chimera_engine::port::Records;

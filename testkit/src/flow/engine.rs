@@ -1,9 +1,9 @@
 //! The flow engine on any store, with scripted tools.
 
 use super::bus::BroadcastBus;
-use super::outside::ExternalSystem;
+use super::external_system::ExternalSystem;
 use super::full_permit;
-use crate::flow::tool::{CallBehavior, BehaviorScript, ExternalTool};
+use crate::flow::external_tool::{BehaviorScript, CallBehavior, ExternalTool};
 use crate::seeded::Seeded;
 use async_trait::async_trait;
 use chimera_core::access::tables::TENANTS;

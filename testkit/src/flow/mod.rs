@@ -1,31 +1,31 @@
 //! A flow engine for tests: tools that record their calls, a simulated outside, and the engine on any store.
 
-mod air;
-mod bare;
 mod bus;
 mod engine;
-mod outside;
-mod patience;
-mod puppet;
+mod engine_fixture;
+mod external_system;
+mod external_tool;
+mod rebuild_check;
+mod scripted_tool;
 mod spans;
-mod stage;
-mod tool;
-mod twin;
+mod storeless_run;
+mod timeout;
+mod workflow_builder;
 
 use chimera_core::access::Entry;
 use chimera_engine::access::Permit;
 
-pub use air::{Air, chain, workflow};
-pub use bare::{StorelessRun, WorkCounts};
 pub use bus::BroadcastBus;
 pub use engine::{NullNotifier, World, engine, engine_with};
-pub use outside::{ExternalSystem, Sent};
-pub use patience::{until, within};
-pub use puppet::{CallLog, RecordedCall, ScriptedTool, ConcurrencyProbe};
+pub use engine_fixture::{EngineFixture, EngineSetup, SEAL, TENANT, approval_link, asking, code_of, id_of, stage};
+pub use external_system::{ExternalSystem, Sent};
+pub use external_tool::{BehaviorScript, CallBehavior, ExternalTool};
+pub use rebuild_check::RebuildCheck;
+pub use scripted_tool::{CallLog, ConcurrencyProbe, RecordedCall, ScriptedTool};
 pub use spans::SpanCollector;
-pub use stage::{SEAL, EngineSetup, EngineFixture, TENANT, asking, code_of, id_of, approval_link, stage};
-pub use tool::{CallBehavior, BehaviorScript, ExternalTool};
-pub use twin::RebuildCheck;
+pub use storeless_run::{StorelessRun, WorkCounts};
+pub use timeout::{until, within};
+pub use workflow_builder::{Air, chain, workflow};
 
 /// A permit for everything in a tenant.
 #[must_use]

@@ -4,7 +4,7 @@
 //! live schema. The current time is always [`NOON`].
 
 use crate::build::NOON;
-use chimera_core::record::{Column, Json, ColumnType, Table, Value};
+use chimera_core::record::{Column, ColumnType, Json, Table, Value};
 
 /// The default of a column; null when it has none.
 #[must_use]

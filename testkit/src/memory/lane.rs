@@ -6,11 +6,13 @@ use super::tables::Tables;
 use super::{LaneClaimOutcome, SharedState, lock};
 use crate::build::NOON;
 use chimera_core::ledger::tables::LEDGER_LANES;
-use chimera_core::ledger::{Digest32, ChainHead};
+use chimera_core::ledger::{ChainHead, Digest32};
 use chimera_core::limits::LANE_LEASE_SECONDS;
 use chimera_core::record::{Row, Value};
 use chimera_core::time::Timestamp;
-use chimera_engine::commit::{Batch, Command, Committer, Event, Lane, TxRejection, BatchOutcome, PreparedTx, Resolution};
+use chimera_engine::commit::{
+    Batch, BatchOutcome, Command, Committer, Event, Lane, PreparedTx, Resolution, TxRejection,
+};
 use chimera_engine::port::{CommitError, HeldLane, Outage, Receipt, Unavailable};
 use std::collections::VecDeque;
 use tokio::sync::oneshot;

@@ -18,7 +18,9 @@ use async_trait::async_trait;
 use chimera_core::ledger::SealedEntry;
 use chimera_core::record::{Page, Row, Select, Table, Tx, Value};
 use chimera_engine::commit::{Batch, BatchOutcome, PreparedTx};
-use chimera_engine::port::{Blocked, Clock, CommitError, HeldLane, Hold, Outage, ReadError, Receipt, Records, Unavailable};
+use chimera_engine::port::{
+    Blocked, Clock, CommitError, HeldLane, Hold, Outage, ReadError, Receipt, Records, Unavailable,
+};
 use lane::LaneLoop;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -121,7 +123,10 @@ impl MemoryRecords {
     pub fn copy(&self) -> Self {
         let mut tables = lock(&self.disk.tables).copy();
         lane::free_all(&mut tables);
-        Self::with_state(Arc::new(SharedState { tables: Mutex::new(tables), ..SharedState::default() }), self.lanes.len())
+        Self::with_state(
+            Arc::new(SharedState { tables: Mutex::new(tables), ..SharedState::default() }),
+            self.lanes.len(),
+        )
     }
 
     /// Renews the leases of this node.
@@ -254,7 +259,7 @@ impl Records for MemoryRecords {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::world::LedgerFixture;
+    use crate::ledger_fixture::LedgerFixture;
     use chimera_core::ledger::ChainHead;
     use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_LANES};
     use chimera_engine::commit::TxRejection;

@@ -5,14 +5,14 @@
 //! reproduces the same simulation. After a phase with faults comes a phase without: people then answer
 //! every request, every run must end, and the final state must be consistent.
 
-pub mod judge;
+pub mod fault_injector;
+pub mod invariants;
 pub mod node;
 pub mod people;
+pub mod port_switch;
 mod settle;
-mod story;
+mod simulation;
 pub mod tool;
-pub mod weather;
-pub mod wire;
 mod workflow;
 
-pub use story::{Report, simulate};
+pub use simulation::{Report, simulate};

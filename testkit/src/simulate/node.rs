@@ -1,15 +1,15 @@
 //! One node of a simulation: an engine, its keeper, and the task that renews its leases.
 
-use super::judge::InvariantChecker;
+use super::fault_injector::{FaultInjector, FaultyRecords};
+use super::invariants::InvariantChecker;
+use super::port_switch::{LinkState, PortSwitch, SwitchedRecords};
 use super::tool::{SimulatedTool, specs};
-use super::weather::{FaultInjector, FaultyRecords};
-use super::wire::{LinkState, PortSwitch, SwitchedRecords};
-use crate::flow::{BroadcastBus, NullNotifier, ExternalSystem};
+use crate::flow::{BroadcastBus, ExternalSystem, NullNotifier};
 use crate::memory::MemoryRecords;
 use crate::seeded::Seeded;
 use chimera_engine::act::rules::Rules;
 use chimera_engine::flow::gate::CallLimits;
-use chimera_engine::flow::{Asking, Flow, FlowPorts, RunLimits, Registry};
+use chimera_engine::flow::{Asking, Flow, FlowPorts, Registry, RunLimits};
 use chimera_engine::port::{Clock, NoSpans, Records};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -49,7 +49,8 @@ impl Node {
     pub fn start(ground: &SimulationContext, records: Arc<MemoryRecords>) -> Self {
         let wire = Arc::new(PortSwitch::default());
         let partitioned = Arc::new(AtomicBool::new(false));
-        let weathered = FaultyRecords::new(Arc::clone(&records) as _, Arc::clone(&ground.weather), Arc::clone(&partitioned));
+        let weathered =
+            FaultyRecords::new(Arc::clone(&records) as _, Arc::clone(&ground.weather), Arc::clone(&partitioned));
         let wired: Arc<dyn Records> = Arc::new(SwitchedRecords::new(Arc::new(weathered), Arc::clone(&wire)));
         let parts = FlowPorts {
             records: wired,

@@ -2,16 +2,16 @@
 //!
 //! When a call reaches the outside, the tool reads the store: the effect must already be recorded as dispatched.
 
-use super::judge::InvariantChecker;
-use super::weather::FaultInjector;
-use super::wire::PortSwitch;
+use super::fault_injector::FaultInjector;
+use super::invariants::InvariantChecker;
+use super::port_switch::PortSwitch;
 use crate::flow::ExternalSystem;
 use crate::memory::MemoryRecords;
 use async_trait::async_trait;
 use chimera_core::error::Code;
 use chimera_core::flow::tables::EFFECTS;
-use chimera_core::tool::{ToolDeclaration, Metadata, EffectKind, Risk, Rollback, Spec, is_dry_run};
-use chimera_engine::flow::port::{CallContext, CompletedCall, CheckResult, Tool, ToolError};
+use chimera_core::tool::{EffectKind, Metadata, Risk, Rollback, Spec, ToolDeclaration, is_dry_run};
+use chimera_engine::flow::port::{CallContext, CheckResult, CompletedCall, Tool, ToolError};
 use serde_json::{Value, json};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -95,7 +95,10 @@ impl SimulatedTool {
                 && row.text("idempotency_key").starts_with(&ctx.idempotency_key)
         });
         if !written {
-            self.judge.report_violation(format!("{} {what} {} was sent before it was recorded", self.spec.name, ctx.idempotency_key));
+            self.judge.report_violation(format!(
+                "{} {what} {} was sent before it was recorded",
+                self.spec.name, ctx.idempotency_key
+            ));
         }
     }
 
@@ -114,7 +117,9 @@ impl SimulatedTool {
         let key = &ctx.idempotency_key;
         let before = self.outside.sent().into_iter().find(|sent| sent.key == *key && sent.tool == self.spec.name);
         match before {
-            Some(sent) if sent.input != *input => self.judge.report_violation(format!("{key} was sent with another input")),
+            Some(sent) if sent.input != *input => {
+                self.judge.report_violation(format!("{key} was sent with another input"))
+            }
             Some(_) if !self.spec.metadata.idempotent => self.judge.report_violation(format!("{key} was sent twice")),
             Some(_) if self.outside.find(&self.spec.name, key).is_some() => return output,
             _ => {}
@@ -175,7 +180,10 @@ impl Tool for SimulatedTool {
     async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
         self.wire.pass().await;
         if is_dry_run(input) {
-            return Ok(Spec::dry_run_response(json!({"tool": self.spec.name, "echo": input["n"]}), self.spec.name.clone()));
+            return Ok(Spec::dry_run_response(
+                json!({"tool": self.spec.name, "echo": input["n"]}),
+                self.spec.name.clone(),
+            ));
         }
         if self.weather.draw_call_fault() {
             return self.execute_with_fault(ctx, input).await;

@@ -41,7 +41,8 @@ pub fn message(text: &str) -> Option<BusEvent> {
 }
 
 async fn messages_arrive_once_and_in_order(on: &Fixture) {
-    let mut ears = [subscribe(&on.far, "runs").await, subscribe(&on.far, "runs").await, subscribe(&on.near, "runs").await];
+    let mut ears =
+        [subscribe(&on.far, "runs").await, subscribe(&on.far, "runs").await, subscribe(&on.near, "runs").await];
     for number in 0..100 {
         publish(&on.near, "runs", &number.to_string()).await;
     }

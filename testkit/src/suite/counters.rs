@@ -1,7 +1,7 @@
 //! The contract of `chimera_engine::access::port::Counters`.
 
 use async_trait::async_trait;
-use chimera_core::access::window::{RateDecision, Quota, keys};
+use chimera_core::access::window::{Quota, RateDecision, keys};
 use chimera_core::limits::{CLAIM_TTL_SECONDS_MAX, COUNTER_KEY_BYTES_MAX, COUNTER_VALUE_BYTES_MAX};
 use chimera_core::time::Timestamp;
 use chimera_engine::access::port::{ClaimOutcome, CounterError, Counters};
@@ -76,7 +76,11 @@ async fn a_claim_ends_by_itself(on: &dyn Fixture) {
     let [a, b] = on.nodes();
     assert_eq!(a.claim("k", "first", TTL, START).await, Ok(ClaimOutcome::Claimed));
     on.elapse(Duration::from_secs(5)).await;
-    assert_eq!(b.claim("k", "second", TTL, START.plus_seconds(5)).await, held("first"), "and a refused claim does not extend the TTL");
+    assert_eq!(
+        b.claim("k", "second", TTL, START.plus_seconds(5)).await,
+        held("first"),
+        "and a refused claim does not extend the TTL"
+    );
     on.elapse(Duration::from_secs(5)).await;
     let now = START.plus_seconds(10);
     assert_eq!(a.read("k", now).await, Ok(None));
@@ -126,7 +130,10 @@ async fn a_burst_across_the_boundary_is_weighed(on: &dyn Fixture) {
     }
     assert!(matches!(a.hit("ada", minute, half_way).await, Ok(RateDecision::Refused { .. })));
     on.elapse(Duration::from_secs(120)).await;
-    assert!(matches!(a.hit("ada", minute, START.plus_seconds(210)).await, Ok(RateDecision::Allowed { remaining: 9, .. })));
+    assert!(matches!(
+        a.hit("ada", minute, START.plus_seconds(210)).await,
+        Ok(RateDecision::Allowed { remaining: 9, .. })
+    ));
 }
 
 async fn two_nodes_together_never_exceed_the_limit(on: &dyn Fixture) {

@@ -8,5 +8,5 @@ pub mod counters;
 pub mod ledger;
 pub mod pages;
 pub mod records;
-pub mod unpolled;
+pub mod unpolled_reads;
 pub mod views;

@@ -6,11 +6,11 @@
 
 use crate::build::{self, NOON, entry, run, run_update, signal, step};
 use crate::seeded::Seeded;
-use crate::suite::{count, pages, unpolled, views};
+use crate::suite::{count, pages, unpolled_reads, views};
 use chimera_core::access::tables::APPROVAL_LINKS;
 use chimera_core::flow::tables::{APPROVAL_REQUESTS, RUN_SIGNALS, RUNS};
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, IDEMPOTENCY_RECORDS, LEDGER_LANES};
-use chimera_core::ledger::{Digest32, ChainHead, extend};
+use chimera_core::ledger::{ChainHead, Digest32, extend};
 use chimera_core::record::{
     Comparison, Condition, Conflict, Direction, Insert, InvalidTx, Json, Page, Row, RowCount, Scope, Select, Step, Tx,
     Update, Value,
@@ -35,7 +35,7 @@ pub async fn all(store: &dyn Records, seed: u64) {
     every_kind_of_value_comes_back_as_it_went_in(store, &s).await;
     pages_are_complete_bounded_and_ordered(store, &s).await;
     pages::a_page_is_bounded_in_bytes(store, &s).await;
-    unpolled::reads_that_nobody_looks_at_hold_up_nobody(store).await;
+    unpolled_reads::reads_that_nobody_looks_at_hold_up_nobody(store).await;
     count::rows_are_counted_by_a_value_up_to_a_bound(store, &s).await;
     a_tenant_sees_only_its_own_rows(store, &s).await;
     what_no_store_can_hold_is_refused(store, &s).await;

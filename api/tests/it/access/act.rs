@@ -1,6 +1,6 @@
 //! `/act`: what each level answers, what is refused, and what a run was allowed at the moment it acts.
 
-use super::porch::{ApiResponse, AccessServer, by, entry, harmless, porch, porch_with};
+use super::access_server::{AccessServer, ApiResponse, by, entry, harmless, porch, porch_with};
 use crate::flow::NOTHING;
 use chimera_core::access::Entry;
 use chimera_core::access::registry::shipped;
@@ -10,7 +10,7 @@ use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_engine::access::Settings;
 use chimera_testkit::access::settings;
 use chimera_testkit::flow::{TENANT, id_of, workflow};
-use chimera_testkit::memory::{RowChange, CommitObserver};
+use chimera_testkit::memory::{CommitObserver, RowChange};
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

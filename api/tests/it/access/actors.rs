@@ -1,6 +1,6 @@
 //! Managing actors: no caller grants a scope they do not hold, or changes an actor who holds more.
 
-use super::porch::{AccessServer, entry, harmless, porch_with, sent};
+use super::access_server::{AccessServer, entry, harmless, porch_with, sent};
 use chimera_core::access::{Entry, Level};
 use chimera_testkit::access::settings;
 use chimera_testkit::flow::TENANT;

@@ -1,6 +1,6 @@
 //! Who decides: people only; about their own drafts without more, about others' with a scope.
 
-use super::porch::{AccessServer, entry, harmless, porch_with, sent};
+use super::access_server::{AccessServer, entry, harmless, porch_with, sent};
 use chimera_core::access::Entry;
 use chimera_testkit::access::settings;
 use chimera_testkit::flow::{TENANT, workflow};

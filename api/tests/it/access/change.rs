@@ -1,6 +1,6 @@
 //! Doing something again, and changing what runs: both are asking for something.
 
-use super::porch::{AccessServer, entry, harmless, porch_with};
+use super::access_server::{AccessServer, entry, harmless, porch_with};
 use chimera_core::access::{Entry, Level};
 use chimera_testkit::access::settings;
 use chimera_testkit::flow::{TENANT, workflow};

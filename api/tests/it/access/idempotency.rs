@@ -1,6 +1,6 @@
 //! Idempotency keys: one run per key, on any number of nodes.
 
-use super::porch::{AccessServer, entry, harmless, porch, porch_with, sent};
+use super::access_server::{AccessServer, entry, harmless, porch, porch_with, sent};
 use chimera_core::access::Entry;
 use chimera_core::flow::tables::RUNS;
 use chimera_engine::access::port::{ClaimOutcome, Counters};
@@ -183,7 +183,7 @@ async fn redis_holds_the_run_under_its_key_for_a_day() {
 #[tokio::test]
 async fn of_many_at_once_one_runs_and_all_others_get_its_id() {
     let server = PrivateRedis::start();
-    let many = vec![super::porch::entry("n8n_workflow_1", &["local.summarize"])];
+    let many = vec![super::access_server::entry("n8n_workflow_1", &["local.summarize"])];
     let porch = porch_with(settings(TENANT, many.clone()), shared(&server)).await;
     let beside = porch.second_node(settings(TENANT, many), shared(&server)).await;
     let answers = (0..60).map(|at| [&porch, &beside][at % 2].act("n8n_workflow_1", keyed("race")));
@@ -198,7 +198,7 @@ async fn of_many_at_once_one_runs_and_all_others_get_its_id() {
 /// Within one process they take turns: nothing is computed for those who come second, without Redis too.
 #[tokio::test]
 async fn of_many_at_once_in_one_process_one_is_worked_on() {
-    let many = vec![super::porch::entry("n8n_workflow_1", &["local.summarize"])];
+    let many = vec![super::access_server::entry("n8n_workflow_1", &["local.summarize"])];
     let porch = porch_with(settings(TENANT, many), None).await;
     let answers = futures::future::join_all((0..60).map(|_| porch.act("n8n_workflow_1", keyed("race")))).await;
     assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);

@@ -1,7 +1,7 @@
 //! Nothing runs more freely than was decided: what is not known when a run is asked for, what is done over
 //! again, and what only looks as if it was done before.
 
-use super::porch::{ApiResponse, AccessServer, entry, porch_with, sent};
+use super::access_server::{AccessServer, ApiResponse, entry, porch_with, sent};
 use crate::flow::{NOTHING, path};
 use chimera_core::access::{Entry, Level};
 use chimera_core::flow::tables::RUNS;

@@ -1,6 +1,6 @@
 //! Signed requests: what a signature must cover, how long it is valid, and that it is accepted once.
 
-use super::porch::{ApiResponse, AccessServer, porch, sent};
+use super::access_server::{AccessServer, ApiResponse, porch, sent};
 use crate::flow::{FlowServer, furnished, path, reviewed, setup};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

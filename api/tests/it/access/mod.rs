@@ -1,20 +1,20 @@
 //! Access control over a real socket: authentication, rate limits, and what callers may start.
 
+mod access_server;
 mod act;
 mod actors;
 mod approvals;
 mod change;
-mod held;
+mod expired_keys;
 mod idempotency;
 mod levels;
-mod looked;
 mod matrix;
 mod message;
-mod narrow;
+mod narrow_tokens;
 mod notify;
 mod one_person;
 mod order;
-mod porch;
+mod pinned_versions;
 mod rate;
 mod receivers;
 mod removed_names;
@@ -23,4 +23,4 @@ mod shared_key;
 mod tenants;
 mod tokens;
 mod unread;
-mod whole;
+mod whole_spec;

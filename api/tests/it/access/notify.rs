@@ -1,12 +1,12 @@
 //! Whom a run may tell: nobody gets a message that its actor could not send by a tool.
 
-use super::porch::{AccessServer, entry, harmless, porch_with};
+use super::access_server::{AccessServer, entry, harmless, porch_with};
 use chimera_core::access::tables::APPROVAL_LINKS;
 use chimera_core::access::{Entry, TenantSettings};
 use chimera_core::flow::tables::{INBOX_MESSAGES, NOTIFICATIONS};
 use chimera_core::record::Row;
 use chimera_testkit::access::settings;
-use chimera_testkit::flow::{TENANT, id_of, approval_link, workflow};
+use chimera_testkit::flow::{TENANT, approval_link, id_of, workflow};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -227,7 +227,7 @@ async fn at_l2_somebody_is_told_though_nobody_is_named() {
     let one = |channel: &str, target: &str| vec![(channel.to_owned(), target.to_owned())];
     assert_eq!(told("service_bot").await, one("webhook", "https://bot.acme.example/hook"), "the actor's own channel");
     assert_eq!(told("n8n_workflow_1").await, one("email", "ops@acme.example"), "the tenant's default channel");
-    let bare = super::porch::porch().await;
+    let bare = super::access_server::porch().await;
     let run = bare.act("n8n_workflow_1", json!({"steps": harmless(), "wait": 10})).await;
     let inbox = bare.get("n8n_workflow_1", "/inbox").await;
     assert_eq!((inbox.status, inbox.body["items"].as_array().map(Vec::len)), (200, Some(1)), "{inbox:?}");
@@ -264,7 +264,7 @@ async fn an_outsider_hears_nothing_of_what_a_run_would_do_before_somebody_decide
 
 #[tokio::test]
 async fn who_decides_and_has_no_address_finds_the_request_in_the_inbox() {
-    let porch = super::porch::porch().await;
+    let porch = super::access_server::porch().await;
     let note = json!([{"tool": "notion.note", "input": {"n": 1}}]);
     let waiting = porch.act("n8n_workflow_1", json!({"steps": note, "autonomy_level": "L1_Draft"})).await;
     let inbox = porch.get("admin", "/inbox").await.body;

@@ -1,9 +1,9 @@
 //! Where two people must look, one with two entries is one: people with one mail address are the same person.
 
-use super::porch::{ApiResponse, AccessServer, entry, porch_with};
+use super::access_server::{AccessServer, ApiResponse, entry, porch_with};
 use chimera_core::access::Entry;
 use chimera_testkit::access::settings;
-use chimera_testkit::flow::{TENANT, id_of, approval_link, workflow};
+use chimera_testkit::flow::{TENANT, approval_link, id_of, workflow};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -49,7 +49,8 @@ async fn whoever_has_the_address_of_the_requester_is_no_second_pair_of_eyes() {
         assert_eq!(told.detail("reason"), "same_as_requester");
     }
     let sent = porch.house.stage.rows_of(&chimera_core::flow::tables::NOTIFICATIONS, id_of(&run["run_id"]));
-    let linked: Vec<&str> = sent.iter().filter(|row| approval_link(row).is_some()).map(|row| row.text("target")).collect();
+    let linked: Vec<&str> =
+        sent.iter().filter(|row| approval_link(row).is_some()).map(|row| row.text("target")).collect();
     assert_eq!(linked, ["ann+x@acme.example", "bob@acme.example"], "who may decide has a link");
     assert_eq!(decides(&porch, "user_123", &run, "approve").await.status, 200, "another address is another person");
     porch.house.until(&run, "completed").await;

@@ -1,7 +1,7 @@
 //! The checks of `/act` run in a fixed order: a request that fails two gets the error of the first, and a
 //! refusal leaves an entry in the ledger and nothing else.
 
-use super::porch::{ApiResponse, AccessServer, by, entry, harmless, porch, porch_with, sent};
+use super::access_server::{AccessServer, ApiResponse, by, entry, harmless, porch, porch_with, sent};
 use chimera_core::limits::BODY_BYTES_MAX;
 use chimera_testkit::access::{settings, token};
 use chimera_testkit::flow::{TENANT, workflow};

@@ -1,11 +1,11 @@
 //! Rate limits: what is counted, what the headers say, and that no caller exceeds its quota.
 
-use super::porch::{ApiResponse, AccessServer, by, entry, harmless, porch, porch_with, sent};
+use super::access_server::{AccessServer, ApiResponse, by, entry, harmless, porch, porch_with, sent};
 use chimera_core::access::Entry;
 use chimera_core::flow::tables::RUNS;
 use chimera_core::limits::STRANGER_ENTRIES_MAX;
 use chimera_engine::access::port::Counters;
-use chimera_engine::access::{Settings, CounterFallback};
+use chimera_engine::access::{CounterFallback, Settings};
 use chimera_storage::Redis;
 use chimera_storage::counter::RedisCounters;
 use chimera_testkit::access::{settings, token};

@@ -1,11 +1,11 @@
 //! Who gets a link, and what is sent once the registry has changed.
 
-use super::porch::{AccessServer, entry, harmless, porch_with};
+use super::access_server::{AccessServer, entry, harmless, porch_with};
 use chimera_core::access::{Entry, TenantSettings};
 use chimera_core::flow::tables::NOTIFICATIONS;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_testkit::access::settings;
-use chimera_testkit::flow::{TENANT, id_of, approval_link};
+use chimera_testkit::flow::{TENANT, approval_link, id_of};
 use reqwest::Method;
 use serde_json::{Value, json};
 

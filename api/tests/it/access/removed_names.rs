@@ -1,11 +1,11 @@
 //! A removed name is retired: nobody gets it again, and whoever had it may do nothing and hears nothing.
 
-use super::porch::{AccessServer, entry, harmless, porch_with};
+use super::access_server::{AccessServer, entry, harmless, porch_with};
 use chimera_core::access::Entry;
 use chimera_core::flow::tables::NOTIFICATIONS;
 use chimera_core::limits::REMOVED_ACTORS_MAX;
 use chimera_testkit::access::{key_of, settings};
-use chimera_testkit::flow::{TENANT, id_of, approval_link, workflow};
+use chimera_testkit::flow::{TENANT, approval_link, id_of, workflow};
 use reqwest::Method;
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! Roles: what they grant, who may grant them, and what a deleted one leaves.
 
-use super::porch::{AccessServer, entry, access_fixture, porch_with};
+use super::access_server::{AccessServer, access_fixture, entry, porch_with};
 use chimera_core::access::tables::ACTORS;
 use chimera_core::access::{Entry, Level, Role};
 use chimera_core::limits::ACTOR_ROLES_MAX;
@@ -24,7 +24,7 @@ fn roles() -> Settings {
     Settings { roles, ..settings(TENANT, vec![bob]) }
 }
 
-async fn put(porch: &AccessServer, actor: &str, id: &str, body: Value) -> super::porch::ApiResponse {
+async fn put(porch: &AccessServer, actor: &str, id: &str, body: Value) -> super::access_server::ApiResponse {
     porch.ask(actor, Method::PUT, &format!("/actors/{id}"), body).await
 }
 
@@ -48,7 +48,7 @@ async fn an_actor_may_do_what_its_scopes_and_its_roles_give() {
 
     let narrow = porch.token_with("user_cat", |claims| claims.scopes = Some(vec!["notion.*".to_owned()]));
     let request = porch.house.client.get(porch.house.server.url("/actors")).bearer_auth(narrow);
-    assert_eq!(super::porch::sent(request).await.status, 403, "a token narrows what roles give");
+    assert_eq!(super::access_server::sent(request).await.status, 403, "a token narrows what roles give");
 
     assert_eq!(put(&porch, "admin", "user_cat", json!({"scopes": ["notion.read"]})).await.status, 200);
     assert_eq!(porch.get("user_cat", "/actors").await.status, 403, "the role was taken away");

@@ -1,6 +1,6 @@
 //! A key that a pattern shares is for services: the registry says who is a person, and people never share one.
 
-use super::porch::{ApiResponse, AccessServer, entry, porch_with, sent};
+use super::access_server::{AccessServer, ApiResponse, entry, porch_with, sent};
 use chimera_core::access::{Entry, Kind, mac};
 use chimera_core::secret::Secret;
 use chimera_testkit::access::{key_of, settings};

@@ -1,6 +1,6 @@
 //! Sign-in, refresh and revocation; token keys and actor keys.
 
-use super::porch::{ApiResponse, AccessServer, by, entry, harmless, porch, porch_with, sent};
+use super::access_server::{AccessServer, ApiResponse, by, entry, harmless, porch, porch_with, sent};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chimera_core::access::tables::{ACTOR_KEYS, NONCES, REFRESH_TOKENS, REVOKED_TOKENS, TOKEN_FAMILIES};
@@ -560,11 +560,11 @@ async fn an_old_key_counts_beside_the_new_one_for_as_long_as_was_said() {
 /// CORE-099, CORE-100: one secret for many workflows, as an n8n set-up has it.
 #[tokio::test]
 async fn a_key_that_a_pattern_shares_counts_for_every_name_the_pattern_stands_for() {
-    let own = super::porch::entry("n8n_workflow_special", &["local.summarize"]);
+    let own = super::access_server::entry("n8n_workflow_special", &["local.summarize"]);
     let mut settings = chimera_testkit::access::settings(chimera_testkit::flow::TENANT, vec![own]);
     let shared = chimera_testkit::access::key_of("n8n_workflow_*");
     settings.keys.push(("n8n_workflow_*".to_owned(), chimera_core::secret::Secret::new(shared.as_str())));
-    let porch = super::porch::porch_with(settings, None).await;
+    let porch = super::access_server::porch_with(settings, None).await;
     let sign_in = async |actor: &str, nonce: &str| {
         let body = json!({"actor": actor, "issued_at": porch.now(), "nonce": nonce});
         let now = chimera_core::time::Timestamp::from_micros(porch.now() * 1_000_000);
@@ -574,7 +574,7 @@ async fn a_key_that_a_pattern_shares_counts_for_every_name_the_pattern_stands_fo
         let request =
             porch.house.client.post(porch.house.server.url("/auth/token")).header("content-type", "application/json");
         let request = headers.into_iter().fold(request, |request, (name, value)| request.header(name, value));
-        super::porch::sent(request.body(text)).await.status
+        super::access_server::sent(request.body(text)).await.status
     };
     assert_eq!(sign_in("n8n_workflow_orders", "1").await, 200);
     assert_eq!(sign_in("n8n_workflow_mails", "2").await, 200);

@@ -2,7 +2,7 @@
 //!
 //! Every request here announces more than it sends, so a server that waits for the rest never responds.
 
-use super::porch::{by, harmless, porch};
+use super::access_server::{by, harmless, porch};
 use crate::flow::{FlowServer, furnished, house, setup};
 use crate::support::{TestServer, connect_from, read_to_end};
 use chimera_api::{Route, Signed, route_table};

@@ -6,7 +6,7 @@ use chimera_core::flow::run::RunHead;
 use chimera_core::flow::tables::NOTIFICATIONS;
 use chimera_engine::flow::port::{DeliveryReceipt, Message, Notifier, Recipient, Recipients, ToolError};
 use chimera_engine::flow::{Asking, RunRecipients};
-use chimera_testkit::flow::{Air, asking, id_of, approval_link, workflow};
+use chimera_testkit::flow::{Air, approval_link, asking, id_of, workflow};
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
 use std::sync::Arc;

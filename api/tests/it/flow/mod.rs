@@ -16,7 +16,7 @@ use chimera_engine::act::Actions;
 use chimera_storage::bus::LocalBus;
 use chimera_storage::counter::LocalCounters;
 use chimera_testkit::access::{AccessFixture, everybody, settings, token};
-use chimera_testkit::flow::{Air, ScriptedTool, EngineSetup, EngineFixture, TENANT, id_of, stage};
+use chimera_testkit::flow::{Air, EngineFixture, EngineSetup, ScriptedTool, TENANT, id_of, stage};
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;

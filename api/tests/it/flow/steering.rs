@@ -222,9 +222,11 @@ async fn calls_in_doubt_are_listed_with_their_reason_and_what_settles_them_until
 #[tokio::test]
 async fn an_undo_in_doubt_is_listed_until_it_is_undone_again_or_by_hand() {
     let tries = Arc::new(AtomicU32::new(0));
-    let kept = ScriptedTool::new("kept", EffectKind::Write).on_rollback(move |_, _| match tries.fetch_add(1, Ordering::Relaxed) {
-        0 | 2 => Err(ToolError { body: Box::new(lasting("no answer")), sent: Sent::Maybe }),
-        _ => Ok(json!({})),
+    let kept = ScriptedTool::new("kept", EffectKind::Write).on_rollback(move |_, _| {
+        match tries.fetch_add(1, Ordering::Relaxed) {
+            0 | 2 => Err(ToolError { body: Box::new(lasting("no answer")), sent: Sent::Maybe }),
+            _ => Ok(json!({})),
+        }
     });
     let house = furnished(setup().tool(kept.build()), |edge| edge).await;
     house.apply(&workflow("w").function("push", "kept", json!({}))).await;

@@ -1,7 +1,7 @@
 //! `chimera audit verify`: checks that the ledger was not changed.
 
 use super::ledger::{self, LedgerReport};
-use crate::command::{EXIT_FOUND_WRONG, CommandContext, print, say};
+use crate::command::{CommandContext, EXIT_FOUND_WRONG, print, say};
 use crate::compose::{self, Ambient};
 use crate::failure::{Failure, Outcome};
 use chimera_core::error::Code;
@@ -71,7 +71,8 @@ mod tests {
 
     #[test]
     fn a_broken_ledger_ends_with_status_three_and_names_the_place() {
-        let found = LedgerReport { first_broken: Some("entry 7 of lane 1: hash".to_owned()), ..LedgerReport::default() };
+        let found =
+            LedgerReport { first_broken: Some("entry 7 of lane 1: hash".to_owned()), ..LedgerReport::default() };
         let failure = report_result(false, &found, None).unwrap_err();
         assert_eq!(failure.exit(), 3);
         insta::assert_snapshot!(failure.render(false));
@@ -80,7 +81,8 @@ mod tests {
 
     #[test]
     fn an_intact_ledger_is_summed_up() {
-        let found = LedgerReport { entries: 3, lanes: 1, checkpoints: 2, covered: 3, trusted: true, ..LedgerReport::default() };
+        let found =
+            LedgerReport { entries: 3, lanes: 1, checkpoints: 2, covered: 3, trusted: true, ..LedgerReport::default() };
         insta::assert_snapshot!(summary(&found));
     }
 }

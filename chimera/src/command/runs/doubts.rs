@@ -1,10 +1,10 @@
 //! `chimera runs doubts`: tool calls whose outcome is unknown.
 
 use crate::cli::DoubtsArgs;
-use crate::command::{CommandContext, print_page_footer, print};
+use crate::command::{CommandContext, print, print_page_footer};
 use crate::compose::Ambient;
 use crate::failure::Outcome;
-use crate::flow::picture::doubt_headline;
+use crate::flow::render::doubt_headline;
 use crate::flow::table::text;
 use chimera_engine::flow::DoubtFilter;
 use serde_json::Value;

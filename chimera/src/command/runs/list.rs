@@ -1,7 +1,7 @@
 //! `chimera runs list`: runs, the newest first.
 
 use crate::cli::ListArgs;
-use crate::command::{CommandContext, print_page_footer, print};
+use crate::command::{CommandContext, print, print_page_footer};
 use crate::failure::Outcome;
 use crate::flow::table::{table, text};
 use chimera_engine::flow::RunFilter;

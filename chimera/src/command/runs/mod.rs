@@ -1,10 +1,10 @@
 //! `chimera runs …`: shows and controls runs.
 
-mod again;
 mod doubts;
 mod list;
+mod restart;
 mod show;
-mod steer;
+mod signal;
 mod watch;
 
 pub(super) use watch::follow;
@@ -20,28 +20,28 @@ pub(crate) async fn run(scene: &CommandContext<'_>, command: RunsCommand) -> Out
         RunsCommand::Show { run } => show::run(scene, &run).await,
         RunsCommand::Steps { run } => show::steps(scene, &run).await,
         RunsCommand::Watch { run, after } => watch::run(scene, &run, after).await,
-        RunsCommand::Approve(args) => steer::decide(scene, args, "approve").await,
+        RunsCommand::Approve(args) => signal::decide(scene, args, "approve").await,
         RunsCommand::Reject { decide, request_changes } => {
-            steer::decide(scene, decide, if request_changes { "request_changes" } else { "reject" }).await
+            signal::decide(scene, decide, if request_changes { "request_changes" } else { "reject" }).await
         }
-        RunsCommand::Edit { run, step, input, acting } => steer::edit(scene, &run, &step, &input, &acting).await,
-        RunsCommand::Cancel { run, reason, acting } => steer::cancel(scene, &run, reason, &acting).await,
-        RunsCommand::Pause { run, acting } => steer::pause_or_resume(scene, &run, "pause", &acting).await,
-        RunsCommand::Resume { run, acting } => steer::pause_or_resume(scene, &run, "resume", &acting).await,
+        RunsCommand::Edit { run, step, input, acting } => signal::edit(scene, &run, &step, &input, &acting).await,
+        RunsCommand::Cancel { run, reason, acting } => signal::cancel(scene, &run, reason, &acting).await,
+        RunsCommand::Pause { run, acting } => signal::pause_or_resume(scene, &run, "pause", &acting).await,
+        RunsCommand::Resume { run, acting } => signal::pause_or_resume(scene, &run, "resume", &acting).await,
         RunsCommand::Doubts(args) => doubts::run(scene, args).await,
-        RunsCommand::Resolve(args) => steer::resolve(scene, args).await,
+        RunsCommand::Resolve(args) => signal::resolve(scene, args).await,
         RunsCommand::Retry { run, from, wait, acting } => {
-            again::restart(scene, &run, ("retry", None), from, wait, &acting).await
+            restart::restart(scene, &run, ("retry", None), from, wait, &acting).await
         }
         RunsCommand::Replay { run, mode, from, wait, acting } => {
-            again::restart(scene, &run, ("replay", Some(mode)), from, wait, &acting).await
+            restart::restart(scene, &run, ("replay", Some(mode)), from, wait, &acting).await
         }
         RunsCommand::Rollback { run, by_hand: true, reason, acting, .. } => {
-            steer::mark_rolled_back(scene, &run, reason, &acting).await
+            signal::mark_rolled_back(scene, &run, reason, &acting).await
         }
         RunsCommand::Rollback { run, steps, reason, wait, acting, .. } => {
-            steer::rollback(scene, &run, steps, reason, wait, &acting).await
+            signal::rollback(scene, &run, steps, reason, wait, &acting).await
         }
-        RunsCommand::Patch(args) => steer::patch(scene, args).await,
+        RunsCommand::Patch(args) => signal::patch(scene, args).await,
     }
 }

@@ -5,7 +5,7 @@ use crate::backend::parse_run_id;
 use crate::command::{CommandContext, document, print};
 use crate::compose::Ambient;
 use crate::failure::Outcome;
-use crate::flow::picture::{RenderOptions, RunView, draw};
+use crate::flow::render::{RenderOptions, RunView, draw};
 use crate::flow::table::{table, text};
 use chimera_core::flow::review::ApprovalState;
 use serde_json::Value;

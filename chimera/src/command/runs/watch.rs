@@ -8,7 +8,7 @@ use crate::backend::{Backend, Events, parse_run_id};
 use crate::command::{CommandContext, print, say};
 use crate::compose::Ambient;
 use crate::failure::Outcome;
-use crate::flow::picture::{RenderOptions, RunView, draw, review_lines};
+use crate::flow::render::{RenderOptions, RunView, draw, review_lines};
 use crate::flow::table::text;
 use chimera_core::limits;
 use chimera_core::text::escape_invisible_only;

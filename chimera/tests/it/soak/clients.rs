@@ -4,7 +4,7 @@
 //! answer.
 
 use super::doubts::SettledDoubts;
-use super::outside::EffectServer;
+use super::effect_server::EffectServer;
 use chimera_core::access::token::{Claims, TokenKey};
 use chimera_core::secret::Secret;
 use chimera_core::time::Timestamp;

@@ -1,7 +1,7 @@
 //! A simulated person who resolves calls with an unknown outcome by looking at the outside world.
 
 use super::clients::Clients;
-use super::outside;
+use super::effect_server;
 use crate::support::{Workspace, wait_until};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -94,7 +94,7 @@ impl Clients {
     }
 
     /// The effect outside that a doubt is about.
-    fn place(&self, doubt: &Value) -> Option<outside::EffectId> {
+    fn place(&self, doubt: &Value) -> Option<effect_server::EffectId> {
         let (root, node) = (self.root(doubt)?, doubt["node_id"].as_str().unwrap());
         let restored = self.restored.lock().unwrap().contains(doubt["run_id"].as_str().unwrap());
         assert!(restored || node == "once", "only `once` may be in doubt without a restore: {doubt:#}");

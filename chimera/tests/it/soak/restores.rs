@@ -4,9 +4,9 @@
 //! acknowledged before the backup started is there; what was requested after it ended is not. A lost run is
 //! requested again with its idempotency key and becomes a new run.
 
-use super::clients::{LostRun, AcknowledgedRun, ask_at};
-use super::outside::EffectRequests;
-use super::{Soak, no_fault_in, outside};
+use super::clients::{AcknowledgedRun, LostRun, ask_at};
+use super::effect_server::EffectRequests;
+use super::{Soak, effect_server, no_fault_in};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Child;
@@ -31,7 +31,7 @@ pub(crate) struct Restores {
     backup: Option<Backup>,
     pub(crate) count: usize,
     /// Effects that may not be requested again, with their number of requests.
-    pub(crate) sealed: BTreeMap<outside::EffectId, usize>,
+    pub(crate) sealed: BTreeMap<effect_server::EffectId, usize>,
 }
 
 struct Backup {
@@ -151,7 +151,12 @@ impl Soak {
     }
 
     /// Finds lost runs and queues them for the clients. Returns the keys of the lost runs.
-    fn account_for_lost(&self, backup: &Backup, present: &RunStatuses, asked: &BTreeMap<outside::EffectId, EffectRequests>) -> Vec<String> {
+    fn account_for_lost(
+        &self,
+        backup: &Backup,
+        present: &RunStatuses,
+        asked: &BTreeMap<effect_server::EffectId, EffectRequests>,
+    ) -> Vec<String> {
         let clients = &self.clients;
         let (mut acknowledged, mut gone) = (clients.acknowledged.lock().unwrap(), clients.gone.lock().unwrap());
         let (mut open, mut unfinished) = (clients.open.lock().unwrap(), clients.unfinished.lock().unwrap());
@@ -162,7 +167,8 @@ impl Soak {
             assert!(!there || *asked < backup.ended, "{key}, {run}: requested after the backup, but in it");
         }
         let is_there = |_: &String, known: &mut AcknowledgedRun| present.contains_key(&known.run);
-        let lost: Vec<(String, AcknowledgedRun)> = acknowledged.extract_if(.., |key, known| !is_there(key, known)).collect();
+        let lost: Vec<(String, AcknowledgedRun)> =
+            acknowledged.extract_if(.., |key, known| !is_there(key, known)).collect();
         let known: BTreeSet<&String> = acknowledged.values().map(|known| &known.run).collect();
         let known_gone: BTreeSet<String> =
             gone.iter().map(|gone| gone.run.clone()).chain(lost.iter().map(|(_, known)| known.run.clone())).collect();
@@ -188,7 +194,7 @@ impl Soak {
 
     /// Records the effects that may not be requested again: those that happened, and those of lost runs. Checks by
     /// idempotency key that no existing run acts for a lost one.
-    fn seal(&mut self, present: &RunStatuses, asked: BTreeMap<outside::EffectId, EffectRequests>) {
+    fn seal(&mut self, present: &RunStatuses, asked: BTreeMap<effect_server::EffectId, EffectRequests>) {
         let prefixes: BTreeSet<String> = present.keys().map(|run| run.replace('-', "")).collect();
         for (place, asked) in asked {
             let (run, node, _) = &place;

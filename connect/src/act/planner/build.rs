@@ -3,14 +3,14 @@
 //! A clause may need more than its own step: `post a summary of https://…` first fetches and summarizes. Only tools
 //! without side effects are used for such implied steps.
 
-use super::account::{self, ClauseFacts};
 use super::choose::{ToolProfile, choose, producer};
 use super::clause::{Clause, Governor, TokenRole};
+use super::coverage::GoalCoverage;
 use super::fill::CallBuilder;
-use super::ledger::GoalCoverage;
 use super::lexicon::{self, stem};
-use super::slot::{self, SlotKind, Slot, slots};
-use super::token::{TokenKind, GoalToken};
+use super::roles::{self, ClauseFacts};
+use super::slot::{self, Slot, SlotKind, slots};
+use super::token::{GoalToken, TokenKind};
 use super::wire::{self, ListHandling, PlannedStep};
 use super::{preposition, request};
 use chimera_core::act::{PlanError, excerpt};
@@ -92,7 +92,7 @@ impl<'a> PlanBuilder<'a> {
             self.facts.wired = true;
             self.facts.given = true;
         }
-        account::assign_roles(clause, &self.facts);
+        roles::assign_roles(clause, &self.facts);
         let conditions = self.check_unconditional(clause, clause.tokens.len());
         match made {
             Err(PlanError::Unplaced { text }) => {
@@ -101,12 +101,12 @@ impl<'a> PlanBuilder<'a> {
             }
             _ if conditions.is_err() => conditions,
             Err(missing @ PlanError::MissingInput { .. }) => {
-                Err(account::unknown_words_error(self.goal, clause).unwrap_or(missing))
+                Err(roles::unknown_words_error(self.goal, clause).unwrap_or(missing))
             }
             Err(other) => Err(other),
             Ok(()) => {
                 self.ledger.settle_clause(clause);
-                account::unused_error(self.goal, clause).map_or(Ok(()), Err)
+                roles::unused_error(self.goal, clause).map_or(Ok(()), Err)
             }
         }
     }
@@ -221,7 +221,8 @@ impl<'a> PlanBuilder<'a> {
             (from + 1..clause.tokens.len()).find(|place| ends(&clause.tokens[*place])).unwrap_or(clause.tokens.len());
         // Attributes before the noun belong to it: `a three sentence summary`.
         let attributes = clause.tokens[..from].iter().rev().take_while(|token| {
-            matches!(token.kind, TokenKind::Number(_)) || token.word().is_some_and(|word| stem(word) == stem("sentence"))
+            matches!(token.kind, TokenKind::Number(_))
+                || token.word().is_some_and(|word| stem(word) == stem("sentence"))
         });
         let noun = from;
         let from = from - attributes.count();
@@ -318,7 +319,8 @@ impl<'a> PlanBuilder<'a> {
         let made = self.add_step(maker, clause, above);
         clause.verb = verb;
         made?;
-        let listing = ListHandling::to(tool, if clause.words().any(|(_, word)| word == "results") { "results" } else { "" });
+        let listing =
+            ListHandling::to(tool, if clause.words().any(|(_, word)| word == "results") { "results" } else { "" });
         let flows = self.refer_by_noun(fill, tool, clause, 1)?
             || self.wire_output(fill, tool, 1, |step, slot| wire::content_of(step, slot, listing));
         if flows {

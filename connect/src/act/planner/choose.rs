@@ -6,7 +6,7 @@
 
 use super::clause::Clause;
 use super::lexicon::{self, stem};
-use super::token::{TokenKind, GoalToken};
+use super::token::{GoalToken, TokenKind};
 use chimera_core::act::{PlanError, excerpt};
 use chimera_core::limits;
 use chimera_core::tool::{EffectKind, Spec};

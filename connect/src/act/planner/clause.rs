@@ -4,9 +4,9 @@
 //! counts as a verb when an article follows: "no tool for `pay the invoice`" is better than ignoring it. `before
 //! …ing` and `after …ing` change the order.
 
-use super::joint::{Connectives, ordered};
+use super::connective::{Connectives, ordered};
 use super::lexicon;
-use super::token::{TokenKind, GoalToken};
+use super::token::{GoalToken, TokenKind};
 
 /// The maximum number of function words between `and` and a verb.
 const FILLERS_MAX: usize = 8;

@@ -8,8 +8,8 @@ use super::clause::{Clause, Governor, TokenRole};
 use super::label::SOUGHT;
 use super::lexicon::{self, stem};
 use super::preposition;
-use super::slot::{SlotKind, Slot};
-use super::token::{TokenKind, GoalToken};
+use super::slot::{Slot, SlotKind};
+use super::token::{GoalToken, TokenKind};
 use chimera_core::tool::EffectKind;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
@@ -181,7 +181,9 @@ impl<'a> CallBuilder<'a> {
                 (TokenKind::Json(value), _) if self.takes("json") => vec![("json", value.clone())],
                 (TokenKind::Json(value), _) => vec![("data", value.clone())],
                 (TokenKind::Name, _) => vec![("key", text())],
-                (TokenKind::Moment, _) if clause.governor(at) == Governor::Preposition("from") => vec![("since", text())],
+                (TokenKind::Moment, _) if clause.governor(at) == Governor::Preposition("from") => {
+                    vec![("since", text())]
+                }
                 (TokenKind::Id, _) => self.parent(clause, at).into_iter().map(|name| (name, text())).collect(),
                 _ => Vec::new(),
             };
@@ -205,7 +207,8 @@ impl<'a> CallBuilder<'a> {
     /// All e-mail addresses without a label that something is sent to.
     fn fill_recipients(&mut self, clause: &mut Clause) {
         let Some(slot) = self.slots.iter().find(|slot| slot.name == "to").filter(|_| self.takes("to")) else { return };
-        let sent_to = |(at, token): &(usize, &GoalToken)| token.kind == TokenKind::Email && self.may_hold("to", clause, *at);
+        let sent_to =
+            |(at, token): &(usize, &GoalToken)| token.kind == TokenKind::Email && self.may_hold("to", clause, *at);
         let (places, texts): (Vec<usize>, Vec<String>) =
             clause.unused().filter(sent_to).map(|(at, token)| (at, token.text.clone())).unzip();
         let value = slot.list(texts);
@@ -337,8 +340,9 @@ impl<'a> CallBuilder<'a> {
         let writes = self.writes();
         for at in 0..clause.tokens.len() {
             // An address right behind `post` or `send` is itself the content.
-            let link =
-                self.tells && clause.tokens[at].kind == TokenKind::Url && clause.verb.is_some_and(|verb| verb + 1 == at);
+            let link = self.tells
+                && clause.tokens[at].kind == TokenKind::Url
+                && clause.verb.is_some_and(|verb| verb + 1 == at);
             if clause.is_used(at) || !(clause.tokens[at].kind == TokenKind::Text || link) || !self.is_told(clause, at) {
                 continue;
             }

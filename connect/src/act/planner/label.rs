@@ -5,8 +5,8 @@
 
 use super::clause::{Clause, TokenRole};
 use super::fill::CallBuilder;
-use super::slot::{SlotKind, Slot};
-use super::token::{TokenKind, GoalToken};
+use super::slot::{Slot, SlotKind};
+use super::token::{GoalToken, TokenKind};
 use super::{lexicon, qualifier, request};
 use serde_json::Value;
 
@@ -43,7 +43,8 @@ impl<'a> CallBuilder<'a> {
                     continue;
                 }
                 let from = value_at(clause, at, &labels);
-                let behind = from.and_then(|from| self.value_behind(&slot, clause, at, from).map(|found| (found, from)));
+                let behind =
+                    from.and_then(|from| self.value_behind(&slot, clause, at, from).map(|found| (found, from)));
                 if let Some((value, place)) = value_before(&slot, clause, at) {
                     // `the reports bucket archive` is ambiguous.
                     if behind.is_none() {
@@ -90,9 +91,13 @@ impl<'a> CallBuilder<'a> {
                 list_values(slot, clause, from, &|place| clause.tokens[place].kind == TokenKind::Email)
             }
             (SlotKind::Count, TokenKind::Number(number)) => one(Value::from(*number)),
-            (SlotKind::Texts, TokenKind::Text) => list_values(slot, clause, from, &|place| clause.tokens[place].kind == TokenKind::Text),
+            (SlotKind::Texts, TokenKind::Text) => {
+                list_values(slot, clause, from, &|place| clause.tokens[place].kind == TokenKind::Text)
+            }
             (SlotKind::Texts, TokenKind::Word(_) | TokenKind::Handle) if bare || token.kind == TokenKind::Handle => {
-                list_values(slot, clause, from, &|place| further(place) || clause.tokens[place].kind == TokenKind::Handle)
+                list_values(slot, clause, from, &|place| {
+                    further(place) || clause.tokens[place].kind == TokenKind::Handle
+                })
             }
             (SlotKind::Text, TokenKind::Text) => one(Value::from(token.text.as_str())),
             (SlotKind::Text, TokenKind::Name) if matches!(slot.name, "key" | "event_type" | "bucket") => {
@@ -101,9 +106,13 @@ impl<'a> CallBuilder<'a> {
             (SlotKind::Text, TokenKind::Secret) if slot.name == "secret" => one(Value::from(token.text.as_str())),
             (SlotKind::Text, TokenKind::Moment) if slot.name == "since" => one(Value::from(token.text.as_str())),
             (SlotKind::Text, TokenKind::Handle) if slot.name == "assignee" => one(Value::from(token.text.as_str())),
-            (SlotKind::Text, TokenKind::Word(_)) if slot.name == "labels" && bare => list_values(slot, clause, from, &further),
+            (SlotKind::Text, TokenKind::Word(_)) if slot.name == "labels" && bare => {
+                list_values(slot, clause, from, &further)
+            }
             (SlotKind::Text, TokenKind::Word(_)) if bare => one(Value::from(token.text.as_str())),
-            (SlotKind::Text, TokenKind::Word(_)) if slot.is_head() && !self.searches && !clause.tokens[at].is(slot.name) => {
+            (SlotKind::Text, TokenKind::Word(_))
+                if slot.is_head() && !self.searches && !clause.tokens[at].is(slot.name) =>
+            {
                 // `about the issues of acme/web` refers to them; it is not their title.
                 let run = self.run(clause, from, false);
                 run.filter(|(_, places)| !places.iter().all(|place| is_thing(clause, *place)))
@@ -122,8 +131,9 @@ impl<'a> CallBuilder<'a> {
         let ends = |at: usize| {
             let token = &tokens[at];
             let next = |ahead: usize| tokens.get(at + ahead);
-            let placed =
-                |t: &GoalToken| t.is_entity() || t.word().is_some_and(|w| lexicon::is_thing(w) || lexicon::is_service(w));
+            let placed = |t: &GoalToken| {
+                t.is_entity() || t.word().is_some_and(|w| lexicon::is_thing(w) || lexicon::is_service(w))
+            };
             let word = token.word().unwrap_or_default();
             let place = lexicon::is_preposition(word)
                 && (next(1).is_some_and(placed)
@@ -196,8 +206,11 @@ impl<'a> CallBuilder<'a> {
         let (true, false, Some(name)) = (self.searches, quoted, open) else { return };
         for label in SOUGHT {
             let Some((at, _)) = clause.words().find(|(_, word)| word == label) else { continue };
-            let article =
-                clause.tokens.get(at + 1).and_then(GoalToken::word).is_some_and(|word| matches!(word, "the" | "a" | "an"));
+            let article = clause
+                .tokens
+                .get(at + 1)
+                .and_then(GoalToken::word)
+                .is_some_and(|word| matches!(word, "the" | "a" | "an"));
             let from = at + 1 + usize::from(article);
             // `for files` says where to search, not for what.
             let run = self.run(clause, from, true);
@@ -285,8 +298,10 @@ fn is_name(clause: &Clause, place: usize) -> bool {
         }
         None => token.is_mark(),
     };
-    let small =
-        lexicon::is_small(word) || lexicon::is_never_a_name(word) || lexicon::is_condition(word) || lexicon::is_label(word);
+    let small = lexicon::is_small(word)
+        || lexicon::is_never_a_name(word)
+        || lexicon::is_condition(word)
+        || lexicon::is_label(word);
     !small && clause.tokens.get(place + 1).is_none_or(ends)
 }
 

@@ -6,20 +6,20 @@
 //! [`clause::Use`]); a token without a role rejects the goal. Finally [`ledger::Ledger`] checks, byte by byte and
 //! independently of all rules, that the plan accounts for the whole goal.
 
-mod account;
 mod build;
 mod choose;
 mod clause;
+mod connective;
+mod coverage;
 mod fill;
-mod form;
-mod joint;
+mod function_word;
 mod label;
-mod ledger;
 mod lexicon;
 mod preposition;
 mod qualifier;
 mod refer;
 mod request;
+mod roles;
 mod slot;
 mod token;
 mod wire;
@@ -75,7 +75,7 @@ pub fn plan(goal: &str, inputs: &Value, tools: &[Arc<Spec>]) -> Result<Plan, Pla
     let mut clauses = clauses.into_iter();
     while let Some(mut clause) = clauses.next() {
         let done = builder.add_clause(&mut clause).map_err(|error| builder.with_others(error, clauses.as_slice()));
-        done.map_err(|error| account::with_stray(goal, error, &stray))?;
+        done.map_err(|error| roles::with_stray(goal, error, &stray))?;
     }
     match request::question_error(goal, &tokens) {
         Some(refusal) => Err(refusal),

@@ -6,8 +6,8 @@
 use super::choose::ToolProfile;
 use super::clause::{Clause, TokenRole};
 use super::lexicon;
-use super::slot::{SlotKind, Slot};
-use super::token::{TokenKind, GoalToken};
+use super::slot::{Slot, SlotKind};
+use super::token::{GoalToken, TokenKind};
 use chimera_core::tool::EffectKind;
 
 /// Before a target that is written to.
@@ -58,7 +58,9 @@ pub(super) fn introduces(word: &str, slot: &Slot<'_>, tool: &ToolProfile, writes
     let pure = tool.spec.effect == EffectKind::Pure;
     match slot.class {
         SlotKind::Count => matches!(word, "in" | "to" | "of" | "into" | "within"),
-        SlotKind::Id if writes && is_place(slot, tool) => matches!(word, "in" | "under" | "below" | "inside" | "within"),
+        SlotKind::Id if writes && is_place(slot, tool) => {
+            matches!(word, "in" | "under" | "below" | "inside" | "within")
+        }
         SlotKind::Text if tool.does("search") => matches!(word, "for" | "about" | "of" | "with"),
         _ if slot.is_content() || slot.is_head() => GIVEN.contains(&word) || (pure && word == "from"),
         _ => PLAIN.contains(&word),
@@ -66,7 +68,13 @@ pub(super) fn introduces(word: &str, slot: &Slot<'_>, tool: &ToolProfile, writes
 }
 
 /// The first word between the preposition and the value that rules the input out.
-pub(super) fn misplaced(clause: &Clause, at: usize, slot: &Slot<'_>, tool: &ToolProfile, writes: bool) -> Option<usize> {
+pub(super) fn misplaced(
+    clause: &Clause,
+    at: usize,
+    slot: &Slot<'_>,
+    tool: &ToolProfile,
+    writes: bool,
+) -> Option<usize> {
     let labels = lexicon::labels(slot.name);
     let limits = slot.class == SlotKind::Count;
     let mut announced = false;

@@ -8,7 +8,7 @@ use super::choose::ToolProfile;
 use super::clause::{Clause, TokenRole};
 use super::fill::CallBuilder;
 use super::lexicon;
-use super::slot::{self, SlotKind, Slot};
+use super::slot::{self, Slot, SlotKind};
 use super::wire::{self, ListHandling, PlannedStep};
 use chimera_core::act::{PlanError, excerpt};
 use chimera_core::limits::PLAN_STEPS_MAX;
@@ -84,7 +84,12 @@ impl<'a> PlanBuilder<'a> {
 
     /// Hands on what the latest step produced, received, or the link to where it put it. A file that can't be handed
     /// on is not replaced by its source, nor a list by one item.
-    fn refer_by_pronoun(&mut self, fill: &mut CallBuilder<'a>, tool: &ToolProfile, word: &str) -> Result<(), PlanError> {
+    fn refer_by_pronoun(
+        &mut self,
+        fill: &mut CallBuilder<'a>,
+        tool: &ToolProfile,
+        word: &str,
+    ) -> Result<(), PlanError> {
         let filled = fill.slots.iter().any(|slot| slot.is_content() && fill.input.contains_key(slot.name));
         if filled || !fill.writes() || tool.does("search") {
             return Ok(());

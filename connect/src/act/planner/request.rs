@@ -7,7 +7,7 @@
 use super::choose::ToolProfile;
 use super::clause::{Clause, clause_break};
 use super::lexicon;
-use super::token::{self, TokenKind, GoalToken};
+use super::token::{self, GoalToken, TokenKind};
 use chimera_core::act::{PlanError, excerpt};
 
 /// Words in front of a verb that only ask, connect or greet.
@@ -123,7 +123,8 @@ pub(super) fn not_a_request_error(goal: &str, clause: &Clause, tools: &[ToolProf
     let gerund = word.ends_with("ing") && !is_base(word, tools);
     let past = word.ends_with("ed") || word.ends_with('s');
     let report = (past && !is_base(word, tools)) || (gerund && !is_ordered(goal));
-    let from = if report && !lexicon::acts(word).is_empty() { Some(0) } else { first_non_request_word(clause, verb, gerund) }?;
+    let from =
+        if report && !lexicon::acts(word).is_empty() { Some(0) } else { first_non_request_word(clause, verb, gerund) }?;
     let text = goal.get(clause.tokens[from].start..clause.tokens[verb].end)?;
     Some(PlanError::Unplaced { text: excerpt(text) })
 }

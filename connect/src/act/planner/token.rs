@@ -268,7 +268,10 @@ impl Tokenizer<'_> {
         let speaks = sentence.filter_map(GoalToken::word).any(|word| !lexicon::acts(word).is_empty());
         let quoted = QUOTES.iter().any(|(open, _)| rest.starts_with(open)) || rest.starts_with(['{', '[']);
         let first = rest.split_whitespace().next().unwrap_or_default().trim_end_matches([',', ';', '.']);
-        let address = matches!(classify(first).0, TokenKind::Email | TokenKind::Url | TokenKind::Object | TokenKind::Secret | TokenKind::Channel);
+        let address = matches!(
+            classify(first).0,
+            TokenKind::Email | TokenKind::Url | TokenKind::Object | TokenKind::Secret | TokenKind::Channel
+        );
         let label = lexicon::is_label(first.trim_end_matches(':')) && {
             let behind = rest[first.len()..].trim_start();
             first.ends_with(':') || QUOTES.iter().any(|(open, _)| behind.starts_with(open))

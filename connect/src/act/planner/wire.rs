@@ -5,7 +5,7 @@
 
 use super::choose::ToolProfile;
 use super::lexicon::{self, stem};
-use super::slot::{SlotKind, Slot};
+use super::slot::{Slot, SlotKind};
 use chimera_core::flow::expr::{Shape, Type};
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -93,7 +93,13 @@ impl ListHandling {
 }
 
 /// The output of a step that a noun names: a field of the items it lists (`titles`), else an output or its product.
-pub(super) fn by_noun(step: &PlannedStep<'_>, slot: &Slot<'_>, word: &str, of_item: bool, listing: ListHandling) -> Option<Value> {
+pub(super) fn by_noun(
+    step: &PlannedStep<'_>,
+    slot: &Slot<'_>,
+    word: &str,
+    of_item: bool,
+    listing: ListHandling,
+) -> Option<Value> {
     let (wanted, shape) = (stem(word), &step.shape);
     let also =
         |(own, nouns): &(&str, &[&str]), name: &str| *own == name && nouns.iter().any(|noun| stem(noun) == wanted);

@@ -4,7 +4,7 @@
 //! refreshes, or `{"client_id", "client_secret", "refresh_token"?, "tenant"?, "token_url"?}`, with which a token is
 //! fetched. The token is cached in memory until shortly before it expires, and dropped when the vendor rejects it.
 
-use crate::http::{Call, Retryability, Client, Keyring, Request, not_retryable};
+use crate::http::{Call, Client, Keyring, Request, Retryability, not_retryable};
 use chimera_core::error::Code;
 use chimera_core::limits;
 use chimera_core::secret::{Secret, SecretName};

@@ -3,7 +3,7 @@
 use super::auth::{Credential, TokenCache};
 use super::plan::{HeaderTemplate, RateLimitRule, RequestTemplate, Vendor};
 use super::template::{JsonTemplate, TemplateValues, plain};
-use crate::http::{Answer, Call, Retryability, Client, Keyring, ParsedAnswer, Request};
+use crate::http::{Answer, Call, Client, Keyring, ParsedAnswer, Request, Retryability};
 use chimera_core::error::Code;
 use chimera_core::time::Timestamp;
 use chimera_engine::flow::port::ToolError;
@@ -25,7 +25,12 @@ pub(super) struct VendorConnection {
 
 impl VendorConnection {
     /// The request with its placeholders filled, before any secret is added.
-    pub(super) fn request(&self, step: &RequestTemplate, values: &TemplateValues<'_>, care: Retryability) -> Result<Request, ToolError> {
+    pub(super) fn request(
+        &self,
+        step: &RequestTemplate,
+        values: &TemplateValues<'_>,
+        care: Retryability,
+    ) -> Result<Request, ToolError> {
         let path = step.paths.iter().find_map(|path| path.fill(values, encoded));
         let path = path.ok_or_else(|| malformed("a value that the path needs is missing"))?;
         if path.split('/').skip(1).any(|part| matches!(unescaped(part).as_str(), "." | ".." | "")) {

@@ -1,6 +1,6 @@
 //! A vendor's file as written. Unknown keys are rejected.
 
-use chimera_core::tool::{Metadata, EffectKind};
+use chimera_core::tool::{EffectKind, Metadata};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -5,9 +5,12 @@
 
 use super::auth::Credential;
 use super::file::{Auth, Check, Entry, Exchange, File, Paging, RateLimited, Undo};
-use super::mapping::{Mapping, JsonPlace};
-use super::plan::{CursorTarget, Declaration, HeaderTemplate, Lookup, NextPageRule, Pages, ToolPlan, RateLimitRule, RequestTemplate, Vendor};
-use super::template::{Placeholder, TextTemplate, JsonTemplate};
+use super::mapping::{JsonPlace, Mapping};
+use super::plan::{
+    CursorTarget, Declaration, HeaderTemplate, Lookup, NextPageRule, Pages, RateLimitRule, RequestTemplate, ToolPlan,
+    Vendor,
+};
+use super::template::{JsonTemplate, Placeholder, TextTemplate};
 use chimera_core::flow::destination::DESTINATIONS_MEMBER as DESTINATIONS;
 use chimera_core::json::Digest32;
 use chimera_core::json::schema::Schema;
@@ -265,7 +268,11 @@ fn tree(value: &Value, at: &FilePosition<'_>, scope: &PlaceholderScope<'_>) -> R
     Ok(tree)
 }
 
-fn step(exchange: &Exchange, at: &FilePosition<'_>, scope: &PlaceholderScope<'_>) -> Result<RequestTemplate, DeclareError> {
+fn step(
+    exchange: &Exchange,
+    at: &FilePosition<'_>,
+    scope: &PlaceholderScope<'_>,
+) -> Result<RequestTemplate, DeclareError> {
     let method = exchange.method.as_str();
     let known = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"].contains(&method);
     at.child("method").demand(known, "GET, HEAD, POST, PUT, PATCH or DELETE")?;
@@ -373,7 +380,8 @@ fn tool(entry: &Entry, at: &FilePosition<'_>) -> Result<(Spec, ToolPlan), Declar
     at.child("metadata.capabilities").demand(lower, "words of a-z, 0-9, '_' and '-' with dots between")?;
     destinations(&entry.input, &at.child("input"))?;
     let mut metadata = entry.metadata.clone();
-    if writes && entry.request.method == "DELETE" && !metadata.capabilities.iter().any(|word| word == DELETE_CAPABILITY) {
+    if writes && entry.request.method == "DELETE" && !metadata.capabilities.iter().any(|word| word == DELETE_CAPABILITY)
+    {
         metadata.capabilities.push(DELETE_CAPABILITY.to_owned());
     }
     let spec = Spec {

@@ -5,7 +5,7 @@ use super::mapping::MappingSource;
 use super::plan::{CursorTarget, NextPageRule, Pages, ToolPlan};
 use super::template::plain;
 use crate::http::{Answer, Call, Keyring, ParsedAnswer, Request};
-use chimera_core::limits::{HTTP_RESPONSE_INLINE_BYTES_MAX, HTTP_RESPONSE_BYTES_MAX};
+use chimera_core::limits::{HTTP_RESPONSE_BYTES_MAX, HTTP_RESPONSE_INLINE_BYTES_MAX};
 use chimera_engine::flow::port::ToolError;
 use reqwest::Url;
 use serde_json::Value;
@@ -50,7 +50,8 @@ pub(super) async fn read(
         }
     }
     let (plan, of) = (Arc::clone(plan), answer.clone());
-    let output = answer.run_blocking(bytes > HTTP_RESPONSE_INLINE_BYTES_MAX, move || output(&plan, &of, first, wanted)).await?;
+    let output =
+        answer.run_blocking(bytes > HTTP_RESPONSE_INLINE_BYTES_MAX, move || output(&plan, &of, first, wanted)).await?;
     Ok((output, answer))
 }
 
@@ -107,7 +108,13 @@ fn next(pages: &Pages, answer: &Answer, document: &Value) -> Option<NextPage> {
 }
 
 /// The first request, changed to fetch the next page. It carries credentials, so it must stay on the same server.
-fn next_request(line: &VendorConnection, pages: &Pages, first: &Request, to: &NextPage, answer: &Answer) -> Result<Request, ToolError> {
+fn next_request(
+    line: &VendorConnection,
+    pages: &Pages,
+    first: &Request,
+    to: &NextPage,
+    answer: &Answer,
+) -> Result<Request, ToolError> {
     let mut request = first.clone();
     match (to, &pages.next) {
         (NextPage::Link(url), _) => {

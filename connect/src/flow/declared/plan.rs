@@ -1,8 +1,8 @@
 //! A vendor's file after validation: what a tool needs to make its requests.
 
 use super::auth::Credential;
-use super::mapping::{Mapping, JsonPlace};
-use super::template::{TextTemplate, JsonTemplate};
+use super::mapping::{JsonPlace, Mapping};
+use super::template::{JsonTemplate, TextTemplate};
 use chimera_core::secret::SecretName;
 use chimera_core::tool::Spec;
 use reqwest::header::{HeaderName, HeaderValue};

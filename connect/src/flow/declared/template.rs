@@ -236,7 +236,12 @@ mod tests {
 
     fn fill(template: Value, input: Value) -> Option<Value> {
         let properties = json!({"size": {"default": 20}});
-        let values = TemplateValues { input: Some(&input), properties: Some(&properties), run_id: "r1", ..TemplateValues::default() };
+        let values = TemplateValues {
+            input: Some(&input),
+            properties: Some(&properties),
+            run_id: "r1",
+            ..TemplateValues::default()
+        };
         JsonTemplate::parse(&template).unwrap().fill(&values)
     }
 

@@ -4,11 +4,11 @@ use super::auth::TokenCache;
 use super::exchange::{VendorConnection, malformed};
 use super::load::load_with_base_urls;
 use super::mapping::MappingSource;
-use super::plan::{Declaration, Lookup, ToolPlan, RequestTemplate};
+use super::plan::{Declaration, Lookup, RequestTemplate, ToolPlan};
 use super::template::TemplateValues;
 use super::{DeclareError, paging};
 use crate::flow::toolbox::ToolDependencies;
-use crate::http::{Call, Retryability, Keyring, ParsedAnswer, authority_of};
+use crate::http::{Call, Keyring, ParsedAnswer, Retryability, authority_of};
 use async_trait::async_trait;
 use chimera_core::json::is_larger_than;
 use chimera_core::limits::{
@@ -16,7 +16,7 @@ use chimera_core::limits::{
 };
 use chimera_core::time::Timestamp;
 use chimera_core::tool::{EffectKind, Rollback, Spec, is_dry_run};
-use chimera_engine::flow::port::{CallContext, CompletedCall, CheckResult, Tool, ToolError};
+use chimera_engine::flow::port::{CallContext, CheckResult, CompletedCall, Tool, ToolError};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -124,7 +124,8 @@ impl HttpTool {
         for _ in 0..DECLARED_PAGES_MAX {
             let answer = self.line.send(call, request.clone(), keys).await?;
             let (plan, mark) = (Arc::clone(&self.plan), mark.clone());
-            let look = move |answer: &ParsedAnswer<'_>| answer.json().map(|document| find_by_marker(&plan, &document, &mark));
+            let look =
+                move |answer: &ParsedAnswer<'_>| answer.json().map(|document| find_by_marker(&plan, &document, &mark));
             if let Some(found) = answer.open(look).await?? {
                 return Ok((found, true));
             }
@@ -136,7 +137,13 @@ impl HttpTool {
         Ok((None, false))
     }
 
-    async fn undo(&self, call: &Call, step: &RequestTemplate, gone: &[u16], values: &TemplateValues<'_>) -> Result<Value, ToolError> {
+    async fn undo(
+        &self,
+        call: &Call,
+        step: &RequestTemplate,
+        gone: &[u16],
+        values: &TemplateValues<'_>,
+    ) -> Result<Value, ToolError> {
         let mut keys = Keyring::of_call(&self.line.secrets, call);
         let told = self.send_rollback(call, step, gone, values, &mut keys).await;
         keys.clean(told).await
@@ -150,7 +157,8 @@ impl HttpTool {
         values: &TemplateValues<'_>,
         keys: &mut Keyring,
     ) -> Result<Value, ToolError> {
-        let care = if self.spec.rollback == Rollback::Repeatable { Retryability::Repeatable } else { Retryability::Once };
+        let care =
+            if self.spec.rollback == Rollback::Repeatable { Retryability::Repeatable } else { Retryability::Once };
         let mut request = self.line.request(step, values, care)?;
         self.line.sign(&mut request, step, call, keys).await?;
         match self.line.send(call, request, keys).await {
@@ -192,7 +200,8 @@ impl Tool for HttpTool {
             return Err(malformed(&format!("{} does not support rollback", self.spec.name)));
         };
         let named = CallIds::of(ctx);
-        let values = TemplateValues { input: Some(&done.input), output: Some(&done.output), ..named.values(&self.spec) };
+        let values =
+            TemplateValues { input: Some(&done.input), output: Some(&done.output), ..named.values(&self.spec) };
         self.undo(&Call::for_tool(ctx), step, gone, &values).await
     }
 

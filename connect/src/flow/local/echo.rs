@@ -5,7 +5,7 @@
 
 use async_trait::async_trait;
 use chimera_core::json::schema::InvalidSchema;
-use chimera_core::tool::{ToolDeclaration, Metadata, EffectKind, Risk, Rollback, Spec, is_dry_run};
+use chimera_core::tool::{EffectKind, Metadata, Risk, Rollback, Spec, ToolDeclaration, is_dry_run};
 use chimera_engine::flow::port::{CallContext, Tool, ToolError};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;

@@ -52,7 +52,8 @@ impl SmtpServer {
                     if !String::from_utf8_lossy(pem).contains("-----BEGIN CERTIFICATE-----") {
                         return Err(InvalidMailSettings::Roots);
                     }
-                    builder = builder.add_root_certificate(Certificate::from_pem(pem).map_err(|_| InvalidMailSettings::Roots)?);
+                    builder = builder
+                        .add_root_certificate(Certificate::from_pem(pem).map_err(|_| InvalidMailSettings::Roots)?);
                 }
                 Some(builder.build_rustls().map_err(|_| InvalidMailSettings::Roots)?)
             }

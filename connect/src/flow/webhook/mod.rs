@@ -5,14 +5,14 @@
 
 mod sign;
 
-use crate::http::{Call, Retryability, Client, Keyring, Request, authority_of, not_retryable};
+use crate::http::{Call, Client, Keyring, Request, Retryability, authority_of, not_retryable};
 use async_trait::async_trait;
 use chimera_core::error::Code;
 use chimera_core::flow::destination::DESTINATIONS_MEMBER as DESTINATIONS;
 use chimera_core::json::schema::InvalidSchema;
 use chimera_core::limits::TARGET_BYTES_MAX;
 use chimera_core::secret::{Secret, SecretName};
-use chimera_core::tool::{ToolDeclaration, Metadata, EffectKind, Risk, Rollback, Spec, is_dry_run};
+use chimera_core::tool::{EffectKind, Metadata, Risk, Rollback, Spec, ToolDeclaration, is_dry_run};
 use chimera_engine::flow::port::{CallContext, Tool, ToolError};
 use chimera_engine::port::Secrets;
 use reqwest::header::{HeaderName, HeaderValue};

@@ -1,6 +1,6 @@
 //! Destructive shell and database commands.
 
-use super::destroy::{starts_with_ignore_case, skip_gap, eq_ignore_case};
+use super::destructive::{eq_ignore_case, skip_gap, starts_with_ignore_case};
 use super::text::WordRun;
 use crate::limits;
 
@@ -44,7 +44,9 @@ pub(super) fn is_destructive(bytes: &[u8], run: WordRun) -> bool {
         b'r' if eq_ignore_case(word, "remove") && starts_with_ignore_case(&bytes[run.end..], "-item") => {
             let line = &bytes[run.end..bytes.len().min(run.end + limits::RISK_COMMAND_BYTES_MAX)];
             let options = line.split(|byte| matches!(byte, b'\n' | b';' | b'|')).next().unwrap_or_default();
-            options.split(u8::is_ascii_whitespace).any(|option| starts_with_ignore_case(option, "-recurse") || starts_with_ignore_case(option, "-force"))
+            options
+                .split(u8::is_ascii_whitespace)
+                .any(|option| starts_with_ignore_case(option, "-recurse") || starts_with_ignore_case(option, "-force"))
         }
         b'd' | b'f' | b'm' | b'w' | b'r' | b'x' | b'p' | b'c' | b's' | b'v' => {
             let first = word[0] | 0x20;

@@ -10,20 +10,20 @@
 mod bank;
 mod command;
 mod decode;
-mod destroy;
-mod found;
+mod destructive;
+mod factor_set;
+mod input_scanner;
 mod national;
 mod personal;
 mod text;
-mod walk;
 
 use crate::flow::plan::Plan;
 use crate::flow::risk::{FACTORS, Factor, Reason, Score};
 use crate::limits::PLAN_STEPS_FREE_MAX;
 use crate::tool::{EffectKind, Risk, Spec};
+use input_scanner::InputScanner;
 use serde_json::Value;
 use std::ops::Deref;
-use walk::InputScanner;
 
 /// The capability that declares a call to an external API.
 const EXTERNAL_API: &str = "external_api";

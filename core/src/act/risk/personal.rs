@@ -3,8 +3,8 @@
 //! A phone number has a plus and ten to fifteen digits, or the North American form with an area code, or is the value
 //! of a member with a matching name. Numbers must stand alone: a part of a UUID, a date or a version does not count.
 
-use super::found::FactorSet;
-use super::text::{WordRun, is_word, is_joined_before, is_joined_after};
+use super::factor_set::FactorSet;
+use super::text::{WordRun, is_joined_after, is_joined_before, is_word};
 use super::{Factor, bank, national};
 
 /// Digits of an international phone number.

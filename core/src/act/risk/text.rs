@@ -3,8 +3,8 @@
 //! Every kind of finding is triggered by one byte or by a run of letters and digits, so that a text without findings
 //! costs one pass and no allocation. Non-ASCII bytes count as letters.
 
-use super::found::FactorSet;
-use super::{Factor, bank, destroy, national, personal};
+use super::factor_set::FactorSet;
+use super::{Factor, bank, destructive, national, personal};
 
 /// What a member name says about its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +97,7 @@ pub(super) fn skip_version(bytes: &[u8], at: usize) -> usize {
 pub(super) fn scan(text: &str, hint: ValueHint, found: &mut FactorSet) -> EncodingMarks {
     let bytes = text.as_bytes();
     let mut marks = EncodingMarks::default();
-    let mut words = destroy::WordScanner::new(bytes, hint == ValueHint::Name);
+    let mut words = destructive::WordScanner::new(bytes, hint == ValueHint::Name);
     let mut at = 0;
     let mut run_bytes = 0;
     while let Some(byte) = bytes.get(at) {

@@ -6,7 +6,7 @@
 
 use super::graph::CompiledNode;
 use super::problem::{ProblemCode, Problems};
-use crate::flow::expr::{Mismatch, TemplatePart, Shape, Template, Type, TypeScope, pointer_token};
+use crate::flow::expr::{Mismatch, Shape, Template, TemplatePart, Type, TypeScope, pointer_token};
 use crate::json::schema::Schema;
 use crate::text::did_you_mean;
 use crate::tool::Spec;
@@ -168,7 +168,8 @@ impl Check<'_> {
     }
 
     fn infer(&mut self, part: &TemplatePart, path: &str) -> Option<Type> {
-        let known = VariableTypes { inputs: &self.inputs, nodes: self.nodes, index: self.index, item: self.item.as_ref() };
+        let known =
+            VariableTypes { inputs: &self.inputs, nodes: self.nodes, index: self.index, item: self.item.as_ref() };
         match part.infer(&known) {
             Ok(known) => Some(known),
             Err(Mismatch::UnknownReference(reason)) => {
@@ -222,7 +223,13 @@ impl Check<'_> {
         }
     }
 
-    fn object(&mut self, members: &[(String, TemplatePart)], wanted: &Type, path: &str, seen: &mut TemplateFindings) -> Value {
+    fn object(
+        &mut self,
+        members: &[(String, TemplatePart)],
+        wanted: &Type,
+        path: &str,
+        seen: &mut TemplateFindings,
+    ) -> Value {
         let shape = match wanted {
             Type::Object(shape) => Some(shape),
             other => {

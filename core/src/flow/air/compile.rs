@@ -6,7 +6,7 @@
 use super::catalog::{Catalog, WorkflowInfo};
 use super::check::{Check, ExpectedInput};
 use super::document::{Body, Document, Node};
-use super::graph::{CompiledEdge, CompiledNode, Graph, is_costly, has_loops, count_child_nodes};
+use super::graph::{CompiledEdge, CompiledNode, Graph, count_child_nodes, has_loops, is_costly};
 use super::order::Adjacency;
 use super::parse::is_node_id;
 use super::problem::{DocumentProblem, ProblemCode, Problems};
@@ -66,7 +66,18 @@ pub(crate) fn compile_onto(
     let output_type = output_type(outputs.as_ref(), &nodes);
     let (nests, may_take_long) =
         (count_child_nodes(&nodes), has_loops(&nodes, &edges, outputs.as_ref()) || is_costly(input_schema.as_deref()));
-    out.into_result(Graph { document, digest, nodes, edges, input_schema, outputs, output_type, child_nodes: nests, may_take_long, index })
+    out.into_result(Graph {
+        document,
+        digest,
+        nodes,
+        edges,
+        input_schema,
+        outputs,
+        output_type,
+        child_nodes: nests,
+        may_take_long,
+        index,
+    })
 }
 
 /// The type of a run's outputs: the output templates, or the outputs of the sink nodes by id.
@@ -220,7 +231,13 @@ impl Compiler<'_> {
     }
 
     /// Compiles the tool call or child run of a node, directly or for each item of its map.
-    fn compile_action(&mut self, node: &Node, document: &Document, path: &str, compiled: &mut CompiledNode) -> OptionalInput {
+    fn compile_action(
+        &mut self,
+        node: &Node,
+        document: &Document,
+        path: &str,
+        compiled: &mut CompiledNode,
+    ) -> OptionalInput {
         if let Some(function) = node.function() {
             compiled.inputs = self.template(&Value::Object(function.inputs.clone()), &format!("{path}/inputs"));
             let kind = self.tool(&function.tool, path)?;
@@ -291,7 +308,10 @@ impl Compiler<'_> {
             let path = format!("/edges/{at}/condition");
             let condition = edge.condition.clone().map(Value::String);
             let condition = condition.and_then(|condition| self.template(&condition, &path));
-            if condition.as_ref().is_some_and(|condition| !condition.is_single_expression() && !condition.is_constant_bool()) {
+            if condition
+                .as_ref()
+                .is_some_and(|condition| !condition.is_single_expression() && !condition.is_constant_bool())
+            {
                 let reason = "a condition must be a single ${…} that is true or false, with nothing around it";
                 self.out.add(ProblemCode::InvalidExpression, path, reason);
             }

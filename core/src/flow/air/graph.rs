@@ -148,9 +148,22 @@ impl Graph {
         let digest = Digest32::of(&document.to_value());
         let output_type = output_type(self.outputs.as_ref(), &nodes);
         let (input_schema, outputs) = (self.input_schema.clone(), self.outputs.clone());
-        let (nests, may_take_long) =
-            (count_child_nodes(&nodes), has_loops(&nodes, &edges, outputs.as_ref()) || is_costly(input_schema.as_deref()));
-        out.into_result(Self { document, digest, nodes, edges, input_schema, outputs, output_type, child_nodes: nests, may_take_long, index })
+        let (nests, may_take_long) = (
+            count_child_nodes(&nodes),
+            has_loops(&nodes, &edges, outputs.as_ref()) || is_costly(input_schema.as_deref()),
+        );
+        out.into_result(Self {
+            document,
+            digest,
+            nodes,
+            edges,
+            input_schema,
+            outputs,
+            output_type,
+            child_nodes: nests,
+            may_take_long,
+            index,
+        })
     }
 
     /// The interface of this workflow, for workflows that start it.

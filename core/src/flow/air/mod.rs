@@ -19,7 +19,9 @@ mod write;
 pub use catalog::{Catalog, WorkflowInfo};
 pub use compile::compile;
 pub(crate) use compile::compile_onto;
-pub use document::{Approval, Body, Cache, ChildWorkflow, Document, MapBody, Edge, Function, Hitl, MapItem, Join, Node, Retry};
+pub use document::{
+    Approval, Body, Cache, ChildWorkflow, Document, Edge, Function, Hitl, Join, MapBody, MapItem, Node, Retry,
+};
 pub use graph::{CompiledEdge, CompiledNode, Graph};
 pub use parse::{CURRENT_NODE, is_node_id, parse};
 pub(crate) use parse::{read_edges, read_nodes};

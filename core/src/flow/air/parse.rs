@@ -3,7 +3,9 @@
 //! Nothing here knows of tools, types or the order of nodes. Unknown members are refused, because a
 //! mistyped option that is silently ignored is worse than an error.
 
-use super::document::{Approval, Body, Cache, ChildWorkflow, Document, MapBody, Edge, Function, Hitl, MapItem, Join, Node, Retry};
+use super::document::{
+    Approval, Body, Cache, ChildWorkflow, Document, Edge, Function, Hitl, Join, MapBody, MapItem, Node, Retry,
+};
 use super::problem::{DocumentProblem, ProblemCode, Problems};
 use super::read::Members;
 use crate::json;
@@ -25,8 +27,8 @@ pub fn parse(text: &str) -> Result<Document, Vec<DocumentProblem>> {
         let reason = format!("the document has {} bytes, at most {WORKFLOW_BYTES_MAX}", text.len());
         return Err(vec![DocumentProblem::new(ProblemCode::TooLarge, "", reason)]);
     }
-    let value =
-        json::parse_exact(text).map_err(|error| vec![DocumentProblem::new(ProblemCode::NotJson, "", error.to_string())])?;
+    let value = json::parse_exact(text)
+        .map_err(|error| vec![DocumentProblem::new(ProblemCode::NotJson, "", error.to_string())])?;
     Document::from_value(value)
 }
 

@@ -1,6 +1,8 @@
 //! Writes a document as JSON, omitting defaults.
 
-use super::document::{Approval, Body, Cache, ChildWorkflow, Document, MapBody, Edge, Function, Hitl, MapItem, Join, Node};
+use super::document::{
+    Approval, Body, Cache, ChildWorkflow, Document, Edge, Function, Hitl, Join, MapBody, MapItem, Node,
+};
 use crate::limits;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};

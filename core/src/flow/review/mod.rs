@@ -228,10 +228,7 @@ impl Review {
             question: (subject == Subject::Question).then(|| question(&data["input"])),
             calls_listed: calls.iter().filter(|call| call.is_call()).map(|call| 1 + call.alike_count).sum(),
             refusals: calls.iter().filter_map(refused).collect(),
-            changes: request
-                .before
-                .map(|before| change::diff(&calls_of(subject, before), &calls))
-                .unwrap_or_default(),
+            changes: request.before.map(|before| change::diff(&calls_of(subject, before), &calls)).unwrap_or_default(),
             calls,
             calls_unlisted,
             maps_unknown,

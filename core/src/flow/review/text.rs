@@ -1,7 +1,7 @@
 //! A review as lines of text, for the terminal and for mail.
 
-use super::{Change, PlannedCall, Review, ApprovalStatus, Subject};
-use crate::text::{render_lines, escape_invisible_line};
+use super::{ApprovalStatus, Change, PlannedCall, Review, Subject};
+use crate::text::{escape_invisible_line, render_lines};
 
 impl Review {
     /// A one-line summary, as a question.
@@ -23,7 +23,9 @@ impl Review {
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let mut lines = vec![self.title()];
-        lines.extend(self.facts().into_iter().map(|(label, value)| format!("{label}: {}", escape_invisible_line(&value))));
+        lines.extend(
+            self.facts().into_iter().map(|(label, value)| format!("{label}: {}", escape_invisible_line(&value))),
+        );
         if !self.refusals.is_empty() {
             lines.push("It can't be approved, because the dry run was refused:".to_owned());
             lines.extend(self.refusals.iter().map(|why| format!("  {}", escape_invisible_line(why))));

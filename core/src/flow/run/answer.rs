@@ -2,12 +2,12 @@
 
 use super::edges::{failed_output, with_success};
 use super::env::Env;
-use super::event::{Effect, CallMode};
-use super::kept::unstorable_reason;
-use super::rows::TurnBuilder;
+use super::event::{CallMode, Effect};
 use super::start::{Work, cache_key, note_dry};
 use super::task::TaskState;
-use super::{RunPlace, EffectStatus, Run, retry};
+use super::turn_builder::TurnBuilder;
+use super::value_size::unstorable_reason;
+use super::{EffectStatus, Run, RunPlace, retry};
 use crate::error::{Code, ErrorBody};
 use crate::flow::call::{CallOutcome, CheckResult, Sent, ToolError};
 use crate::json::Digest32;
@@ -69,8 +69,12 @@ impl Run {
         book: &mut TurnBuilder,
     ) -> Result<(), Unstorable> {
         match (mode, answer) {
-            (CallMode::Check, CallOutcome::Checked(CheckResult::Happened(output))) => self.complete_checked(at, spec, output, env, book),
-            (CallMode::Check, CallOutcome::Checked(CheckResult::DidNotHappen)) => self.check_found_nothing(at, spec, call, env, book),
+            (CallMode::Check, CallOutcome::Checked(CheckResult::Happened(output))) => {
+                self.complete_checked(at, spec, output, env, book)
+            }
+            (CallMode::Check, CallOutcome::Checked(CheckResult::DidNotHappen)) => {
+                self.check_found_nothing(at, spec, call, env, book)
+            }
             (CallMode::Check, CallOutcome::Failed(error)) if error.body.retryable && self.has_checks_left(at) => {
                 self.wait_for_check(at, error, env, book)
             }
@@ -244,7 +248,8 @@ impl Run {
         let retries = self.graph.nodes[at.node].node.retry.as_ref().map_or(limits::RETRIES_MAX, |retry| retry.max);
         let resends = self.task(at).map_or(0, |task| task.resends);
         let tried = attempt.saturating_sub(resends);
-        let due = retry::due(&error.body, tried, retries, env.now, random_from_id(call)).filter(|_| !self.is_stopping());
+        let due =
+            retry::due(&error.body, tried, retries, env.now, random_from_id(call)).filter(|_| !self.is_stopping());
         let Some(until) = due else { return self.give_up(at, *error.body, env, book) };
         let now = env.now;
         if let Some(task) = self.task_mut(at).filter(|task| task.in_doubt) {
@@ -316,7 +321,12 @@ impl Run {
 
     /// Settles a call that was in flight when its process died or lost ownership: by the tool's check, by
     /// resending it if that is safe, or by a person.
-    pub(crate) fn settle_lost(&mut self, at: RunPlace, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
+    pub(crate) fn settle_lost(
+        &mut self,
+        at: RunPlace,
+        env: &mut Env<'_>,
+        book: &mut TurnBuilder,
+    ) -> Result<(), Unstorable> {
         let Work::Tool(spec) = self.work(at) else { return Ok(()) };
         let left = self.has_checks_left(at);
         if let Some(task) = self.task_mut(at) {

@@ -6,20 +6,20 @@
 use super::demand::ApprovalRequirement;
 use super::env::Env;
 use super::event::GovernanceDecision;
-use super::past::RecordedOutcome;
+use super::replay::RecordedOutcome;
 use super::requesters::merge_names;
-use super::rows::TurnBuilder;
 use super::scope::RunScope;
-use super::start::{Work, validate_input, too_deep};
-use super::task::{StepApproval, ApprovalRequest, TaskState, request_digest};
-use super::{RunPlace, ReplayMode, Run};
+use super::start::{Work, too_deep, validate_input};
+use super::task::{ApprovalRequest, StepApproval, TaskState, request_digest};
+use super::turn_builder::TurnBuilder;
+use super::{ReplayMode, Run, RunPlace};
 use crate::access::{Actor, Level};
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Approval, Body};
 use crate::flow::expr::{RenderError, Template};
 use crate::flow::policy::{Action, Because, Policy, PolicyVerdict};
 use crate::json::{CanonicalJson, Digest32};
-use crate::ledger::decision::{Outcome, DecisionSource};
+use crate::ledger::decision::{DecisionSource, Outcome};
 use crate::limits;
 use crate::record::Unstorable;
 use crate::time::Timestamp;
@@ -41,7 +41,13 @@ impl Run {
     /// The approval that the level requires. At L0: for every call. At L1: for a call whose input was not known
     /// when the plan was approved, if it is risky by itself or riskier than it looked. At L2 and L3: for a call
     /// whose tool requires it or that would have lowered the level.
-    pub(crate) fn demand_of_level(&self, at: RunPlace, spec: &Spec, input: &Value, env: &Env<'_>) -> Option<ApprovalRequirement> {
+    pub(crate) fn demand_of_level(
+        &self,
+        at: RunPlace,
+        spec: &Spec,
+        input: &Value,
+        env: &Env<'_>,
+    ) -> Option<ApprovalRequirement> {
         match self.head.level {
             Level::Ask => Some(ApprovalRequirement::one_approval("every step needs approval at L0_Ask")),
             // A frozen replay makes no calls.
@@ -56,7 +62,14 @@ impl Run {
     }
 
     /// The approval that the level requires for a call that no larger approval covers.
-    fn demand_of_call(&self, level: Level, at: RunPlace, spec: &Spec, input: &Value, env: &Env<'_>) -> Option<ApprovalRequirement> {
+    fn demand_of_call(
+        &self,
+        level: Level,
+        at: RunPlace,
+        spec: &Spec,
+        input: &Value,
+        env: &Env<'_>,
+    ) -> Option<ApprovalRequirement> {
         match level {
             Level::Ask | Level::Draft => {
                 if let Some(unseen) = self.demand_of_item(at) {
@@ -172,7 +185,12 @@ impl Run {
 
     /// The next approval request, for this digest. Each is dated later than the previous one, even if the clock was set
     /// back: the date tells which of them is current.
-    pub(crate) fn next_request(&mut self, digest: Digest32, demand: &ApprovalRequirement, env: &mut Env<'_>) -> ApprovalRequest {
+    pub(crate) fn next_request(
+        &mut self,
+        digest: Digest32,
+        demand: &ApprovalRequirement,
+        env: &mut Env<'_>,
+    ) -> ApprovalRequest {
         let showing = self.approvals;
         self.approvals += 1;
         self.last_request_at = env.now.max(Timestamp::from_micros(self.last_request_at.micros().saturating_add(1)));
@@ -253,9 +271,23 @@ impl Run {
             data[EDITED_BY] = task.changed_by.clone().into();
         }
         let requesters = self.requesters_of(at);
-        book.add_approval_request(&self.head, &asked, Some((step, self.name(at))), &tool, data, demand, requesters, self.last_request_at)?;
+        book.add_approval_request(
+            &self.head,
+            &asked,
+            Some((step, self.name(at))),
+            &tool,
+            data,
+            demand,
+            requesters,
+            self.last_request_at,
+        )?;
         let rationale = demand.reason.clone();
-        let verdict = GovernanceDecision { source: DecisionSource::Approval, outcome: Outcome::Deferred, rationale, policies: Vec::new() };
+        let verdict = GovernanceDecision {
+            source: DecisionSource::Approval,
+            outcome: Outcome::Deferred,
+            rationale,
+            policies: Vec::new(),
+        };
         let data = json!({"node": self.name(at), "approval_id": asked.id, "digest": digest, "needed": demand.people()});
         book.add_decision("approval.requested", Some(step), None, data, verdict);
         self.enter(at, TaskState::AwaitingApproval(asked));
@@ -264,7 +296,12 @@ impl Run {
     }
 
     /// Starts a `hitl` node.
-    pub(crate) fn start_person(&mut self, at: RunPlace, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
+    pub(crate) fn start_person(
+        &mut self,
+        at: RunPlace,
+        env: &mut Env<'_>,
+        book: &mut TurnBuilder,
+    ) -> Result<(), Unstorable> {
         let compiled = &self.graph.nodes[at.node];
         let Body::Hitl(hitl) = &compiled.node.body else { return Ok(()) };
         let demand = demand(&hitl.approval, "a person decides here");
@@ -314,7 +351,8 @@ impl Run {
         let Some((at, asked)) = self.place_awaiting(approval) else { return Ok(()) };
         if let Some(task) = self.task_mut(at) {
             let (digest, showing) = (asked.digest, asked.earlier_requests);
-            task.approved = Some(StepApproval { digest, earlier_requests: showing, by: by.clone(), notes: notes.clone() });
+            task.approved =
+                Some(StepApproval { digest, earlier_requests: showing, by: by.clone(), notes: notes.clone() });
         }
         if matches!(self.work(at), Work::Person) {
             // Later steps may use their notes.
@@ -335,7 +373,13 @@ impl Run {
     }
 
     /// Completes a `hitl` node.
-    fn complete_decision(&mut self, at: RunPlace, output: Value, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
+    fn complete_decision(
+        &mut self,
+        at: RunPlace,
+        output: Value,
+        env: &mut Env<'_>,
+        book: &mut TurnBuilder,
+    ) -> Result<(), Unstorable> {
         let given = Digest32::of(&output);
         let data = json!({"node": self.name(at), "how": "decided", "output_digest": given});
         self.ensure_step(at, env);
@@ -412,7 +456,9 @@ impl Run {
         book: &mut TurnBuilder,
     ) -> Result<(), Unstorable> {
         let Some(at) = self.place_of_step(step) else { return Ok(()) };
-        let Some(TaskState::AwaitingApproval(asked)) = self.task(at).map(|task| task.state.clone()) else { return Ok(()) };
+        let Some(TaskState::AwaitingApproval(asked)) = self.task(at).map(|task| task.state.clone()) else {
+            return Ok(());
+        };
         let Work::Tool(spec) = self.work(at) else { return Ok(()) };
         // The signal is about an earlier request, which was already replaced.
         if asked.open && approval.is_some_and(|approval| approval != asked.id) {

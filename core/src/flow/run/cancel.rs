@@ -3,9 +3,9 @@
 use super::approve::rejection_reason;
 use super::env::Env;
 use super::event::Effect;
-use super::rows::TurnBuilder;
 use super::task::TaskState;
-use super::{RunPlace, Run};
+use super::turn_builder::TurnBuilder;
+use super::{Run, RunPlace};
 use crate::access::Actor;
 use crate::error::ErrorBody;
 use crate::ledger::ActorType;
@@ -115,7 +115,12 @@ impl Run {
     }
 
     /// Cancels a place before it has done its work.
-    pub(crate) fn stop_step(&mut self, at: RunPlace, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
+    pub(crate) fn stop_step(
+        &mut self,
+        at: RunPlace,
+        env: &mut Env<'_>,
+        book: &mut TurnBuilder,
+    ) -> Result<(), Unstorable> {
         let asked = match self.task(at).map(|task| &task.state) {
             Some(TaskState::AwaitingApproval(asked)) => Some(asked.clone()),
             _ => None,
@@ -171,7 +176,10 @@ impl Run {
             }
             let Some(task) = self.task(at) else { continue };
             match &task.state {
-                TaskState::Delayed { .. } | TaskState::Ready | TaskState::AwaitingApproval(_) | TaskState::RetryWait { .. } => {
+                TaskState::Delayed { .. }
+                | TaskState::Ready
+                | TaskState::AwaitingApproval(_)
+                | TaskState::RetryWait { .. } => {
                     under_way |= self.may_have_happened(at);
                     self.stop_step(at, env, book)?;
                 }

@@ -2,10 +2,10 @@
 
 use super::env::Env;
 use super::event::{CallMode, Signal, SignalKind, Turn};
-use super::pinned::with_pins;
-use super::rows::TurnBuilder;
-use super::task::{TaskState, StoredStep, Task};
-use super::{RunPlace, RunHead, LaneOwner, Run};
+use super::pins::with_pins;
+use super::task::{StoredStep, Task, TaskState};
+use super::turn_builder::TurnBuilder;
+use super::{LaneOwner, Run, RunHead, RunPlace};
 use crate::flow::tables::{RUN_SIGNALS, RUNS, STEPS};
 use crate::json::Digest32;
 use crate::record::{Insert, Json, JsonError, Unstorable, Update, Value};
@@ -245,9 +245,9 @@ impl Run {
             _ => None,
         };
         let error = match &task.state {
-            TaskState::Failed { error, .. } | TaskState::OutcomeUnknown { error } | TaskState::RetryWait { error, .. } => {
-                Some(Json::encode(&**error)?)
-            }
+            TaskState::Failed { error, .. }
+            | TaskState::OutcomeUnknown { error }
+            | TaskState::RetryWait { error, .. } => Some(Json::encode(&**error)?),
             _ => None,
         };
         let settled = task.is_settled();
@@ -380,7 +380,10 @@ impl Task {
     /// call is in `tool_calls`.
     const fn needs_input_row(&self) -> bool {
         match self.state {
-            TaskState::Completed { .. } | TaskState::Failed { .. } | TaskState::Skipped | TaskState::Cancelled { .. } => false,
+            TaskState::Completed { .. }
+            | TaskState::Failed { .. }
+            | TaskState::Skipped
+            | TaskState::Cancelled { .. } => false,
             _ => self.input.is_some(),
         }
     }

@@ -1,14 +1,14 @@
 //! The head of a run, and how a run is created.
 
 use super::env::Env;
-use super::event::{Call, Effect, Event, CallMode, Turn};
-use super::kept::ValueSize;
+use super::event::{Call, CallMode, Effect, Event, Turn};
 use super::load::RunRecording;
 use super::requesters::merge_names;
-use super::rows::TurnBuilder;
 use super::start::Work;
 use super::task::Task;
-use super::{RunPlace, Run, RunStatus};
+use super::turn_builder::TurnBuilder;
+use super::value_size::ValueSize;
+use super::{Run, RunPlace, RunStatus};
 use crate::access::{Actor, Claimant, Level};
 use crate::flow::air::Graph;
 use crate::flow::call::CallOutcome;
@@ -194,7 +194,9 @@ impl Run {
         for effect in std::mem::take(&mut book.effects) {
             match effect {
                 Effect::Call(call) if run.is_pure(&call) => match at_once(&run, &call) {
-                    Some(answer) => answered.push(Event::CallAnswered { at: call.at, call: call.id, answer, took_ms: 0 }),
+                    Some(answer) => {
+                        answered.push(Event::CallAnswered { at: call.at, call: call.id, answer, took_ms: 0 })
+                    }
                     None => book.effects.push(Effect::Call(call)),
                 },
                 other => book.effects.push(other),

@@ -196,7 +196,8 @@ impl ApprovalRequirement {
     /// otherwise count, from a person who is not named.
     #[must_use]
     pub fn exclusion_reason(&self, who: &str, requesters: &[String], same: SamePerson<'_>) -> Option<DeciderRefusal> {
-        let is_named = |part: &Self| part.approvers.is_empty() || part.approvers.iter().any(|name| matches_pattern(name, who));
+        let is_named =
+            |part: &Self| part.approvers.is_empty() || part.approvers.iter().any(|name| matches_pattern(name, who));
         if self.allows(who, requesters, same) {
             return None;
         }
@@ -237,13 +238,19 @@ mod tests {
         let (four, two) = (of(1, &[], true), of(2, &["user_*"], false));
         let ann = names(&["user_ann"]);
         assert!(!four.allows("user_second", &ann, &same) && !met(&four, &["user_second"]));
-        assert_eq!(four.exclusion_reason("user_second", &ann, &same), Some(DeciderRefusal::SameAsRequester("user_ann".to_owned())));
+        assert_eq!(
+            four.exclusion_reason("user_second", &ann, &same),
+            Some(DeciderRefusal::SameAsRequester("user_ann".to_owned()))
+        );
         assert_eq!(four.exclusion_reason("user_ann", &ann, &same), Some(DeciderRefusal::Requester));
         assert!(four.allows("user_ann", &names(&["user_bob"]), &same));
         assert!(!met(&two, &["user_ann", "user_second"]) && met(&two, &["user_ann", "user_second", "user_bob"]));
         let both = names(&["user_ann", "user_second"]);
         assert_eq!(two.people_needed_after(&both, &[], &same), 3, "one of these two counts for nothing");
-        assert!(two.adds_no_approver(&both, &[], &same) && !two.adds_no_approver(&names(&["user_ann", "user_bob"]), &[], &same));
+        assert!(
+            two.adds_no_approver(&both, &[], &same)
+                && !two.adds_no_approver(&names(&["user_ann", "user_bob"]), &[], &same)
+        );
         let other = of(1, &["user_ann"], false).and(of(1, &["user_second"], false));
         assert!(!other.adds_no_approver(&both, &[], &same) && met(&other, &["user_ann", "user_second"]));
     }
@@ -259,7 +266,10 @@ mod tests {
         assert_eq!((after(&[]), after(&["user_ann"]), after(&["user_boss"])), (2, 2, 2));
         assert_eq!(after(&["user_ann", "user_bob"]), 3, "the boss is still missing");
         assert_eq!(after(&["user_ann", "user_bob", "user_boss"]), 3);
-        assert_eq!(ApprovalRequirement::from_value(&both.to_value()).map(|read| read.to_value()), Some(both.to_value()));
+        assert_eq!(
+            ApprovalRequirement::from_value(&both.to_value()).map(|read| read.to_value()),
+            Some(both.to_value())
+        );
     }
 
     #[test]

@@ -5,15 +5,15 @@
 //! a crash it is simply made again.
 
 use super::demand::ApprovalRequirement;
-use super::draft_view::{DraftScope, Reachability};
+use super::draft_scope::{DraftScope, Reachability};
 use super::env::Env;
-use super::event::{Call, Effect, CallMode, GovernanceDecision};
-use super::kept::dry_result;
-use super::listed::CallList;
+use super::event::{Call, CallMode, Effect, GovernanceDecision};
+use super::map_calls::CallList;
 use super::plan::PlannedNode;
-use super::rows::TurnBuilder;
 use super::start::{Work, check_input, tool_absent};
-use super::{RunPlace, ReplayMode, Run};
+use super::turn_builder::TurnBuilder;
+use super::value_size::dry_result;
+use super::{ReplayMode, Run, RunPlace};
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::Body;
@@ -21,7 +21,7 @@ use crate::flow::call::CallOutcome;
 use crate::flow::expr::Preview;
 use crate::flow::policy::{Action, PolicyVerdict};
 use crate::json::Digest32;
-use crate::ledger::decision::{Outcome, DecisionSource};
+use crate::ledger::decision::{DecisionSource, Outcome};
 use crate::limits;
 use crate::record::{Insert, Json, Unstorable};
 use crate::time::Timestamp;

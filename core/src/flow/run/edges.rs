@@ -11,10 +11,10 @@
 //! applied, and does not change how its source ended.
 
 use super::env::Env;
-use super::rows::TurnBuilder;
 use super::scope::RunScope;
-use super::task::{TaskState, Task};
-use super::{RunPlace, Run};
+use super::task::{Task, TaskState};
+use super::turn_builder::TurnBuilder;
+use super::{Run, RunPlace};
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::Join;
 use crate::flow::expr::Template;
@@ -184,7 +184,12 @@ impl Run {
         Ok(())
     }
 
-    pub(crate) fn place_ended(&mut self, at: RunPlace, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
+    pub(crate) fn place_ended(
+        &mut self,
+        at: RunPlace,
+        env: &mut Env<'_>,
+        book: &mut TurnBuilder,
+    ) -> Result<(), Unstorable> {
         if at.item.is_some() {
             return self.item_ended(at, env, book);
         }

@@ -2,11 +2,11 @@
 
 use super::env::Env;
 use super::event::{Effect, SignalKind};
-use super::rows::TurnBuilder;
 use super::scope::RunScope;
 use super::task::TaskState;
+use super::turn_builder::TurnBuilder;
 use super::undo::RollbackProgress;
-use super::{RunPlace, ReplayMode, Run, RunStatus};
+use super::{ReplayMode, Run, RunPlace, RunStatus};
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::json::Digest32;
@@ -80,7 +80,12 @@ impl Run {
         Ok(outputs)
     }
 
-    pub(crate) fn end(&mut self, status: RunStatus, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
+    pub(crate) fn end(
+        &mut self,
+        status: RunStatus,
+        env: &mut Env<'_>,
+        book: &mut TurnBuilder,
+    ) -> Result<(), Unstorable> {
         self.drop_proposals(env, book)?;
         self.status = status;
         self.completed_at = Some(env.now);

@@ -3,13 +3,13 @@
 //! A run takes events and returns a turn: rows to commit, ledger entries, and effects that may be
 //! performed once the rows are durable.
 
-use super::doubt::UnknownOutcome;
-use super::rows_people::ApprovalRequested;
+use super::approval_rows::ApprovalRequested;
 use super::status::RunStatus;
+use super::unknown_outcome::UnknownOutcome;
 use crate::access::Actor;
 use crate::error::ErrorBody;
 use crate::flow::call::CallOutcome;
-use crate::ledger::decision::{Outcome, DecisionSource};
+use crate::ledger::decision::{DecisionSource, Outcome};
 use crate::record::Tx;
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};

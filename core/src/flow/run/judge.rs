@@ -7,7 +7,7 @@
 
 use super::demand::ApprovalRequirement;
 use super::env::Env;
-use super::{RunPlace, Run};
+use super::{Run, RunPlace};
 use crate::flow::policy::{Action, PolicyVerdict};
 
 impl Run {
@@ -18,7 +18,9 @@ impl Run {
             let action = Action { actor: who, ..*action };
             verdict = verdict.and(match self.writers_of(at).any(|writer| writer == who) {
                 true => env.policy.judge(&action),
-                false if self.head.co_requesters.contains(who) => env.policy.judge_contributor(&action).for_contributor(who),
+                false if self.head.co_requesters.contains(who) => {
+                    env.policy.judge_contributor(&action).for_contributor(who)
+                }
                 false => env.policy.judge_contributor(&action),
             });
         }

@@ -4,17 +4,19 @@
 //! the graph: the edges of settled nodes are decided again, against what had settled by then and therefore
 //! with the same result, and nodes without a row become ready as before.
 
+use super::approval_rows::SHOWING;
 use super::approve::EDITED_BY;
 use super::cancel::paused_by;
 use super::edges::SettledNode;
 use super::patch::RunPatch;
-use super::pinned::request_of_row;
-use super::plan::{PlanEdit, DraftedPlan};
+use super::pins::request_of_row;
+use super::plan::{DraftedPlan, PlanEdit};
 use super::requesters::merge_names;
-use super::restored::is_written_since_restore;
-use super::rows_people::SHOWING;
-use super::task::{StepApproval, ApprovalRequest, MapProgress, TaskState, StoredStep, StoredEffect, Task, approvers};
-use super::{RunPlace, EffectStatus, RunHead, LaneOwner, Replay, ReplayMode, Run, RunStatus, Source, StepStatus, WorkflowRef};
+use super::restore::is_written_since_restore;
+use super::task::{ApprovalRequest, MapProgress, StepApproval, StoredEffect, StoredStep, Task, TaskState, approvers};
+use super::{
+    EffectStatus, LaneOwner, Replay, ReplayMode, Run, RunHead, RunPlace, RunStatus, Source, StepStatus, WorkflowRef,
+};
 use crate::access::{Actor, Level};
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Body, Graph};
@@ -231,7 +233,8 @@ impl Run {
             let StoredPatch { number, patch, by, version, applied_seq, .. } = stored;
             // Older rows have no sequence number; they were applied in the order of their patch numbers.
             let seq = applied_seq.unwrap_or(if before.is_some() { -1 } else { i64::MAX });
-            self.patches_by_number.insert(number, RunPatch { patch, by, version, asked, before, seq, risk, approved_by });
+            self.patches_by_number
+                .insert(number, RunPatch { patch, by, version, asked, before, seq, risk, approved_by });
         }
         let incoming = |node: usize| self.graph.nodes[node].incoming.len();
         self.nodes = (0..self.graph.nodes.len())
@@ -249,7 +252,8 @@ impl Run {
                 several.as_array().into_iter().flatten().filter_map(|by| Some(by.as_str()?.to_owned())).collect()
             }
         };
-        self.edits = edits.map(|(node, input)| (node.clone(), PlanEdit { input: input.clone(), by: by(node) })).collect();
+        self.edits =
+            edits.map(|(node, input)| (node.clone(), PlanEdit { input: input.clone(), by: by(node) })).collect();
         let approved = !row.get("plan_digest").is_null();
         let waits = |row: &Row| row.get("step_id").is_null() && row.text("action_type") == "plan";
         let by = approvals.iter().filter(|row| waits(row) && row.text("status") == "approved");
@@ -289,13 +293,19 @@ impl Run {
 
     fn load_task(&self, row: &Row, effect: Option<&Row>, approvals: &[Row]) -> Result<Task, DamagedRows> {
         let id = row.uuid("id");
-        let status = StepStatus::parse(row.text("status")).ok_or_else(|| DamagedRows { what: "step status".to_owned() })?;
+        let status =
+            StepStatus::parse(row.text("status")).ok_or_else(|| DamagedRows { what: "step status".to_owned() })?;
         let json = |column| row.get(column).as_json().map(crate::record::Json::to_value);
         let approved = approvals.iter().filter(|a| a.uuid("step_id") == id && a.text("status") == "approved");
         let approved = approved.max_by_key(|a| request_order(a));
         let approved = approved.and_then(|a| {
             let notes = a.get("review_notes").as_text().map(str::to_owned);
-            Some(StepApproval { digest: digest(a, "action_digest")?, earlier_requests: earlier_requests(a), by: approvers(a), notes })
+            Some(StepApproval {
+                digest: digest(a, "action_digest")?,
+                earlier_requests: earlier_requests(a),
+                by: approvers(a),
+                notes,
+            })
         });
         let asked = approvals.iter().filter(|a| a.uuid("step_id") == id).max_by_key(|a| request_order(a));
         let changed_by = asked.map(|asked| self.editors(row, asked)).unwrap_or_default();
@@ -411,7 +421,9 @@ impl Run {
         }
         let lost = |effect: Option<&Row>| {
             let deadline = effect.and_then(|effect| effect.get("deadline").as_time());
-            TaskState::Lost { deadline: row.get("retry_at").as_time().or(deadline).unwrap_or(Timestamp::from_micros(0)) }
+            TaskState::Lost {
+                deadline: row.get("retry_at").as_time().or(deadline).unwrap_or(Timestamp::from_micros(0)),
+            }
         };
         match effect {
             Some(effect) if effect.text("status") == "dispatched" => lost(Some(effect)),

@@ -2,7 +2,7 @@
 
 use super::task::TaskState;
 use super::undo::{CHILD_LEFT, CurrentUndo, RollbackProgress};
-use super::{RunPlace, Run};
+use super::{Run, RunPlace};
 use crate::access::Actor;
 use crate::id;
 use crate::record::{Json, Row};
@@ -56,8 +56,12 @@ impl Run {
                     let deadline = sent.get(&step).copied();
                     let effect = id::effect(self.head.id, &self.undo_key(at, round));
                     undo.retry_at = deadline;
-                    undo.current =
-                        Some(CurrentUndo { in_doubt: true, lost: true, deadline, ..CurrentUndo::new(at, effect, None) });
+                    undo.current = Some(CurrentUndo {
+                        in_doubt: true,
+                        lost: true,
+                        deadline,
+                        ..CurrentUndo::new(at, effect, None)
+                    });
                 }
                 None => queue.push((seq, at)),
             }

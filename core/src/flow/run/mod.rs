@@ -6,64 +6,66 @@
 //! Rows are derived from the state at the end of a turn; `load` rebuilds a run from them.
 
 mod answer;
+mod approval_rows;
 mod approve;
+mod approvers;
 mod cancel;
 mod close;
 mod create;
 mod demand;
-mod doubt;
 mod draft;
-mod draft_view;
+mod draft_scope;
 mod edges;
 mod end;
 pub mod env;
 pub mod event;
+mod in_flight;
 mod judge;
-mod kept;
-mod listed;
 mod load;
 mod load_undo;
+mod map_calls;
 mod merge;
 mod nest;
-mod past;
 mod patch;
-mod pinned;
+mod pins;
 mod plan;
+mod refused_turn;
 mod renew;
+mod replay;
 mod requesters;
-mod restored;
+mod restore;
 pub mod retry;
-mod rows;
-mod rows_people;
 mod scope;
+mod signals;
 mod start;
 pub mod status;
 mod step;
-mod still;
 mod task;
-mod told;
-mod trail;
-mod under_way;
+mod trace;
+mod turn_builder;
 mod undo;
-mod unwritten;
+mod unknown_outcome;
+mod value_size;
 
+pub use approval_rows::{ApprovalRequested, INBOX, inbox_row, outbox_row};
 pub use cancel::{may_change_pause, paused_by};
 pub use close::affinity;
-pub use create::{RunHead, Replay, ReplayMode, Source, WorkflowRef};
+pub use create::{Replay, ReplayMode, RunHead, Source, WorkflowRef};
 pub use demand::{ApprovalRequirement, SamePerson};
-pub use doubt::UnknownOutcome;
 pub use edges::IncomingEdges;
 pub use env::{Env, Gate, SlotRequest};
-pub use event::{RunPlace, Call, Effect, Event, ReceivedAnswer, CallMode, LedgerNote, Signal, SignalKind, Turn, GovernanceDecision};
-pub use listed::too_many_with_patch;
-pub use load::{RunRecording, StepRecording, StoredRun, StoredPatch, approvers_in, with_descendants};
+pub use event::{
+    Call, CallMode, Effect, Event, GovernanceDecision, LedgerNote, ReceivedAnswer, RunPlace, Signal, SignalKind, Turn,
+};
+pub use in_flight::CallsInFlight;
+pub use load::{RunRecording, StepRecording, StoredPatch, StoredRun, approvers_in, with_descendants};
+pub use map_calls::too_many_with_patch;
 pub use patch::PatchPreview;
-pub use pinned::request_of_row;
-pub use restored::UncertainStep;
-pub use rows_people::{INBOX, ApprovalRequested, inbox_row, outbox_row};
+pub use pins::request_of_row;
+pub use restore::UncertainStep;
 pub use status::{EffectStatus, RunStatus, StepStatus};
-pub use trail::StepTrace;
-pub use under_way::CallsInFlight;
+pub use trace::StepTrace;
+pub use unknown_outcome::UnknownOutcome;
 
 use crate::access::Actor;
 use crate::error::ErrorBody;
@@ -74,7 +76,7 @@ use draft::Draft;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use task::{TaskState, Task};
+use task::{Task, TaskState};
 use undo::RollbackProgress;
 use uuid::Uuid;
 
@@ -106,7 +108,7 @@ pub struct Run {
     /// The plan drafted at L1, pending or approved.
     plan: Option<plan::DraftedPlan>,
     /// Maps whose calls were approved in a request of their own.
-    approved_maps: BTreeMap<usize, listed::ApprovedMapCalls>,
+    approved_maps: BTreeMap<usize, map_calls::ApprovedMapCalls>,
     /// Inputs that people edited in the plan. They replace those of the workflow.
     edits: BTreeMap<String, plan::PlanEdit>,
     /// The draft in progress.
@@ -152,9 +154,9 @@ pub struct Run {
     /// The expression work of the previous turns since it was loaded.
     work_done: u64,
     /// The size of the inputs and outputs of its steps.
-    value_size: kept::ValueSize,
+    value_size: value_size::ValueSize,
     /// Maps about to start: the next item to measure, and the size of the run with the items before it.
-    map_measurements: BTreeMap<usize, (u32, kept::ValueSize)>,
+    map_measurements: BTreeMap<usize, (u32, value_size::ValueSize)>,
 }
 
 /// The lane that a run's owner writes through.
@@ -221,7 +223,8 @@ impl Run {
         let plan = self.plan.as_ref().and_then(plan::DraftedPlan::deadline);
         let end = self.head.timeout_at.filter(|_| !self.status.is_final() && !self.is_stopping());
         let undo = self.undo.as_ref().and_then(|undo| undo.retry_at);
-        let patch = self.patches_by_number.values().filter_map(|overlay| overlay.asked.as_ref()).filter(|asked| asked.open);
+        let patch =
+            self.patches_by_number.values().filter_map(|overlay| overlay.asked.as_ref()).filter(|asked| asked.open);
         let patch = patch.map(|asked| asked.expires_at).min().filter(|_| !self.status.is_final());
         [timer, plan, end, undo, patch].into_iter().flatten().min()
     }

@@ -7,13 +7,13 @@ use super::demand::ApprovalRequirement;
 use super::edges::with_success;
 use super::env::Env;
 use super::event::Effect;
-use super::past::RecordedOutcome;
+use super::replay::RecordedOutcome;
 use super::requesters::{ADDED_BY, merge_names};
-use super::rows::TurnBuilder;
 use super::scope::RunScope;
 use super::start::too_deep;
-use super::task::{MapProgress, TaskState, Task};
-use super::{RunPlace, RunHead, Run, RunStatus, Source, WorkflowRef};
+use super::task::{MapProgress, Task, TaskState};
+use super::turn_builder::TurnBuilder;
+use super::{Run, RunHead, RunPlace, RunStatus, Source, WorkflowRef};
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::Body;
@@ -129,7 +129,8 @@ impl Run {
 
     /// What must be met before a run inside is started.
     pub(crate) fn demand_of_child(&self, at: RunPlace, env: &Env<'_>) -> Option<ApprovalRequirement> {
-        let level = (self.head.level == Level::Ask).then(|| ApprovalRequirement::one_approval("every step needs approval at L0_Ask"));
+        let level = (self.head.level == Level::Ask)
+            .then(|| ApprovalRequirement::one_approval("every step needs approval at L0_Ask"));
         let level = level.or_else(|| self.demand_if_lapsed(at, env)).or_else(|| self.demand_of_item(at));
         match (self.demand_of_node(at), level) {
             (Some(node), Some(level)) => Some(node.and(level)),
@@ -195,7 +196,12 @@ impl Run {
     }
 
     /// Starts a map, or requests approval of its calls. False: it stays ready.
-    pub(crate) fn start_map(&mut self, at: RunPlace, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<bool, Unstorable> {
+    pub(crate) fn start_map(
+        &mut self,
+        at: RunPlace,
+        env: &mut Env<'_>,
+        book: &mut TurnBuilder,
+    ) -> Result<bool, Unstorable> {
         if self.task(at).is_none_or(|task| task.input.is_none()) {
             let list = match self.list_of(at) {
                 Ok(list) => list,
@@ -301,7 +307,12 @@ impl Run {
     }
 
     /// An item has settled: starts the next one, or ends the map.
-    pub(crate) fn item_ended(&mut self, at: RunPlace, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
+    pub(crate) fn item_ended(
+        &mut self,
+        at: RunPlace,
+        env: &mut Env<'_>,
+        book: &mut TurnBuilder,
+    ) -> Result<(), Unstorable> {
         let TaskState::Mapping(mapping) = &mut self.nodes[at.node].state else { return Ok(()) };
         mapping.open = mapping.open.saturating_sub(1);
         mapping.busy = mapping.busy.saturating_sub(1);
@@ -360,7 +371,8 @@ impl Run {
         for item in items {
             let at = RunPlace { node, item: Some(item) };
             let waits = self.task(at).is_some_and(|task| {
-                matches!(task.state, TaskState::Ready | TaskState::AwaitingApproval(_) | TaskState::RetryWait { .. }) && !task.in_doubt
+                matches!(task.state, TaskState::Ready | TaskState::AwaitingApproval(_) | TaskState::RetryWait { .. })
+                    && !task.in_doubt
             });
             if waits {
                 self.stop_step(at, env, book)?;

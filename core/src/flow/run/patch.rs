@@ -9,16 +9,16 @@ use super::edges::EdgeDecision;
 use super::env::Env;
 use super::event::GovernanceDecision;
 use super::requesters::merge_names;
-use super::rows::TurnBuilder;
-use super::task::{ApprovalRequest, TaskState, Task};
-use super::{RunPlace, Run};
+use super::task::{ApprovalRequest, Task, TaskState};
+use super::turn_builder::TurnBuilder;
+use super::{Run, RunPlace};
 use crate::access::{Actor, Level};
-use crate::flow::air::{CURRENT_NODE, Graph, DocumentProblem};
+use crate::flow::air::{CURRENT_NODE, DocumentProblem, Graph};
 use crate::flow::patch::{self, Inverse, Patch};
 use crate::flow::policy::{Action, PolicyVerdict};
 use crate::flow::tables::RUN_PATCHES;
 use crate::json::Digest32;
-use crate::ledger::decision::{Outcome, DecisionSource};
+use crate::ledger::decision::{DecisionSource, Outcome};
 use crate::limits;
 use crate::record::{Json, Unstorable, Update};
 use crate::time::Timestamp;
@@ -136,7 +136,16 @@ impl Run {
         let document = overlay.patch.to_value();
         let set = vec![("approval_request_id", asked.id.into()), ("patch", Json::encode(&document)?.into())];
         let data = json!({"patch": document, "number": number, "reason": demand.reason, "risk": overlay.risk});
-        book.add_approval_request(&self.head, &asked, None, "graph.patch", data, &demand, requesters, self.last_request_at)?;
+        book.add_approval_request(
+            &self.head,
+            &asked,
+            None,
+            "graph.patch",
+            data,
+            &demand,
+            requesters,
+            self.last_request_at,
+        )?;
         let (source, outcome) = (DecisionSource::Approval, Outcome::Deferred);
         let verdict = GovernanceDecision { source, outcome, rationale: demand.reason, policies: Vec::new() };
         let data = json!({"approval_id": asked.id, "digest": digest, "patch": number});
@@ -151,7 +160,8 @@ impl Run {
 
     /// Requests approval again for pending patches whose plan or tools have changed.
     pub(crate) fn renew_patches(&mut self, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
-        let waiting = self.patches_by_number.iter().filter(|(_, overlay)| overlay.before.is_none() && !self.is_stopping());
+        let waiting =
+            self.patches_by_number.iter().filter(|(_, overlay)| overlay.before.is_none() && !self.is_stopping());
         let waiting = waiting.filter_map(|(number, overlay)| Some((*number, overlay.asked.clone()?)));
         let waiting: Vec<(u32, ApprovalRequest)> = waiting.collect();
         let Some(covered) = waiting.first().and_then(|_| self.covered_digest()) else { return Ok(()) };
@@ -190,7 +200,8 @@ impl Run {
     /// Updates the tool versions of a pending patch. A patch that was shown without versions stays as it was shown: its
     /// steps need their own approval.
     fn update_tool_versions(&mut self, number: u32, env: &Env<'_>) {
-        if let Some(overlay) = self.patches_by_number.get_mut(&number).filter(|overlay| !overlay.patch.tools.is_empty()) {
+        if let Some(overlay) = self.patches_by_number.get_mut(&number).filter(|overlay| !overlay.patch.tools.is_empty())
+        {
             overlay.patch.record_tool_versions(env.catalog);
         }
     }
@@ -210,7 +221,8 @@ impl Run {
 
     /// The patch that added an edge, if one did.
     pub(crate) fn patch_of_edge(&self, edge: usize) -> Option<&RunPatch> {
-        let drawn = self.patches_by_number.values().filter_map(|overlay| Some((overlay.before.as_ref()?.edges.len(), overlay)));
+        let drawn =
+            self.patches_by_number.values().filter_map(|overlay| Some((overlay.before.as_ref()?.edges.len(), overlay)));
         drawn.filter(|(first, _)| *first <= edge).max_by_key(|(first, _)| *first).map(|(_, overlay)| overlay)
     }
 
@@ -301,7 +313,9 @@ impl Run {
         let Some(overlay) = self.patches_by_number.get(&number).cloned() else { return Ok(()) };
         let (graph, inverse) = match self.patched_graph(&overlay.patch, env) {
             Ok(applied) => applied,
-            Err(problems) => return self.refuse_patch(number, overlay.version, &overlay.by, &join_problems(&problems), book),
+            Err(problems) => {
+                return self.refuse_patch(number, overlay.version, &overlay.by, &join_problems(&problems), book);
+            }
         };
         let (nodes, edges) = (self.nodes.len(), self.graph.edges.len());
         let before = std::mem::replace(&mut self.graph, Arc::new(graph));
@@ -312,7 +326,8 @@ impl Run {
         self.patches += 1;
         let data = json!({"number": number, "graph_digest": self.graph.digest, "nodes": self.nodes.len() - nodes});
         let seq = book.add_note("patch.applied", None, Some(overlay.by.clone()), data) + self.run_seq;
-        let (inverse, document) = (Json::encode(&inverse.to_value_applied_at(seq))?, Json::encode(&overlay.patch.to_value())?);
+        let (inverse, document) =
+            (Json::encode(&inverse.to_value_applied_at(seq))?, Json::encode(&overlay.patch.to_value())?);
         let set = vec![("status", "applied".into()), ("inverse", inverse.into()), ("patch", document.into())];
         book.update(Update::versioned(&RUN_PATCHES, key(self.head.id, number), overlay.version, set)?);
         book.set_run_column("patches", i64::from(self.patches));
@@ -361,7 +376,12 @@ impl Run {
     }
 
     /// A patch was rejected. False: the approval is about something else.
-    pub(crate) fn patch_denied(&mut self, approval: Uuid, by: &Actor, book: &mut TurnBuilder) -> Result<bool, Unstorable> {
+    pub(crate) fn patch_denied(
+        &mut self,
+        approval: Uuid,
+        by: &Actor,
+        book: &mut TurnBuilder,
+    ) -> Result<bool, Unstorable> {
         let Some(number) = self.patch_of(approval) else { return Ok(false) };
         let version = self.patches_by_number.get(&number).map_or(1, |overlay| overlay.version);
         self.refuse_patch(number, version, by, "the approval was denied", book)?;
@@ -410,7 +430,8 @@ impl Run {
             );
             return Ok(());
         };
-        let begun = self.nodes[before.nodes.len()..].iter().any(|task| !matches!(task.state, TaskState::Pending { .. }));
+        let begun =
+            self.nodes[before.nodes.len()..].iter().any(|task| !matches!(task.state, TaskState::Pending { .. }));
         if begun {
             book.add_note(
                 "patch.revert_refused",

@@ -8,14 +8,14 @@ use super::demand::ApprovalRequirement;
 use super::env::Env;
 use super::event::GovernanceDecision;
 use super::requesters::merge_names;
-use super::rows::TurnBuilder;
 use super::task::ApprovalRequest;
-use super::{RunPlace, Run, RunStatus};
+use super::turn_builder::TurnBuilder;
+use super::{Run, RunPlace, RunStatus};
 use crate::access::Actor;
 use crate::error::{Code, ErrorBody};
 use crate::flow::patch;
 use crate::json::Digest32;
-use crate::ledger::decision::{Outcome, DecisionSource};
+use crate::ledger::decision::{DecisionSource, Outcome};
 use crate::limits;
 use crate::record::{Json, Unstorable, Value as Cell};
 use crate::time::Timestamp;
@@ -176,7 +176,16 @@ impl Run {
         }
         let asked = self.next_request(digest, &demand, env);
         let data = json!({"plan": document, "reason": demand.reason});
-        book.add_approval_request(&self.head, &asked, None, "plan", data, &demand, self.requesters_of_plan(), self.last_request_at)?;
+        book.add_approval_request(
+            &self.head,
+            &asked,
+            None,
+            "plan",
+            data,
+            &demand,
+            self.requesters_of_plan(),
+            self.last_request_at,
+        )?;
         let data = json!({"approval_id": asked.id, "digest": digest, "needed": demand.people()});
         let (source, outcome) = (DecisionSource::Approval, Outcome::Deferred);
         let verdict = GovernanceDecision { source, outcome, rationale: demand.reason, policies: Vec::new() };
@@ -235,7 +244,12 @@ impl Run {
     }
 
     /// People approved the plan. False: the approval is not the plan's.
-    pub(crate) fn plan_approved(&mut self, approval: Uuid, by: &[String], book: &mut TurnBuilder) -> Result<bool, Unstorable> {
+    pub(crate) fn plan_approved(
+        &mut self,
+        approval: Uuid,
+        by: &[String],
+        book: &mut TurnBuilder,
+    ) -> Result<bool, Unstorable> {
         let Some(plan) = self.plan.as_mut().filter(|plan| plan.approval() == Some(approval)) else { return Ok(false) };
         plan.asked = None;
         plan.by = by.to_vec();

@@ -4,10 +4,10 @@
 
 use super::demand::ApprovalRequirement;
 use super::env::Env;
-use super::rows::TurnBuilder;
 use super::start::Work;
 use super::task::{ApprovalRequest, TaskState};
-use super::{RunPlace, Run};
+use super::turn_builder::TurnBuilder;
+use super::{Run, RunPlace};
 use crate::flow::policy::PolicyVerdict;
 use crate::record::Unstorable;
 
@@ -19,13 +19,16 @@ impl Run {
         if self.is_stopping() {
             return Ok(());
         }
-        let outdated: Vec<(RunPlace, ApprovalRequest)> = self.places().filter_map(|at| Some((at, self.outdated(at)?))).collect();
+        let outdated: Vec<(RunPlace, ApprovalRequest)> =
+            self.places().filter_map(|at| Some((at, self.outdated(at)?))).collect();
         for (at, asked) in outdated {
             book.close_approval_request(&asked, "superseded", env.now)?;
             match self.judge_again(at, env) {
                 PolicyVerdict::Deny { rule, reason } => self.refuse_by_policy(at, rule, reason, env, book)?,
                 PolicyVerdict::Ask(demand) => self.request_approval(at, &demand, env, book)?,
-                PolicyVerdict::Allow => self.request_approval(at, &ApprovalRequirement::one_approval(CHANGED), env, book)?,
+                PolicyVerdict::Allow => {
+                    self.request_approval(at, &ApprovalRequirement::one_approval(CHANGED), env, book)?
+                }
             }
         }
         Ok(())
@@ -52,7 +55,8 @@ impl Run {
             return Ok(());
         };
         let changed = |node: &crate::flow::air::Node, version: &str| {
-            plan.node(&node.id).is_some_and(|planned| !planned.tool_version.is_empty() && planned.tool_version != version)
+            plan.node(&node.id)
+                .is_some_and(|planned| !planned.tool_version.is_empty() && planned.tool_version != version)
         };
         let outdated = self.graph.nodes.iter().any(|compiled| {
             let tool = compiled.tool.as_ref().filter(|_| !compiled.is_tool_absent);

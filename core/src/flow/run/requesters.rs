@@ -10,7 +10,7 @@
 //! cancellation, which a retry ignores, and the outputs of the sink nodes, which depend on every applied patch.
 
 use super::patch::RunPatch;
-use super::{RunPlace, Run};
+use super::{Run, RunPlace};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -42,7 +42,8 @@ impl Run {
         let edits = self.edits.get(self.name(at)).into_iter().flat_map(|edit| edit.by.iter().map(String::as_str));
         let changed = self.task(at).into_iter().flat_map(|task| task.changed_by.iter().map(String::as_str));
         let patch = self.patch_of_node(at.node).map(|overlay| overlay.by.id.as_str());
-        let around = self.parent_setting(ADDED_BY).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+        let around =
+            self.parent_setting(ADDED_BY).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
         patch.into_iter().chain(edits).chain(changed).chain(around)
     }
 
@@ -56,7 +57,10 @@ impl Run {
     /// Everyone besides the actor who contributed to how the run ended. The parent uses its result.
     pub(crate) fn contributors_to_end(&self) -> Vec<String> {
         let applied = self.patches_by_number.values().filter(|overlay| overlay.before.is_some());
-        merge_names(self.head.co_requesters.clone(), applied.flat_map(RunPatch::writers).chain(self.canceller_with_reason()))
+        merge_names(
+            self.head.co_requesters.clone(),
+            applied.flat_map(RunPatch::writers).chain(self.canceller_with_reason()),
+        )
     }
 
     /// Adds the writers of an edge that handles a failure: without it the run would have ended.

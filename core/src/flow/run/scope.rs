@@ -1,6 +1,6 @@
 //! The expression scope of a run.
 
-use super::{RunPlace, Run};
+use super::{Run, RunPlace};
 use crate::flow::expr::{Lookup, Scope, WorkMeter};
 use crate::json::unstorable_reason;
 use serde_json::Value;

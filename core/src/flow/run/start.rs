@@ -6,19 +6,19 @@
 //! its result.
 
 use super::env::{Env, SlotRequest};
-use super::event::{Call, Effect, CallMode, GovernanceDecision};
-use super::past::RecordedOutcome;
-use super::rows::TurnBuilder;
+use super::event::{Call, CallMode, Effect, GovernanceDecision};
+use super::replay::RecordedOutcome;
 use super::scope::RunScope;
 use super::task::TaskState;
-use super::{RunPlace, EffectStatus, Run};
+use super::turn_builder::TurnBuilder;
+use super::{EffectStatus, Run, RunPlace};
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Body, ChildWorkflow, Function, MapItem};
 use crate::flow::policy::{Action, PolicyVerdict};
 use crate::id;
 use crate::json::{CanonicalJson, Digest32, TooDeep, check_depth};
-use crate::ledger::decision::{Outcome, DecisionSource};
+use crate::ledger::decision::{DecisionSource, Outcome};
 use crate::limits;
 use crate::record::{Json, Unstorable, escapes_nul};
 use crate::time::Timestamp;
@@ -128,13 +128,21 @@ impl Run {
         }
     }
 
-    fn start_tool(&mut self, at: RunPlace, spec: &Arc<Spec>, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<bool, Unstorable> {
+    fn start_tool(
+        &mut self,
+        at: RunPlace,
+        spec: &Arc<Spec>,
+        env: &mut Env<'_>,
+        book: &mut TurnBuilder,
+    ) -> Result<bool, Unstorable> {
         if let Err(error) = self.prepare_input(at, spec) {
             return self.fail_step(at, error, env, book).map(|()| true);
         }
         match self.recorded_outcome(at, Some(spec)) {
             RecordedOutcome::NotUsed => {}
-            RecordedOutcome::Output(output) => return self.complete_without_call(at, spec, output, "recorded", env, book).map(|()| true),
+            RecordedOutcome::Output(output) => {
+                return self.complete_without_call(at, spec, output, "recorded", env, book).map(|()| true);
+            }
             RecordedOutcome::Failed(error) => return self.fail_step(at, error, env, book).map(|()| true),
             RecordedOutcome::Missing => return self.not_recorded(at, env, book).map(|()| true),
         }
@@ -145,7 +153,9 @@ impl Run {
             PolicyVerdict::Allow => {}
             PolicyVerdict::Ask(_) if self.must_wait_to_ask() => return Ok(false),
             PolicyVerdict::Ask(demand) => return self.request_approval(at, &demand, env, book).map(|()| true),
-            PolicyVerdict::Deny { rule, reason } => return self.refuse_by_policy(at, rule, reason, env, book).map(|()| true),
+            PolicyVerdict::Deny { rule, reason } => {
+                return self.refuse_by_policy(at, rule, reason, env, book).map(|()| true);
+            }
         }
         if self.may_be_already_done(at, spec) {
             return self.resolve_before_dispatch(at, spec, env, book);

@@ -2,9 +2,9 @@
 
 use super::env::Env;
 use super::event::{Effect, Event, Turn};
-use super::rows::TurnBuilder;
 use super::task::TaskState;
-use super::{RunPlace, Run, RunStatus};
+use super::turn_builder::TurnBuilder;
+use super::{Run, RunPlace, RunStatus};
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::limits;
@@ -43,7 +43,12 @@ impl Run {
     }
 
     /// Applies events and advances as far as possible. Rows are written by `close`.
-    pub(crate) fn advance(&mut self, events: Vec<Event>, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
+    pub(crate) fn advance(
+        &mut self,
+        events: Vec<Event>,
+        env: &mut Env<'_>,
+        book: &mut TurnBuilder,
+    ) -> Result<(), Unstorable> {
         for event in events {
             self.apply_event(event, env, book)?;
         }
@@ -63,7 +68,9 @@ impl Run {
                 self.begin(env, book)
             }
             Event::Claimed { alone } => self.resume_claimed(alone, env, book),
-            Event::CallAnswered { at, call, answer, took_ms } => self.apply_answer(at, call, answer, took_ms, env, book),
+            Event::CallAnswered { at, call, answer, took_ms } => {
+                self.apply_answer(at, call, answer, took_ms, env, book)
+            }
             Event::CacheLookedUp { at, hit } => self.cache_looked_up(at, hit, env, book),
             Event::Signalled(signal) => self.apply_signal(signal, env, book),
             Event::Tick => Ok(()),

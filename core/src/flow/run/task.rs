@@ -203,9 +203,9 @@ impl Task {
     /// Its output, as expressions see it.
     pub(crate) const fn output(&self) -> Option<&Arc<Value>> {
         match &self.state {
-            TaskState::Completed { output, .. } | TaskState::Failed { output, .. } | TaskState::RolledBack { output } => {
-                Some(output)
-            }
+            TaskState::Completed { output, .. }
+            | TaskState::Failed { output, .. }
+            | TaskState::RolledBack { output } => Some(output),
             _ => None,
         }
     }
@@ -221,7 +221,9 @@ impl Task {
     pub(crate) fn items(&self) -> &[Self] {
         match &self.state {
             TaskState::Mapping(mapping) => &mapping.items,
-            TaskState::Completed { items, .. } | TaskState::Failed { items, .. } | TaskState::Cancelled { items } => items,
+            TaskState::Completed { items, .. } | TaskState::Failed { items, .. } | TaskState::Cancelled { items } => {
+                items
+            }
             _ => &[],
         }
     }
@@ -229,7 +231,9 @@ impl Task {
     pub(crate) fn items_mut(&mut self) -> Option<&mut Vec<Self>> {
         match &mut self.state {
             TaskState::Mapping(mapping) => Some(&mut mapping.items),
-            TaskState::Completed { items, .. } | TaskState::Failed { items, .. } | TaskState::Cancelled { items } => Some(items),
+            TaskState::Completed { items, .. } | TaskState::Failed { items, .. } | TaskState::Cancelled { items } => {
+                Some(items)
+            }
             _ => None,
         }
     }
@@ -240,7 +244,10 @@ impl Task {
             TaskState::Pending { .. } | TaskState::Delayed { .. } => StepStatus::Pending,
             TaskState::Ready | TaskState::LookingUpCache => StepStatus::Ready,
             TaskState::AwaitingApproval(_) => StepStatus::AwaitingApproval,
-            TaskState::Running { .. } | TaskState::Lost { .. } | TaskState::AwaitingChild { .. } | TaskState::Mapping(_) => StepStatus::Running,
+            TaskState::Running { .. }
+            | TaskState::Lost { .. }
+            | TaskState::AwaitingChild { .. }
+            | TaskState::Mapping(_) => StepStatus::Running,
             TaskState::RetryWait { .. } => StepStatus::RetryWait,
             TaskState::OutcomeUnknown { .. } => StepStatus::OutcomeUnknown,
             TaskState::Completed { .. } => StepStatus::Completed,

@@ -9,12 +9,12 @@
 
 use super::answer::RECORD_MISSING;
 use super::env::Env;
-use super::event::{Call, Effect, CallMode};
-use super::rows::TurnBuilder;
+use super::event::{Call, CallMode, Effect};
+use super::refused_turn::TURN_REFUSED;
 use super::start::Work;
-use super::task::{TaskState, Task};
-use super::unwritten::TURN_REFUSED;
-use super::{RunPlace, EffectStatus, Run, RunStatus, SignalKind, retry};
+use super::task::{Task, TaskState};
+use super::turn_builder::TurnBuilder;
+use super::{EffectStatus, Run, RunPlace, RunStatus, SignalKind, retry};
 use crate::access::Actor;
 use crate::error::{Code, ErrorBody};
 use crate::flow::call::{CallOutcome, Sent};
@@ -109,7 +109,12 @@ impl RollbackProgress {
 
 impl Run {
     /// Starts a rollback.
-    pub(crate) fn begin_undo(&mut self, wanted: RollbackRequest, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
+    pub(crate) fn begin_undo(
+        &mut self,
+        wanted: RollbackRequest,
+        env: &mut Env<'_>,
+        book: &mut TurnBuilder,
+    ) -> Result<(), Unstorable> {
         let RollbackRequest { steps, by, reason, for_parent } = wanted;
         if let Some(undo) = self.undo.as_mut().filter(|_| for_parent) {
             undo.for_parent = true;
@@ -199,7 +204,13 @@ impl Run {
 
     /// Lets a child run undo what it did. The request is written down with the signal: a run that is read again
     /// knows which children were asked in this rollback and what they answered, and asks none of them twice.
-    fn undo_child(&mut self, at: RunPlace, child: Uuid, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
+    fn undo_child(
+        &mut self,
+        at: RunPlace,
+        child: Uuid,
+        env: &mut Env<'_>,
+        book: &mut TurnBuilder,
+    ) -> Result<(), Unstorable> {
         let asked = self.child_undo(at, child);
         let Some(undo) = &mut self.undo else { return Ok(()) };
         let (by, reason) = (undo.by.clone(), undo.reason.clone());
@@ -258,7 +269,13 @@ impl Run {
     }
 
     /// Signals the waiting parent whether the rollback was complete.
-    fn signal_parent(&self, for_parent: bool, whole: bool, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
+    fn signal_parent(
+        &self,
+        for_parent: bool,
+        whole: bool,
+        env: &mut Env<'_>,
+        book: &mut TurnBuilder,
+    ) -> Result<(), Unstorable> {
         let Some((parent, step)) = self.head.parent.filter(|_| for_parent) else { return Ok(()) };
         book.send_signal(&self.head.tenant, parent, &SignalKind::ChildUndone { step, whole }, env)?;
         book.effects.push(Effect::Wake(parent));
@@ -526,7 +543,13 @@ impl Run {
 
     /// No more retries. An undo that may have taken effect does not fail: its outcome is unknown, and a person
     /// resolves it.
-    fn undo_failed(&mut self, at: RunPlace, error: &ErrorBody, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
+    fn undo_failed(
+        &mut self,
+        at: RunPlace,
+        error: &ErrorBody,
+        env: &mut Env<'_>,
+        book: &mut TurnBuilder,
+    ) -> Result<(), Unstorable> {
         let data = json!({"node": self.name(at), "code": error.code, "message": error.message});
         book.add_note("step.rollback_failed", self.step_id(at), None, data);
         self.report_not_undone(at, &error.message);
@@ -541,7 +564,12 @@ impl Run {
     }
 
     /// Settles the current undo and continues with the next.
-    fn undo_settled(&mut self, status: EffectStatus, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
+    fn undo_settled(
+        &mut self,
+        status: EffectStatus,
+        env: &mut Env<'_>,
+        book: &mut TurnBuilder,
+    ) -> Result<(), Unstorable> {
         self.write_compensation(status, None, env.now, book)?;
         self.undo.iter_mut().for_each(|undo| undo.current = None);
         self.continue_undo(env, book)
@@ -572,7 +600,8 @@ impl Run {
         // A reloaded run considers only the steps listed here, whatever their state.
         let current = undo.current.as_ref().map(|current| current.at);
         let ahead = current.iter().chain(&undo.queue).filter_map(|at| self.step_id(*at));
-        let behind = undo.undone.iter().chain(&undo.not_undone).filter_map(|line| line["step_id"].as_str()?.parse().ok());
+        let behind =
+            undo.undone.iter().chain(&undo.not_undone).filter_map(|line| line["step_id"].as_str()?.parse().ok());
         let only: Vec<Uuid> = behind.chain(ahead).collect();
         let document = json!({
             "by": undo.by.id, "by_kind": undo.by.kind.as_str(), "reason": undo.reason, "part": undo.partial, "ended": ended, "round": undo.round,

@@ -127,8 +127,10 @@ impl<'a> Subschemas<'a> {
         members: &'a Map<String, Value>,
         waiting: &mut Vec<&'a Value>,
     ) -> Result<Subschema, InvalidSchema> {
-        let mut part =
-            Subschema { reevaluates: UNEVALUATED.iter().any(|word| members.contains_key(*word)), ..Subschema::default() };
+        let mut part = Subschema {
+            reevaluates: UNEVALUATED.iter().any(|word| members.contains_key(*word)),
+            ..Subschema::default()
+        };
         let is_root = std::ptr::eq(schema, self.root);
         if !is_root && members.get("$id").is_some_and(Value::is_string) {
             return reject("\"$id\" may stand at its top only");
@@ -343,7 +345,12 @@ fn max_applied(parts: &[Subschema], closures: &[Closure], left: &Cell<usize>) ->
 }
 
 /// Maximum number of subschemas that apply one level below this closure, over all members and items.
-fn max_applied_below(parts: &[Subschema], closure: &Closure, deeper: &[u64], left: &Cell<usize>) -> Result<u64, InvalidSchema> {
+fn max_applied_below(
+    parts: &[Subschema],
+    closure: &Closure,
+    deeper: &[u64],
+    left: &Cell<usize>,
+) -> Result<u64, InvalidSchema> {
     let (mut items, mut members, mut by_name) = (0u64, 0u64, BTreeMap::<&str, (u64, u64)>::new());
     for (part, times) in closure {
         let part = &parts[*part];

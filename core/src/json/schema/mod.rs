@@ -214,7 +214,8 @@ mod tests {
 
     #[test]
     fn a_pattern_never_goes_back_to_try_again() {
-        let slow = Schema::compile_untrusted(json!({"properties": {"a": {"pattern": "(?:a|b)*a(?:a|b){150}c"}}})).unwrap();
+        let slow =
+            Schema::compile_untrusted(json!({"properties": {"a": {"pattern": "(?:a|b)*a(?:a|b){150}c"}}})).unwrap();
         let long = json!({"a": "ab".repeat(1_000_001)});
         assert!(slow.check(&long).unwrap_err()[0].message.contains("too large"));
         let schema = Schema::compile(json!({"pattern": "^(a+)+$"})).unwrap();

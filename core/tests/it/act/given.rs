@@ -3,7 +3,7 @@
 use chimera_core::act::risk::score;
 use chimera_core::flow::plan::{Plan, PlanStep};
 use chimera_core::flow::risk::Score;
-use chimera_core::tool::{ToolDeclaration, Metadata, EffectKind, ReadOnlyInputs, Risk, Rollback, Spec};
+use chimera_core::tool::{EffectKind, Metadata, ReadOnlyInputs, Risk, Rollback, Spec, ToolDeclaration};
 use serde_json::{Value, json};
 use std::path::Path;
 

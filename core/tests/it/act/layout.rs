@@ -5,7 +5,7 @@ use chimera_core::access::TenantSettings;
 use chimera_core::flow::Children;
 use chimera_core::flow::air::{Catalog, Document, Graph, WorkflowInfo, compile};
 use chimera_core::flow::plan::Plan;
-use chimera_core::tool::{CallClass, ToolDeclaration, Metadata, EffectKind, ReadOnlyInputs, Rollback, Spec};
+use chimera_core::tool::{CallClass, EffectKind, Metadata, ReadOnlyInputs, Rollback, Spec, ToolDeclaration};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! AIR documents: what is accepted, what is rejected and where, and the compiled graph.
 
 use super::given::{compiled, document, echo, problem, problems, tools};
-use chimera_core::flow::air::{Body, Document, Join, WorkflowInfo, SCHEMA, compile, parse};
+use chimera_core::flow::air::{Body, Document, Join, SCHEMA, WorkflowInfo, compile, parse};
 use chimera_core::json::schema::Schema;
 use serde_json::{Value, json};
 

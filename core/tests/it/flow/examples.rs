@@ -1,7 +1,7 @@
 //! The shipped examples are valid.
 
 use super::given::tools;
-use chimera_core::flow::air::{Catalog, Graph, WorkflowInfo, ProblemCode, SCHEMA, compile, parse};
+use chimera_core::flow::air::{Catalog, Graph, ProblemCode, SCHEMA, WorkflowInfo, compile, parse};
 use chimera_core::json::schema::Schema;
 use chimera_core::tool::Spec;
 use std::collections::BTreeMap;

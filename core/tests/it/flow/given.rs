@@ -1,7 +1,7 @@
 //! Fixtures of this room: tools with realistic schemas, short documents, and a run's values.
 
 use crate::given::{closed, tool};
-use chimera_core::flow::air::{Catalog, Document, Graph, WorkflowInfo, DocumentProblem, compile};
+use chimera_core::flow::air::{Catalog, Document, DocumentProblem, Graph, WorkflowInfo, compile};
 use chimera_core::tool::{EffectKind, Spec};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -59,7 +59,12 @@ pub(super) fn tools() -> Tools {
         .with("local.summarize", EffectKind::Pure, closed(summary, &["text"]), closed(summarized, &["summary"]))
         .with("local.markdown_to_pdf", EffectKind::Pure, closed(pdf, &["markdown"]), closed(made, &["artifact"]))
         .with("http.request", EffectKind::Write, closed(request, &["url"]), answer)
-        .with("email_send", EffectKind::Write, closed(mail, &["to", "subject"]), closed(json!({"message_id": text}), &[]))
+        .with(
+            "email_send",
+            EffectKind::Write,
+            closed(mail, &["to", "subject"]),
+            closed(json!({"message_id": text}), &[]),
+        )
         .with(
             "slack_post",
             EffectKind::Write,

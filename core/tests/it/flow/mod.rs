@@ -7,6 +7,6 @@ mod given;
 mod patch;
 mod properties;
 mod types;
-#[path = "../../../../expr/tests/it/given.rs"]
+#[path = "../../../../expr/tests/it/run_scope.rs"]
 #[allow(dead_code)]
 mod values;

@@ -2,13 +2,13 @@
 //!
 //! The fuzz targets call these functions; the tests of `core` call them with mutated seeds.
 
-use chimera_core::flow::air::{Catalog, Document, Graph, WorkflowInfo, DocumentProblem, SCHEMA, compile, parse};
+use chimera_core::flow::air::{Catalog, Document, DocumentProblem, Graph, SCHEMA, WorkflowInfo, compile, parse};
 use chimera_core::flow::expr::{Lookup, Preview, Scope, Template, WorkMeter};
 use chimera_core::flow::patch::{Patch, apply, digest, inverse, revert};
 use chimera_core::json::Digest32;
 use chimera_core::json::schema::Schema;
 use chimera_core::limits::TURN_WORK_MAX;
-use chimera_core::tool::{ToolDeclaration, Metadata, EffectKind, Rollback, Spec};
+use chimera_core::tool::{EffectKind, Metadata, Rollback, Spec, ToolDeclaration};
 use serde_json::{Value, json};
 use std::sync::{Arc, LazyLock};
 

@@ -1,7 +1,7 @@
 //! Counters: short-lived claims and rate limit windows, shared by all nodes.
 
 use async_trait::async_trait;
-use chimera_core::access::window::{RateDecision, Quota};
+use chimera_core::access::window::{Quota, RateDecision};
 use chimera_core::limits::{CLAIM_TTL_MIN, CLAIM_TTL_SECONDS_MAX, COUNTER_KEY_BYTES_MAX, COUNTER_VALUE_BYTES_MAX};
 use chimera_core::time::Timestamp;
 use std::time::Duration;

@@ -6,14 +6,14 @@
 //! then by age, and is reserved until the run picks it up. A run that only waits may be parked: it is unloaded and its
 //! requests stay here. Synchronous and without a clock, so that the simulator can drive it.
 
-mod line;
+mod queue;
 #[cfg(test)]
 mod tests;
 
 use chimera_core::access::Pool;
 use chimera_core::flow::run::{RunPlace, SlotRequest};
 use chimera_core::limits;
-use line::{ToolQueue, CallCounts, QueuedCall};
+use queue::{CallCounts, QueuedCall, ToolQueue};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use uuid::Uuid;

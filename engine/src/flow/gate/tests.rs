@@ -94,7 +94,8 @@ fn a_host_has_slots_of_its_own_that_all_tools_share() {
 
 #[test]
 fn a_host_may_have_a_limit_of_its_own() {
-    let mut gate = CallGate::new(CallLimits { hosts: [("wide".to_owned(), 3)].into(), per_host: 1, ..CallLimits::default() });
+    let mut gate =
+        CallGate::new(CallLimits { hosts: [("wide".to_owned(), 3)].into(), per_host: 1, ..CallLimits::default() });
     assert!((1..=3).all(|run| enter(&mut gate, run, "wide")) && !enter(&mut gate, 4, "wide"));
     assert!(enter(&mut gate, 5, "narrow") && !enter(&mut gate, 6, "narrow"));
 }

@@ -7,8 +7,10 @@ mod notifier;
 mod recipients;
 mod tool;
 
-pub use blobs::{Blob, BlobError, BlobStat, Blobs, UploadStream, InvalidLink, DownloadStream, PresentedLink, PresignedUrl};
+pub use blobs::{
+    Blob, BlobError, BlobStat, Blobs, DownloadStream, InvalidLink, PresentedLink, PresignedUrl, UploadStream,
+};
 pub use buckets::{BucketError, Buckets, Object};
 pub use notifier::{DeliveryReceipt, Message, Notifier};
 pub use recipients::{Recipient, Recipients};
-pub use tool::{CallContext, CancelToken, CompletedCall, CheckResult, Sent, Tool, ToolError};
+pub use tool::{CallContext, CancelToken, CheckResult, CompletedCall, Sent, Tool, ToolError};

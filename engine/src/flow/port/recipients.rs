@@ -4,7 +4,7 @@ use crate::access::Permit;
 use async_trait::async_trait;
 use chimera_core::access::DeciderRefusal;
 use chimera_core::error::ErrorBody;
-use chimera_core::flow::run::{RunHead, INBOX};
+use chimera_core::flow::run::{INBOX, RunHead};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipient {

@@ -4,7 +4,7 @@
 //! are sent as array literals in text and cast back in the statement.
 
 use bytes::BytesMut;
-use chimera_core::record::{Json, ColumnType, Value};
+use chimera_core::record::{ColumnType, Json, Value};
 use chimera_core::time::Timestamp;
 use postgres_protocol::{IsNull as ArrayIsNull, types as wire};
 use std::error::Error;

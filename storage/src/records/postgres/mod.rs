@@ -5,12 +5,12 @@
 
 pub(crate) mod cells;
 pub(crate) mod connect;
+pub(crate) mod damage_check;
+mod execute;
 pub(super) mod failure;
-mod flight;
 mod foreign;
 pub(crate) mod guards;
 mod lane;
-pub(crate) mod look;
 pub(crate) mod objects;
 mod reader;
 mod silence;
@@ -21,18 +21,18 @@ mod watch;
 mod worker;
 
 use super::OpenError;
+use super::failed_commits::Unproven;
 use super::health::Health;
-use super::held::LaneCell;
-use super::hold::{KnownProgress, HoldCell, not_ready};
+use super::hold::{HoldCell, KnownProgress, not_ready};
 use super::inbox::Message;
+use super::lane_cell::LaneCell;
 use super::mark::{self, MarkFile};
 use super::schema::{self, SchemaWatch};
-use super::trouble::Unproven;
 use crate::migrate;
 use async_trait::async_trait;
 use chimera_core::ledger::tables::LEDGER_LANES;
 use chimera_core::limits;
-use chimera_core::record::{CountQuery, RowGroup, Page, Scope, Select, Tx};
+use chimera_core::record::{CountQuery, Page, RowGroup, Scope, Select, Tx};
 use chimera_engine::commit::PreparedTx;
 use chimera_engine::port::{Blocked, CommitError, HeldLane, Hold, ReadError, Receipt, Records, Unavailable};
 use connect::Server;
@@ -106,7 +106,9 @@ impl PostgresRecords {
         guards::check_guards(&client).await?;
         let mut note = None;
         if options.resume {
-            state::raise_epochs(&client, KnownProgress::of(&known)).await.map_err(|error| failure::unavailable(&error))?;
+            state::raise_epochs(&client, KnownProgress::of(&known))
+                .await
+                .map_err(|error| failure::unavailable(&error))?;
         } else {
             let used = state::was_used(&client).await?;
             note = marks.as_ref().and_then(|marks| marks.missing_note(used));
@@ -124,8 +126,13 @@ impl PostgresRecords {
             held.push(lane.clone());
             let watched = (!options.resume).then(|| hold.clone());
             let marks = marks.clone().filter(|_| !options.resume);
-            let known =
-                worker::LaneContext { hold: watched, marks, generation: 0, schema: schema.clone(), guards: guards.clone() };
+            let known = worker::LaneContext {
+                hold: watched,
+                marks,
+                generation: 0,
+                schema: schema.clone(),
+                guards: guards.clone(),
+            };
             let lease = options.lease;
             let worker =
                 Worker { looked: None, held: lane, known, server, node, lease, inbox, session: None, lane: None };
@@ -187,7 +194,7 @@ impl PostgresRecords {
         let (server, health) = (self.server.clone(), Arc::clone(&self.health));
         tokio::spawn(async move {
             let whole = match server.connect().await {
-                Ok(client) => look::intact_tables(&client, tables).await,
+                Ok(client) => damage_check::intact_tables(&client, tables).await,
                 Err(_) => Vec::new(),
             };
             health.finish_recheck(&whole);
@@ -199,13 +206,13 @@ impl PostgresRecords {
 async fn prove(server: &Server, unproven: &Unproven) -> Result<(), Unavailable> {
     let client = server.connect().await?;
     if let Some(uses) = unproven.uses() {
-        look::prove_usable(&client, &uses).await?;
+        damage_check::prove_usable(&client, &uses).await?;
     }
     for tx in unproven.trials() {
         trial::prove(&client, tx).await?;
     }
     match unproven.room() {
-        Some(bytes) => look::prove_space(&client, bytes).await,
+        Some(bytes) => damage_check::prove_space(&client, bytes).await,
         None => Ok(()),
     }
 }

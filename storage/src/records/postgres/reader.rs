@@ -3,13 +3,13 @@
 use super::super::slots::{reader, slots};
 use super::super::sql::{self, SqlDialect};
 use super::super::task::Task;
-use super::cells::{PgCell, DecodedCell, shape};
+use super::cells::{DecodedCell, PgCell, shape};
 use super::connect::Server;
 use super::failure;
 use chimera_core::limits;
-use chimera_core::record::{CountQuery, RowGroup, PageBuilder, ColumnType, Page, Row, Scope, Select, Value};
+use chimera_core::record::{ColumnType, CountQuery, Page, PageBuilder, Row, RowGroup, Scope, Select, Value};
+use chimera_engine::fair_slots::FairSlots;
 use chimera_engine::port::{ReadError, Unavailable};
-use chimera_engine::turns::FairSlots;
 use futures::TryStreamExt;
 use std::collections::HashMap;
 use std::pin::pin;

@@ -3,7 +3,7 @@
 use super::super::hold::{KnownProgress, StoreState, head, reason};
 use super::failure::{left_out, unavailable};
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_LANES, STORE_STATE};
-use chimera_core::ledger::{MarkMismatch, Digest32, StoredLane, Mark};
+use chimera_core::ledger::{Digest32, Mark, MarkMismatch, StoredLane};
 use chimera_core::record::Table;
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{Hold, Outage, Unavailable};
@@ -86,7 +86,9 @@ pub(in super::super) async fn behind(
     let behind = marks.iter().find_map(|mark| mark.check(generation, rows.get(&mark.lane).copied()));
     match &behind {
         Some(MarkMismatch::LaneMissing(_)) => is_gone(client, &LEDGER_LANES).await?,
-        Some(MarkMismatch::EntryMismatch(mark)) if !entries.contains_key(&mark.lane) => is_gone(client, &AUDIT_LOG_ENTRIES).await?,
+        Some(MarkMismatch::EntryMismatch(mark)) if !entries.contains_key(&mark.lane) => {
+            is_gone(client, &AUDIT_LOG_ENTRIES).await?
+        }
         _ => {}
     }
     Ok(behind)

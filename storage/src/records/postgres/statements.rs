@@ -7,7 +7,7 @@ use super::super::sql::{self, SqlDialect};
 use super::cells::{PgCell, PgColumn, array_type, element};
 use chimera_core::ledger::ChainLink;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
-use chimera_core::record::{Insert, ColumnType, Row, Step, Table, Update, Value};
+use chimera_core::record::{ColumnType, Insert, Row, Step, Table, Update, Value};
 use chimera_engine::commit::Batch;
 use chimera_engine::port::ReadError;
 use std::borrow::Cow;
@@ -133,7 +133,8 @@ pub(super) fn statements<'a>(
     if !entries.is_empty() {
         let columns = 0..AUDIT_LOG_ENTRIES.columns.len();
         let cells = columns.map(|at| entries.iter().map(|row| &row.cells[at]).collect());
-        let (text, expects) = (StatementText::Append(TableByName(&AUDIT_LOG_ENTRIES)), ExpectedAnswer::Entries(entries.len()));
+        let (text, expects) =
+            (StatementText::Append(TableByName(&AUDIT_LOG_ENTRIES)), ExpectedAnswer::Entries(entries.len()));
         all.push(Statement { text, params: arrays(cells), expects });
     }
     Ok(all)
@@ -222,7 +223,11 @@ fn inserts<'a>(batch: &'a Batch, mode: OnKeyConflict) -> Vec<Statement<'a>> {
             OnKeyConflict::Plain => ExpectedAnswer::Count { table: table.name, rows: rows.len() },
             OnKeyConflict::Skip => ExpectedAnswer::Inserts(rows),
         };
-        Statement { text: StatementText::Insert { table: TableByName(table), columns: positions, mode }, params, expects }
+        Statement {
+            text: StatementText::Insert { table: TableByName(table), columns: positions, mode },
+            params,
+            expects,
+        }
     };
     groups.into_iter().map(statement).collect()
 }

@@ -78,7 +78,9 @@ async fn allowed(client: &Client, touched: Result<usize, Error>) -> Result<usize
 /// none: somebody's insert has succeeded.
 fn alternative_statement(statement: &Statement<'_>, touched: usize) -> Option<String> {
     match &statement.expects {
-        ExpectedAnswer::Updates(updates) if touched < updates.len() => Some(usage::update_one(updates.first()?.1.table)),
+        ExpectedAnswer::Updates(updates) if touched < updates.len() => {
+            Some(usage::update_one(updates.first()?.1.table))
+        }
         ExpectedAnswer::Step { step: Step::Update { table, .. } | Step::Lock { table, .. }, .. } if touched == 0 => {
             Some(usage::update_one(table))
         }

@@ -1,19 +1,19 @@
 //! The task of one lane: a thin loop around its committer.
 
-use super::super::held::LaneCell;
 use super::super::hold::{HoldCell, not_ready};
 use super::super::inbox::{Message, Waiter};
+use super::super::lane_cell::LaneCell;
 use super::super::mark::MarkFile;
 use super::super::observe;
 use super::super::schema::SchemaWatch;
 use super::connect::Server;
-use super::flight::LaneSession;
+use super::execute::LaneSession;
 use super::guards::GuardWatch;
 use super::{failure, lane, objects, state};
 use crate::migrate;
 use chimera_core::ledger::Mark;
 use chimera_core::limits;
-use chimera_engine::commit::{Batch, Command, Committer, Event, Lane, BatchOutcome, Resolution};
+use chimera_engine::commit::{Batch, BatchOutcome, Command, Committer, Event, Lane, Resolution};
 use chimera_engine::port::Unavailable;
 use std::collections::VecDeque;
 use std::pin::Pin;

@@ -1,6 +1,6 @@
 //! Encodes and decodes values: UUIDs as 16-byte blobs, times as microseconds, lists as JSON.
 
-use chimera_core::record::{Cell as Borrowed, Json, ColumnType, Value};
+use chimera_core::record::{Cell as Borrowed, ColumnType, Json, Value};
 use chimera_core::time::Timestamp;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Statement, ToSql};

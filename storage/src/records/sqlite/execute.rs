@@ -9,13 +9,13 @@
 use super::super::is_probe;
 use super::super::sql::{self, SqlDialect};
 use super::objects::ObjectWatch;
-use super::texts::StatementCache;
-use super::{cells, failure, pair};
+use super::statement_cache::StatementCache;
+use super::{cells, failure, log_pairing};
 use crate::migrate;
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_LANES};
 use chimera_core::ledger::{ChainHead, ChainLink, SealedEntry};
 use chimera_core::record::{Conflict, Insert, RowCount, RowKey, Step, Table, Tx, Update};
-use chimera_engine::commit::{Batch, TxRejection, BatchOutcome};
+use chimera_engine::commit::{Batch, BatchOutcome, TxRejection};
 use rusqlite::{CachedStatement, Connection, params};
 
 const D: SqlDialect = SqlDialect::Sqlite;
@@ -58,7 +58,12 @@ impl From<rusqlite::Error> for TxFailure {
 }
 
 /// Executes the batch. No transaction stays open, whatever happens.
-pub(super) fn execute(conn: &Connection, texts: &mut StatementCache, objects: &mut ObjectWatch, batch: &Batch) -> BatchOutcome {
+pub(super) fn execute(
+    conn: &Connection,
+    texts: &mut StatementCache,
+    objects: &mut ObjectWatch,
+    batch: &Batch,
+) -> BatchOutcome {
     texts.trim();
     for careful in [false, true] {
         let outcome = attempt(conn, texts, objects, batch, careful).unwrap_or_else(|outcome| outcome);
@@ -106,7 +111,9 @@ fn attempt(
         // The commit record is written last: without space or permission it is not there. After any other disk
         // failure, such as a failed sync, it may turn up later.
         Err(error) => match failure::of_statement(&error) {
-            Err(BatchOutcome::Unavailable(reason)) if failure::wrote_nothing(&error) => Ok(BatchOutcome::Unavailable(reason)),
+            Err(BatchOutcome::Unavailable(reason)) if failure::wrote_nothing(&error) => {
+                Ok(BatchOutcome::Unavailable(reason))
+            }
             Err(BatchOutcome::Unavailable(_)) => Ok(BatchOutcome::Unknown { lost }),
             Err(outcome) => Ok(outcome),
             Ok(loss) => Ok(of_all(&loss)),
@@ -123,14 +130,18 @@ fn of_batch(failure: TxFailure) -> BatchOutcome {
 }
 
 /// Chains the entries of the remaining transactions, and advances the lane.
-pub(super) fn chain(pen: &mut BatchWriter<'_>, batch: &Batch, keep: impl Fn(usize) -> bool) -> Result<ChainHead, TxFailure> {
+pub(super) fn chain(
+    pen: &mut BatchWriter<'_>,
+    batch: &Batch,
+    keep: impl Fn(usize) -> bool,
+) -> Result<ChainHead, TxFailure> {
     let (links, head) = batch.chain(&keep);
     let kept = batch.txs.iter().enumerate().filter(|(at, _)| keep(*at));
     for (sealed, link) in kept.flat_map(|(_, tx)| &tx.entries).zip(&links) {
         append(pen, batch.lane.id, sealed, link)?;
     }
     advance(pen.conn, batch, head)?;
-    pair::stamp(pen.conn)?;
+    log_pairing::stamp(pen.conn)?;
     Ok(head)
 }
 

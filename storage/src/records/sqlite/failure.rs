@@ -1,7 +1,7 @@
 //! Maps SQLite errors to committer outcomes.
 
 use chimera_core::ledger::ChainHead;
-use chimera_engine::commit::{TxRejection, BatchOutcome};
+use chimera_engine::commit::{BatchOutcome, TxRejection};
 use chimera_engine::port::{Outage, Unavailable};
 use rusqlite::types::Type;
 use rusqlite::{ErrorCode, Row, ffi};

@@ -1,7 +1,7 @@
 //! Opens the data file and claims its lane.
 
 use super::failure::{head, left_out, unavailable};
-use super::pair;
+use super::log_pairing;
 use chimera_core::error::io_reason;
 use chimera_core::ledger::tables::LEDGER_LANES;
 use chimera_core::limits;
@@ -59,7 +59,7 @@ impl DataFile {
         if !is_there(path)? {
             return Ok(None);
         }
-        pair::check(path)?;
+        log_pairing::check(path)?;
         Ok(FileId::of(path).map(|identity| Self { path: path.to_owned(), identity }))
     }
 
@@ -306,9 +306,12 @@ pub(super) fn lane_now(conn: &Connection) -> rusqlite::Result<Option<Lane>> {
 
 /// Runs a changing query in an explicit transaction and checks its commit: an auto-committed statement returns its
 /// row first, and a full disk after that would go unnoticed.
-pub(super) fn in_durable_transaction<T>(conn: &Connection, work: impl FnOnce() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+pub(super) fn in_durable_transaction<T>(
+    conn: &Connection,
+    work: impl FnOnce() -> rusqlite::Result<T>,
+) -> rusqlite::Result<T> {
     conn.execute_batch("BEGIN IMMEDIATE")?;
-    let named = work().and_then(|value| pair::stamp(conn).map(|()| value));
+    let named = work().and_then(|value| log_pairing::stamp(conn).map(|()| value));
     let done = named.and_then(|value| conn.execute_batch("COMMIT").map(|()| value));
     if !conn.is_autocommit() {
         // A connection that can't roll back rejects the next transaction and is replaced then.
@@ -363,7 +366,7 @@ pub(crate) fn release(conn: &Connection, lane: Lane) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::texts::StatementCache;
+    use super::super::statement_cache::StatementCache;
     use super::*;
     use chimera_engine::commit::BatchOutcome;
     use uuid::Uuid;

@@ -4,35 +4,37 @@
 //! nevertheless, the lane's epoch fences the first one, and no chain breaks.
 
 pub(crate) mod cells;
+pub(crate) mod damage_check;
 mod execute;
 pub(super) mod failure;
 pub(crate) mod file;
 pub(crate) mod guards;
-pub(crate) mod look;
+pub(crate) mod log_pairing;
 pub(crate) mod objects;
-pub(crate) mod pair;
 mod reader;
 pub(crate) mod state;
-mod texts;
+mod statement_cache;
 mod unsettled;
 mod wal;
 mod writer;
 
 use super::OpenError;
+use super::failed_commits::Unproven;
 use super::health::Health;
-use super::held::LaneCell;
-use super::hold::{KnownProgress, HoldCell, not_ready};
+use super::hold::{HoldCell, KnownProgress, not_ready};
 use super::inbox::Message;
+use super::lane_cell::LaneCell;
 use super::mark::{self, MARK_FILE, MarkFile};
 use super::schema::{self, SchemaWatch};
-use super::trouble::Unproven;
 use crate::migrate;
 use async_trait::async_trait;
 use chimera_core::ledger::tables::LEDGER_LANES;
 use chimera_core::limits;
-use chimera_core::record::{CountQuery, RowGroup, Page, Scope, Select, Tx};
+use chimera_core::record::{CountQuery, Page, RowGroup, Scope, Select, Tx};
 use chimera_engine::commit::PreparedTx;
-use chimera_engine::port::{Blocked, Clock, CommitError, HeldLane, Hold, Outage, ReadError, Receipt, Records, Unavailable};
+use chimera_engine::port::{
+    Blocked, Clock, CommitError, HeldLane, Hold, Outage, ReadError, Receipt, Records, Unavailable,
+};
 use file::DataFile;
 use std::path::Path;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
@@ -81,7 +83,12 @@ impl SqliteRecords {
 
     /// The same with a separate mark file. Data that is older than its marks is held: it can be read, but every
     /// commit is rejected.
-    pub fn open_marked(folder: &Path, marks: &Path, access: AccessMode, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+    pub fn open_marked(
+        folder: &Path,
+        marks: &Path,
+        access: AccessMode,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, OpenError> {
         if access == AccessMode::Read {
             let data = DataFile::find(folder)?.ok_or(OpenError::Absent)?;
             schema::readable(&migrate::sqlite_status(&data.open_reader()?)?)?;
@@ -95,7 +102,7 @@ impl SqliteRecords {
         crate::folder::create(folder).map_err(OpenError::Folder)?;
         let (data, mut conn) = DataFile::create(folder)?;
         // On a separate connection: its page cache is dropped, so that later readers read from disk.
-        look::quick_check(&data.open_reader()?)?;
+        damage_check::quick_check(&data.open_reader()?)?;
         objects::check_objects(&conn)?;
         migrate::sqlite(&mut conn)?;
         let marks = Arc::new(MarkFile::open(marks)?);
@@ -131,7 +138,7 @@ impl SqliteRecords {
             clock,
             inbox: messages,
             wal,
-            texts: texts::StatementCache::default(),
+            texts: statement_cache::StatementCache::default(),
             objects: objects::ObjectWatch::new()?,
         };
         let thread = std::thread::Builder::new().name("chimera-writer".to_owned());
@@ -165,7 +172,9 @@ impl SqliteRecords {
         let (readers, health) = (Arc::clone(&self.readers), Arc::clone(&self.health));
         tokio::task::spawn_blocking(move || {
             let whole = match readers.open_connection() {
-                Ok(conn) => tables.into_iter().filter(|table| look::check_table(&conn, table) == Ok(true)).collect(),
+                Ok(conn) => {
+                    tables.into_iter().filter(|table| damage_check::check_table(&conn, table) == Ok(true)).collect()
+                }
                 Err(_) => Vec::new(),
             };
             health.finish_recheck(&whole);
@@ -176,10 +185,10 @@ impl SqliteRecords {
 /// Proves that what failed before would work now. Planning proves all of it: the file has no foreign triggers.
 fn prove(readers: &reader::SqliteReaders, unproven: &Unproven) -> Result<(), Unavailable> {
     if let Some(uses) = unproven.uses() {
-        look::usable(&readers.open_connection()?, &uses)?;
+        damage_check::usable(&readers.open_connection()?, &uses)?;
     }
     match unproven.room() {
-        Some(bytes) => look::prove_space(readers.path(), bytes),
+        Some(bytes) => damage_check::prove_space(readers.path(), bytes),
         None => Ok(()),
     }
 }

@@ -3,7 +3,7 @@
 use super::super::hold::{KnownProgress, StoreState, reason};
 use super::failure::head;
 use super::file::in_durable_transaction;
-use chimera_core::ledger::{MarkMismatch, Digest32, StoredLane, Mark};
+use chimera_core::ledger::{Digest32, Mark, MarkMismatch, StoredLane};
 use chimera_core::time::Timestamp;
 use chimera_engine::port::Hold;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -17,7 +17,11 @@ pub(in super::super) fn read(conn: &Connection) -> rusqlite::Result<StoreState> 
 }
 
 /// How the file is behind the marks.
-pub(in super::super) fn behind(conn: &Connection, generation: i64, marks: &[Mark]) -> rusqlite::Result<Option<MarkMismatch>> {
+pub(in super::super) fn behind(
+    conn: &Connection,
+    generation: i64,
+    marks: &[Mark],
+) -> rusqlite::Result<Option<MarkMismatch>> {
     for mark in marks {
         if let Some(behind) = mark.check(generation, lane_row(conn, mark)?) {
             return Ok(Some(behind));
@@ -72,7 +76,11 @@ pub(in super::super) fn raise_epoch(conn: &Connection, known: KnownProgress) -> 
 
 /// Whether the file is held, or would be at the next write. Changes nothing; a file without the table is older than
 /// any mark.
-pub(in super::super) fn current_hold(conn: &Connection, marks: &[Mark], now: Timestamp) -> rusqlite::Result<Option<Hold>> {
+pub(in super::super) fn current_hold(
+    conn: &Connection,
+    marks: &[Mark],
+    now: Timestamp,
+) -> rusqlite::Result<Option<Hold>> {
     let known = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'store_state')";
     let known: bool = conn.query_row(known, [], |row| row.get(0))?;
     let state = if known { read(conn)? } else { StoreState::default() };

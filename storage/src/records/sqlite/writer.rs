@@ -3,20 +3,20 @@
 //! It owns the only writing connection. While a batch is being flushed, everything that arrives waits in the channel
 //! and becomes the next batch.
 
-use super::super::held::LaneCell;
 use super::super::hold::{HoldCell, not_ready};
 use super::super::inbox::{Message, Waiter};
+use super::super::lane_cell::LaneCell;
 use super::super::mark::MarkFile;
 use super::super::observe;
 use super::super::schema::SchemaWatch;
 use super::objects::ObjectWatch;
-use super::texts::StatementCache;
+use super::statement_cache::StatementCache;
 use super::unsettled::UnknownOutcome;
 use super::{execute, failure, file, state, wal};
 use crate::migrate;
 use chimera_core::ledger::Mark;
 use chimera_core::limits;
-use chimera_engine::commit::{Batch, Command, Committer, Event, Lane, BatchOutcome, Resolution};
+use chimera_engine::commit::{Batch, BatchOutcome, Command, Committer, Event, Lane, Resolution};
 use chimera_engine::port::{Clock, Outage, Unavailable};
 use rusqlite::Connection;
 use std::collections::VecDeque;

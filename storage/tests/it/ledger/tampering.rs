@@ -7,13 +7,13 @@ use super::sites;
 use crate::records::{fresh_database, one_lane, sqlite};
 use chimera_core::audit::VerificationReport;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
-use chimera_core::ledger::{ActorType, LedgerFault, ChainHead, StoredEntry, SubjectType};
+use chimera_core::ledger::{ActorType, ChainHead, LedgerFault, StoredEntry, SubjectType};
 use chimera_core::record::{Comparison, Scope, Select, Tx};
 use chimera_engine::audit::verify;
 use chimera_engine::ledger::audit::EventRecord;
 use chimera_engine::ledger::last_checkpoint;
 use chimera_engine::port::{Clock as _, Records};
-use chimera_testkit::world::LedgerFixture;
+use chimera_testkit::ledger_fixture::LedgerFixture;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -38,7 +38,8 @@ struct TamperedLedger {
 impl TamperedLedger {
     async fn both() -> [Self; 2] {
         let url = fresh_database();
-        let postgres = Self::set(Arc::new(one_lane(&url).await), DirectAccess::Postgres(sites::client(&url).await)).await;
+        let postgres =
+            Self::set(Arc::new(one_lane(&url).await), DirectAccess::Postgres(sites::client(&url).await)).await;
         let folder = tempfile::tempdir().unwrap();
         let store = Arc::new(sqlite(folder.path()).unwrap());
         let door = DirectAccess::Sqlite(sites::file(folder.path()), folder);

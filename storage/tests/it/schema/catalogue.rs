@@ -43,7 +43,12 @@ const fn postgres_kind(kind: ColumnType) -> &'static str {
 const fn sqlite_kind(kind: ColumnType) -> &'static str {
     match kind {
         ColumnType::Bool | ColumnType::Int32 | ColumnType::Int | ColumnType::Time | ColumnType::LocalTime => "INTEGER",
-        ColumnType::Decimal | ColumnType::Text | ColumnType::Json | ColumnType::ExactJson | ColumnType::Uuids | ColumnType::Texts => "TEXT",
+        ColumnType::Decimal
+        | ColumnType::Text
+        | ColumnType::Json
+        | ColumnType::ExactJson
+        | ColumnType::Uuids
+        | ColumnType::Texts => "TEXT",
         ColumnType::Uuid | ColumnType::Bytes => "BLOB",
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{LedgerNodes, all_rows, entries};
 use crate::build::run;
-use crate::world::{LedgerFixture, decision, event};
+use crate::ledger_fixture::{LedgerFixture, decision, event};
 use chimera_core::flow::tables::RUNS;
 use chimera_core::ledger::tables::{RECORD_SCOPES, SCOPED_AUDIT_LOGS};
 use chimera_core::record::{Row, Scope, Select, Table, Tx, Value};

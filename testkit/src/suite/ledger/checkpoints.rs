@@ -3,7 +3,7 @@
 use super::{LedgerNodes, all_rows, entries, join_workers};
 use chimera_core::ledger::checkpoint::SignedCheckpoint;
 use chimera_core::ledger::tables::{LEDGER_CHECKPOINTS, LEDGER_LANES};
-use chimera_core::ledger::{Digest32, ChainHead};
+use chimera_core::ledger::{ChainHead, Digest32};
 use chimera_core::record::{Row, Scope, Select};
 use chimera_engine::audit::verify;
 use chimera_engine::ledger::checkpoint::CheckpointOutcome;

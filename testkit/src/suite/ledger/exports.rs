@@ -77,7 +77,9 @@ pub(super) async fn a_tenants_export_holds_only_its_entries_and_verifies(stage: 
         assert_eq!((report.entries, done.entries), (owned(stage, tenant).await, report.entries));
         let text = String::from_utf8(bytes).unwrap();
         let others = ["acme", "zeta"].iter().filter(|other| **other != tenant);
-        others.for_each(|other| assert!(!text.contains(&format!("\"{other}\"")), "{other} appears in the export of {tenant}"));
+        others.for_each(|other| {
+            assert!(!text.contains(&format!("\"{other}\"")), "{other} appears in the export of {tenant}")
+        });
     }
 }
 

@@ -1,7 +1,7 @@
 //! The feed: every entry once, in the order of its lane, across restarts of consumers and nodes.
 
-use super::{Site, LedgerNodes, all_rows, entries, join_workers};
-use crate::world::LedgerFixture;
+use super::{LedgerNodes, Site, all_rows, entries, join_workers};
+use crate::ledger_fixture::LedgerFixture;
 use chimera_core::ledger::StoredEntry;
 use chimera_core::ledger::tables::FEED_CURSORS;
 use chimera_core::record::{Scope, Select, Tx};

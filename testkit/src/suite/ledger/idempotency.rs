@@ -1,8 +1,8 @@
 //! Requests with an idempotency key take effect once, however often they are repeated.
 
 use super::{LedgerNodes, entries};
-use crate::world::event;
-use chimera_core::ledger::idempotency::{KeyOwner, IdempotencyRecord, KeyedRequest, RecordState};
+use crate::ledger_fixture::event;
+use chimera_core::ledger::idempotency::{IdempotencyRecord, KeyOwner, KeyedRequest, RecordState};
 use chimera_core::limits::IDEMPOTENCY_TTL_SECONDS;
 use chimera_core::record::{Conflict, Tx};
 use chimera_engine::ledger::LedgerError;

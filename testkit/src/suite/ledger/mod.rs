@@ -9,7 +9,7 @@ mod exports;
 mod feed;
 mod idempotency;
 
-use crate::world::LedgerFixture;
+use crate::ledger_fixture::LedgerFixture;
 use async_trait::async_trait;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::record::{Row, Scope, Select};

@@ -2,7 +2,7 @@
 //! approval of one would approve all.
 
 use super::finding::{Finding, assert_none};
-use super::rust::RustFile;
+use super::rust_file::RustFile;
 use super::tree;
 
 /// Words that mark a line that computes or reads a digest.

@@ -85,7 +85,11 @@ fn names(text: &str, machine: &str) -> bool {
 fn machine_paths(path: &str, lines: &[(usize, &str)]) -> Vec<Finding> {
     let found = lines.iter().filter_map(|(line, text)| {
         let machine = MACHINE_PATHS.iter().find(|machine| names(text, machine))?;
-        Some(Finding::new(path, *line, format!("{machine} is a path of a particular machine: describe the location instead")))
+        Some(Finding::new(
+            path,
+            *line,
+            format!("{machine} is a path of a particular machine: describe the location instead"),
+        ))
     });
     found.collect()
 }
@@ -139,11 +143,7 @@ mod tests {
         let seen: Vec<(usize, &str)> = found.iter().map(|found| (found.line, found.what.as_str())).collect();
         assert_eq!(
             seen,
-            [
-                (2, "broken link to gone.md"),
-                (2, "broken link to #none"),
-                (7, "broken link to b.md#none"),
-            ]
+            [(2, "broken link to gone.md"), (2, "broken link to #none"), (7, "broken link to b.md#none"),]
         );
     }
 

@@ -1,7 +1,7 @@
 //! Error enums are small, and their messages start in lower case, so that they can follow a colon.
 
-use super::finding::{Exception, Finding, assert_none, apply_exceptions};
-use super::rust::{RustFile, body_start, closing_brace, is_name};
+use super::finding::{Exception, Finding, apply_exceptions, assert_none};
+use super::rust_file::{RustFile, body_start, closing_brace, is_name};
 use super::scan::LITERAL;
 use super::tree;
 

@@ -1,17 +1,18 @@
 //! Every data folder is created readable by its owner only, through one of two functions.
 
 use super::finding::{Finding, assert_none};
-use super::rust::RustFile;
+use super::rust_file::RustFile;
 use super::tree;
 
 /// The files that create folders, with the right mode.
-const MAKERS: &[&str] = &["storage/src/folder.rs", "chimera/src/home.rs"];
+const MAKERS: &[&str] = &["storage/src/folder.rs", "chimera/src/data_folder.rs"];
 
 fn check(file: &RustFile) -> Vec<Finding> {
     let is_product = file.path.contains("/src/") && file.layer() != "testkit" && !MAKERS.contains(&file.path.as_str());
     let patterns: &[&str] = if is_product { &["create_dir", "create_dir_all", "DirBuilder"] } else { &[] };
     let lines = patterns.iter().flat_map(|pattern| file.lines_outside_tests(pattern));
-    let what = "create folders with folder::create or home::private_folder, which make them readable by their owner only";
+    let what =
+        "create folders with folder::create or home::private_folder, which make them readable by their owner only";
     lines.map(|line| Finding::new(&file.path, line, what)).collect()
 }
 

@@ -2,8 +2,8 @@
 //!
 //! An HTTP handler has at most 30: it parses the request, calls the engine, and answers.
 
-use super::finding::{Exception, Finding, assert_none, apply_exceptions};
-use super::rust::RustFile;
+use super::finding::{Exception, Finding, apply_exceptions, assert_none};
+use super::rust_file::RustFile;
 use super::tree;
 
 const LINES_MAX: usize = 70;
@@ -73,7 +73,8 @@ mod tests {
     fn a_long_handler_is_found() {
         let text =
             format!("async fn get() {{\n{}}}\nfn table() {{\n{}}}\n", "    x();\n".repeat(29), "    x();\n".repeat(40));
-        let lines = |path| long_handlers(&RustFile::new(path, &text)).iter().map(|found| found.line).collect::<Vec<_>>();
+        let lines =
+            |path| long_handlers(&RustFile::new(path, &text)).iter().map(|found| found.line).collect::<Vec<_>>();
         assert_eq!(lines("api/src/flow/get_run.rs"), [1]);
         assert_eq!(lines("api/src/server.rs"), [0_usize; 0]);
         assert_eq!(lines("engine/src/flow/get_run.rs"), [0_usize; 0]);

@@ -85,7 +85,8 @@ fn check(edges: &[Dependency<'_>]) -> Vec<Finding> {
     let ours = edges.iter().filter(|edge| edge.ours);
     ours.filter_map(|edge| {
         let Some(layer) = LAYERS.iter().find(|layer| layer.name == edge.from) else {
-            let what = format!("{} is not a known layer: add it to the table in layers.rs and to ARCHITECTURE.md", edge.from);
+            let what =
+                format!("{} is not a known layer: add it to the table in layers.rs and to ARCHITECTURE.md", edge.from);
             return Some(Finding::new(&edge.manifest, edge.line, what));
         };
         let allowed = layer.uses.contains(&edge.to) || (edge.for_tests && layer.tests_use.contains(&edge.to));

@@ -1,8 +1,8 @@
 //! Nothing unfinished is committed: no marks for later, no debug output, no ignored tests, no sleeping tests, and no
 //! ticket numbers, which mean nothing to a reader of the code.
 
-use super::finding::{Exception, Finding, assert_none, apply_exceptions};
-use super::rust::RustFile;
+use super::finding::{Exception, Finding, apply_exceptions, assert_none};
+use super::rust_file::RustFile;
 use super::tree;
 
 const MARKS: &[&str] = &["TODO", "FIXME", "XXX", "HACK"];
@@ -52,7 +52,9 @@ fn forbidden(file: &RustFile) -> Vec<Finding> {
 fn prints(file: &RustFile) -> Vec<Finding> {
     let lines = PRINTS.iter().flat_map(|pattern| file.find(pattern)).map(|at| file.tokens[at].line);
     let lines = lines.filter(|line| !may_print(file, *line));
-    lines.map(|line| Finding::new(&file.path, line, "prints: use the output module of the binary, or tracing")).collect()
+    lines
+        .map(|line| Finding::new(&file.path, line, "prints: use the output module of the binary, or tracing"))
+        .collect()
 }
 
 /// Tests wait for an event, not for a time. The helpers that wait live in `testkit/src`.

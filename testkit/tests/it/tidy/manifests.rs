@@ -40,8 +40,7 @@ fn member(path: &str, text: &str) -> Vec<Finding> {
         places.flat_map(|place| DEPENDENCIES.iter().filter_map(|kind| place.get(*kind)?.as_table())).flatten()
     {
         if !is_inherited(Some(value)) {
-            found
-                .push(finding(name, format!("write `{name}.workspace = true`, and its version in the root manifest")));
+            found.push(finding(name, format!("write `{name}.workspace = true`, and its version in the root manifest")));
         }
     }
     found

@@ -5,7 +5,7 @@
 
 use super::finding::{Finding, assert_none};
 use super::rooms::LAYERS;
-use super::rust::RustFile;
+use super::rust_file::RustFile;
 use super::tree;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -133,7 +133,7 @@ const SHARED_USES: &[(&str, &str, &str, &str)] = &[
     ("engine", "error", "ledger", "an entry that cannot be written fails the use case"),
     ("engine", "error", "access", "refusals for a missing scope and a repeated nonce"),
     ("engine", "offload", "access", "work is shared fairly by tenant and actor"),
-    ("engine", "turns", "access", "slots are shared fairly by tenant and actor"),
+    ("engine", "fair_slots", "access", "slots are shared fairly by tenant and actor"),
     ("engine", "port", "ledger", "randomness fills the salt of an entry"),
     ("engine", "port", "flow", "spans carry the trace id of a run"),
 ];
@@ -200,7 +200,11 @@ fn shared_modules_name_only_the_rooms_in_the_list() {
         files.any(|file| uses(&file.path, &file.text).iter().any(|used| used.room == *room))
     };
     let idle = SHARED_USES.iter().filter(|entry| !used(entry));
-    assert_none(&idle.map(|entry| Finding::new(entry.0, 1, format!("{entry:?} is unused: remove it from the list"))).collect::<Vec<_>>());
+    assert_none(
+        &idle
+            .map(|entry| Finding::new(entry.0, 1, format!("{entry:?} is unused: remove it from the list")))
+            .collect::<Vec<_>>(),
+    );
     let stray = RustFile::new("core/src/json/strict.rs", "use crate::flow::Run;\n");
     assert_eq!(check_shared(&stray).len(), 1);
 }

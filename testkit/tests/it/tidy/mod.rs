@@ -4,13 +4,13 @@
 //! that runs it over the tree. Exceptions are named lists that may only shrink: an unused exception is itself a
 //! finding.
 
+mod actor_kinds;
 mod digests;
 mod docs;
 mod errors;
 mod finding;
 mod folders;
 mod functions;
-mod kinds;
 mod layers;
 mod leftovers;
 mod limits;
@@ -22,10 +22,10 @@ mod panics;
 mod permits;
 mod purity;
 mod rooms;
-mod rust;
+mod rust_file;
 mod scan;
 mod secrets;
 mod sizes;
 mod sql;
-mod supply;
+mod supply_chain;
 mod tree;

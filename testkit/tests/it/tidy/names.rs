@@ -1,7 +1,7 @@
 //! Names are specific: no filler words, no version suffixes. The name of a test is a sentence.
 
 use super::finding::{Finding, assert_none};
-use super::rust::{RustFile, is_name};
+use super::rust_file::{RustFile, is_name};
 use super::tree;
 
 const EMPTY_WORDS: &[&str] = &["Manager", "Helper", "Helpers", "Util", "Utils", "Common", "Impl", "Misc", "V2"];
@@ -35,8 +35,10 @@ fn types(file: &RustFile) -> Vec<Finding> {
 fn functions(file: &RustFile) -> Vec<Finding> {
     let named = file.tokens.windows(2).filter(|pair| ["fn", "mod", "const", "static"].contains(&pair[0].word.as_str()));
     let old = named.filter(|pair| pair[1].word.to_lowercase().ends_with("_v2"));
-    old.map(|pair| Finding::new(&file.path, pair[1].line, format!("{} has a version suffix: replace the old one", pair[1].word)))
-        .collect()
+    old.map(|pair| {
+        Finding::new(&file.path, pair[1].line, format!("{} has a version suffix: replace the old one", pair[1].word))
+    })
+    .collect()
 }
 
 fn path(path: &str) -> Option<Finding> {

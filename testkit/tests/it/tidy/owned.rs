@@ -2,9 +2,9 @@
 //!
 //! The binary names concrete adapters only in `compose.rs` and the files below it.
 
-use super::finding::{Exception, Finding, assert_none, apply_exceptions};
+use super::finding::{Exception, Finding, apply_exceptions, assert_none};
 use super::layers::{Dependency, edges};
-use super::rust::RustFile;
+use super::rust_file::RustFile;
 use super::tree;
 
 /// An external crate, its owner, and whether tests of other layers may use it.
@@ -88,7 +88,9 @@ fn adapters(file: &RustFile) -> Vec<Finding> {
         return Vec::new();
     }
     let lines = ADAPTERS.iter().flat_map(|name| file.lines_outside_tests(&format!("{name}::")));
-    lines.map(|line| Finding::new(&file.path, line, "only compose.rs names adapters: take a port as an argument")).collect()
+    lines
+        .map(|line| Finding::new(&file.path, line, "only compose.rs names adapters: take a port as an argument"))
+        .collect()
 }
 
 #[test]

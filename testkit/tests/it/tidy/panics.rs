@@ -2,8 +2,8 @@
 //!
 //! The clippy lints check the same, but can be allowed in place; this test cannot.
 
-use super::finding::{Exception, Finding, assert_none, apply_exceptions};
-use super::rust::RustFile;
+use super::finding::{Exception, Finding, apply_exceptions, assert_none};
+use super::rust_file::RustFile;
 use super::tree;
 
 const FORBIDDEN: &[(&str, &str)] = &[

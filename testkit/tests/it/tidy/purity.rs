@@ -1,8 +1,8 @@
 //! The simulator needs deterministic code: `core` does no I/O, and neither `core` nor `engine` depends on hash
 //! order or on a random choice between ready branches.
 
-use super::finding::{Exception, Finding, assert_none, apply_exceptions};
-use super::rust::RustFile;
+use super::finding::{Exception, Finding, apply_exceptions, assert_none};
+use super::rust_file::RustFile;
 use super::tree;
 
 const CORE: &[(&str, &str)] = &[

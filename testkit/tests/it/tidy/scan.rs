@@ -194,7 +194,10 @@ mod tests {
     #[test]
     fn raw_strings_end_at_their_own_hashes() {
         let text = r####"f(r#"a " b"#, br##"x "# y"##, r"\", b"\"", r#type, cr"z")"####;
-        assert_eq!(of(SpanKind::Literal, text), ["r#\"a \" b\"#", "br##\"x \"# y\"##", "r\"\\\"", "b\"\\\"\"", "cr\"z\""]);
+        assert_eq!(
+            of(SpanKind::Literal, text),
+            ["r#\"a \" b\"#", "br##\"x \"# y\"##", "r\"\\\"", "b\"\\\"\"", "cr\"z\""]
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! track which of its texts come from the other side.
 
 use super::finding::{Finding, assert_none};
-use super::rust::RustFile;
+use super::rust_file::RustFile;
 use super::tree;
 
 const KEYRING: &str = "connect/src/http/keyring.rs";
@@ -16,9 +16,7 @@ fn check(file: &RustFile) -> Vec<Finding> {
     let lines = |how: &str| file.lines_outside_tests(how);
     let resolves = [lines("secrets.resolve("), lines("secrets.resolve_for(")].concat().into_iter();
     let mut found: Vec<Finding> = resolves
-        .map(|line| {
-            Finding::new(&file.path, line, "resolves a secret: use a Keyring, which masks it in the result")
-        })
+        .map(|line| Finding::new(&file.path, line, "resolves a secret: use a Keyring, which masks it in the result"))
         .collect();
     let made = [lines("Keyring::of_call("), lines("Keyring::of_process(")].concat();
     let cleaned = lines("keys.clean(");

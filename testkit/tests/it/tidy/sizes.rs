@@ -1,6 +1,6 @@
 //! Files stay small, and each has a header that says what it is.
 
-use super::finding::{Exception, Finding, assert_none, apply_exceptions};
+use super::finding::{Exception, Finding, apply_exceptions, assert_none};
 use super::tree;
 
 const LINES_MAX: usize = 600;

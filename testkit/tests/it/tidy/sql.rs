@@ -3,8 +3,8 @@
 //! Some specifications fix every column of their tables, without a tenant. A SELECT from such a table would see the rows
 //! of every tenant; the view of the table adds the tenant.
 
-use super::finding::{Exception, Finding, assert_none, apply_exceptions};
-use super::rust::RustFile;
+use super::finding::{Exception, Finding, apply_exceptions, assert_none};
+use super::rust_file::RustFile;
 use super::tree;
 
 /// Tables without a tenant column, read only through their views.
@@ -95,7 +95,8 @@ fn tables_without_a_tenant_are_read_through_their_views() {
     let rust = tree::rust().iter().flat_map(|file| [unscoped_in_text(file), unscoped_in_data(file)].concat());
     let scripts = tree::files().iter().filter(|file| file.path.ends_with(".sql"));
     let scripts = scripts.filter(|file| !file.path.contains("/migrations/") && !file.path.contains("/tests/"));
-    let scripts = scripts.filter_map(|file| Some(Finding::new(&file.path, 1, unscoped_message(reads_unscoped(&file.text)?))));
+    let scripts =
+        scripts.filter_map(|file| Some(Finding::new(&file.path, 1, unscoped_message(reads_unscoped(&file.text)?))));
     assert_none(&rust.chain(scripts).collect::<Vec<_>>());
 }
 

@@ -2,7 +2,7 @@
 //!
 //! It is read from disk, not from version control, so that rules apply before a commit.
 
-use super::rust::RustFile;
+use super::rust_file::RustFile;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -3,12 +3,12 @@
 //! Uses neither clock nor randomness: the identifiers inside derive from the content, so the same document gives the
 //! same bytes.
 
+use super::error::RenderError;
 use super::fonts::Fonts;
 use super::lines::{PlacedGlyph, Run, TextShaper, wrap};
-use super::page::{Color, Heading, Layout, DrawOp, PdfPage, PaperSize};
+use super::page::{Color, DrawOp, Heading, Layout, PaperSize, PdfPage};
 use super::parse::Style;
 use super::picture::Picture;
-use super::refusal::RenderError;
 use krilla::Document;
 use krilla::action::LinkAction;
 use krilla::annotation::{LinkAnnotation, Target};

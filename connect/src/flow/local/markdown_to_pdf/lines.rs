@@ -193,7 +193,11 @@ fn build_line(cells: &[Cell], base: f32) -> TextLine {
         if let Some(run) = line.runs.last_mut() {
             let from = run.text.len();
             run.text.push(cell.c);
-            run.glyphs.push(PlacedGlyph { id: cell.glyph.id, advance: cell.glyph.advance, bytes: from..run.text.len() });
+            run.glyphs.push(PlacedGlyph {
+                id: cell.glyph.id,
+                advance: cell.glyph.advance,
+                bytes: from..run.text.len(),
+            });
             run.width += cell.width(base);
         }
         line.width += cell.width(base);

@@ -4,13 +4,13 @@
 //! images come from the document or from the artifact store.
 
 mod draw;
-mod flow;
+mod error;
 mod fonts;
+mod layout;
 mod lines;
 mod page;
 mod parse;
 mod picture;
-mod refusal;
 mod table;
 
 use crate::aside::ParsePool;
@@ -23,10 +23,10 @@ use chimera_core::id::BlobId;
 use chimera_core::json::schema::InvalidSchema;
 use chimera_core::ledger::Digest32;
 use chimera_core::limits::{MARKDOWN_BYTES_MAX, PDF_MISSING_SHOWN_MAX};
-use chimera_core::tool::{ToolDeclaration, Metadata, EffectKind, Risk, Rollback, Spec};
+use chimera_core::tool::{EffectKind, Metadata, Risk, Rollback, Spec, ToolDeclaration};
 use chimera_engine::flow::TenantBlobs;
 use chimera_engine::flow::port::{CallContext, Tool, ToolError};
-use refusal::RenderError;
+use error::RenderError;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -163,7 +163,7 @@ fn render(input: &MarkdownInput, document: &parse::Document, files: Vec<Bytes>) 
         PageSize::A4 => page::PaperSize::A4,
         PageSize::Letter => page::PaperSize::LETTER,
     };
-    let laid = flow::layout(&fonts, &pictures, sheet, &document.blocks)?;
+    let laid = layout::layout(&fonts, &pictures, sheet, &document.blocks)?;
     let first = laid.headings.iter().find(|heading| heading.level == 1).or(laid.headings.first());
     let title = input.title.clone().or_else(|| first.map(|heading| heading.text.clone()));
     let about = draw::DocumentInfo {

@@ -4,7 +4,7 @@
 //! `\newpage`, `\pagebreak` and `<!-- pagebreak -->`, alone in a paragraph, start a new page. An image from the
 //! network becomes a link to it.
 
-use super::refusal::{RenderError, too_many};
+use super::error::{RenderError, too_many};
 use chimera_core::limits::{MARKDOWN_DEPTH_MAX, PDF_IMAGES_MAX, PDF_TABLE_CELLS_MAX};
 use pulldown_cmark::{Alignment, Event, HeadingLevel, Options, Tag, TagEnd};
 

@@ -3,7 +3,7 @@
 //! The dimensions are read from the file header before anything is decoded, because a small file can claim to be a
 //! very large image.
 
-use super::refusal::{RenderError, too_many};
+use super::error::{RenderError, too_many};
 use crate::flow::artifact;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -3,12 +3,12 @@
 //! Columns get the width of their longest line if there is room, and otherwise share it by their longest words. A row
 //! stays on one page if any page can hold it; the header is repeated on each page.
 
-use super::flow::LayoutBuilder;
+use super::error::RenderError;
 use super::fonts::{ASCENT, DESCENT};
+use super::layout::LayoutBuilder;
 use super::lines::{Cell, TextLine, extent, wrap};
 use super::page::{Color, DrawOp};
 use super::parse::Table;
-use super::refusal::RenderError;
 use pulldown_cmark::Alignment;
 
 const SIZE: f32 = 9.5;

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use chimera_core::error::Code;
 use chimera_core::json::schema::InvalidSchema;
 use chimera_core::limits::{SUMMARY_SENTENCES_DEFAULT, SUMMARY_SENTENCES_MAX, SUMMARY_TEXT_BYTES_MAX};
-use chimera_core::tool::{ToolDeclaration, Metadata, EffectKind, Risk, Rollback, Spec};
+use chimera_core::tool::{EffectKind, Metadata, Risk, Rollback, Spec, ToolDeclaration};
 use chimera_engine::flow::port::{CallContext, Tool, ToolError};
 use serde::Deserialize;
 use serde_json::{Value, json};

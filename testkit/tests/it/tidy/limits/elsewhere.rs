@@ -5,7 +5,7 @@
 
 use super::all;
 use crate::tidy::finding::{Finding, assert_none};
-use crate::tidy::rust::{RustFile, is_name};
+use crate::tidy::rust_file::{RustFile, is_name};
 use crate::tidy::scan::Token;
 use crate::tidy::tree;
 use std::collections::BTreeSet;
@@ -31,8 +31,7 @@ const CALLS: &[(&str, u64)] = &[
     ("Semaphore::const_new(", 1),
 ];
 
-const CALL: &str =
-    "bare number as a limit: define it in core/src/limits, and document what happens beyond it";
+const CALL: &str = "bare number as a limit: define it in core/src/limits, and document what happens beyond it";
 
 /// A file, its constants that look like limits, and why they are not.
 type NotLimits = (&'static str, &'static str, &'static str);
@@ -43,20 +42,24 @@ const NOT_LIMITS: &[NotLimits] = &[
     ("connect/src/act/planner/token.rs", "SENTENCE_TOKENS_MAX", "grammar of a goal"),
     ("core/src/act/risk/bank.rs", "IBAN_CHARS_MAX", "what an IBAN looks like"),
     ("core/src/act/risk/decode.rs", "RUN_BYTES_MIN LINE_BYTES_MIN", "what base64 and hex look like"),
-    ("core/src/act/risk/destroy.rs", "GAP_BYTES_MAX", "what a command that deletes looks like"),
+    ("core/src/act/risk/destructive.rs", "GAP_BYTES_MAX", "what a command that deletes looks like"),
     (
         "core/src/act/risk/personal.rs",
         "LOCAL_BYTES_MAX DOMAIN_BYTES_MAX URL_BYTES_MAX DIGITS_MAX GROUPS_MAX",
         "what addresses and numbers of people look like",
     ),
-    ("core/src/act/risk/walk.rs", "PLAIN_BYTES NAME_DIGITS_MAX", "how much a value weighs, and what a name looks like"),
+    (
+        "core/src/act/risk/input_scanner.rs",
+        "PLAIN_BYTES NAME_DIGITS_MAX",
+        "how much a value weighs, and what a name looks like",
+    ),
     ("core/src/access/seal.rs", "NONCE_BYTES", "a format"),
     ("core/src/flow/destination.rs", "PHONE_DIGITS_MIN", "what a phone number looks like"),
     ("expr/src/canonical.rs", "EXACT_MAX TIE_DIGITS_MIN", "what a double can hold"),
     ("core/src/json/strict.rs", "DOUBLE_DIGITS_MAX", "what a double can hold"),
     ("core/src/ledger/mark.rs", "MARK_BYTES CHECKSUM_BYTES", "a format"),
     (
-        "core/src/redact/block.rs",
+        "core/src/redact/encoded_word.rs",
         "WORD_CHARS_MAX ONE_CASE_CHARS_MAX TEXT_BYTES_MIN PADDING_MAX",
         "what encoded bytes look like",
     ),
@@ -87,13 +90,13 @@ const NOT_LIMITS: &[NotLimits] = &[
     ("storage/src/blob/content.rs", "PIECE_BYTES_MAX", "a buffer: content of any size passes through it"),
     ("storage/src/blob/folder.rs", "READ_BYTES", "a buffer: content of any size passes through it"),
     ("storage/src/records/postgres/connect.rs", "VERSION_MIN", "a version of PostgreSQL"),
-    ("storage/src/records/postgres/look.rs", "ROOM_ROW_BYTES", "the width of a row that a probe writes"),
+    ("storage/src/records/postgres/damage_check.rs", "ROOM_ROW_BYTES", "the width of a row that a probe writes"),
     (
-        "storage/src/records/sqlite/pair.rs",
+        "storage/src/records/sqlite/log_pairing.rs",
         "LOG_HEADER_BYTES FRAME_HEADER_BYTES PAGE_BYTES_MAX",
         "the file format of SQLite",
     ),
-    ("storage/src/records/trouble.rs", "ROW_BYTES NUMBER_BYTES", "an estimate of what a row takes"),
+    ("storage/src/records/failed_commits.rs", "ROW_BYTES NUMBER_BYTES", "an estimate of what a row takes"),
     ("connect/src/flow/declared/load.rs", "DEFINITION_CHARS", "a format"),
     ("connect/src/flow/local/summarize/score.rs", "WORDS_MIN", "a weight of the summary"),
     ("api/src/act/act_post.rs", "SUMMARY_BYTES", "the first size of a buffer that grows"),
@@ -101,7 +104,7 @@ const NOT_LIMITS: &[NotLimits] = &[
     ("chimera/src/backup/files.rs", "READ_BYTES", "a buffer: files of any size pass through it"),
     ("chimera/src/backup/keys.rs", "SALT_BYTES", "a format"),
     ("chimera/src/command/bench_flow.rs", "FILL_CONCURRENCY PAGE_BYTES", "a benchmark, and a page of memory of Linux"),
-    ("chimera/src/flow/picture.rs", "LONG_MICROS", "how a time is written"),
+    ("chimera/src/flow/render.rs", "LONG_MICROS", "how a time is written"),
 ];
 
 /// A constant as it is declared: `const NAME: TYPE = VALUE;`.

@@ -92,7 +92,10 @@ fn check(limits: &[Limit], is_code: impl Fn(&str) -> bool) -> Vec<Finding> {
     for limit in limits {
         let mut say = |what: String| found.push(Finding::new(&limit.file, limit.line, what));
         if limit.bounds.is_empty() || limit.beyond.is_empty() {
-            say(format!("{}: document what it bounds in one sentence, and what happens beyond it in the next", limit.name));
+            say(format!(
+                "{}: document what it bounds in one sentence, and what happens beyond it in the next",
+                limit.name
+            ));
         }
         for code in codes(&limit.beyond).into_iter().filter(|code| !is_code(code)) {
             say(format!("{}: unknown error code {code}", limit.name));

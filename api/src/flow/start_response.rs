@@ -1,0 +1,57 @@
+//! The response after starting a run: at once, or when the run has ended or awaits approval.
+
+use crate::caller::Caller;
+use crate::edge::Edge;
+use crate::params::serialized_response;
+use crate::problem::ApiError;
+use axum::Json;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use chimera_core::flow::run::RunStatus;
+use chimera_core::limits;
+use chimera_engine::flow::RunHandle;
+use serde_json::json;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout_at};
+
+/// Responds at once, or waits until the run has ended or awaits approval.
+pub(crate) async fn answer(
+    edge: &Edge,
+    caller: &Caller,
+    started: RunHandle,
+    wait: Option<Duration>,
+) -> Result<Response, ApiError> {
+    let run = started.run_id;
+    let place = [(header::LOCATION, format!("/runs/{run}"))];
+    let Some(wait) = wait.filter(|wait| !wait.is_zero()) else {
+        let status = started.standing.borrow().status;
+        let told = json!({
+            "run_id": run, "status": status.as_str(), "autonomy_level": started.level.as_str(),
+            "trace_id": chimera_core::id::trace_id(run),
+        });
+        return Ok((StatusCode::ACCEPTED, place, Json(told)).into_response());
+    };
+    // The response must begin before the request times out.
+    let patience = wait.min(edge.request_timeout.mul_f64(0.9));
+    let ended = wait_until_settled(caller, &started, Instant::now() + patience).await?.is_final();
+    let code = if ended { StatusCode::OK } else { StatusCode::ACCEPTED };
+    Ok((code, place, serialized_response(caller.flow.show_document(&caller.permit, run).await?)).into_response())
+}
+
+/// Waits until the run has ended or awaits approval, and returns its status.
+pub(crate) async fn wait_until_settled(
+    caller: &Caller,
+    started: &RunHandle,
+    until: Instant,
+) -> Result<RunStatus, ApiError> {
+    let stands = |status: RunStatus| status.is_final() || status == RunStatus::AwaitingApproval;
+    let mut standing = started.standing.clone();
+    let in_time = timeout_at(until, standing.wait_for(|standing| standing.is_resting)).await.is_ok();
+    let mut status = standing.borrow().status;
+    // A run that is idle while a child runs or a timer is pending continues later, perhaps on another node.
+    while in_time && !stands(status) && Instant::now() < until {
+        sleep(limits::RUN_POLL_INTERVAL).await;
+        status = caller.flow.status(&caller.permit, started.run_id).await?;
+    }
+    Ok(status)
+}

@@ -1,0 +1,575 @@
+//! The flow engine of one process: which runs it drives, and how to reach them.
+//!
+//! A run is driven by one task, in `drive`. This file starts these tasks, wakes them, and holds what they share. The
+//! store is the source of truth about who owns a run; this is only what the process is working on right now.
+
+use super::active_runs::{ActiveRuns, LimitReached, RunLimits};
+use super::drive::{RunDriver, WakeUp};
+use super::gate::{CallGate, CallLimits};
+use super::memory::MemoryBudget;
+use super::{Asking, Registry, Workflows, load, spans};
+use crate::error::EngineError;
+use crate::flow::port::Notifier;
+use crate::heartbeat::Heartbeat;
+use crate::offload::{CostFlag, Offload, SizeBudget, WorkSlot};
+use crate::port::{Bus, Clock, CommitError, Hold, Outage, Random, Records, Span, Spans, Unavailable};
+use bytes::Bytes;
+use chimera_core::access::Claimant;
+use chimera_core::error::{Code, ErrorBody};
+use chimera_core::flow::policy::{Action, Policy, PolicyVerdict};
+use chimera_core::flow::run::{LaneOwner, Run, RunHead, RunStatus, Turn};
+use chimera_core::record::{Row, Tx};
+use chimera_core::{json, limits};
+use serde_json::Value;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tracing::Instrument;
+use uuid::Uuid;
+
+/// The bus topic with the ids of runs that have new signals.
+pub(super) const TOPIC: &str = "flow.runs";
+
+/// The dependencies of a flow engine.
+#[derive(Clone)]
+pub struct FlowPorts {
+    pub records: Arc<dyn Records>,
+    pub clock: Arc<dyn Clock>,
+    pub random: Arc<dyn Random>,
+    /// Wakes other processes.
+    pub bus: Arc<dyn Bus>,
+    pub registry: Arc<Registry>,
+    pub policy: Arc<dyn Policy>,
+    /// Sends notifications about ended and waiting runs.
+    pub notifier: Arc<dyn Notifier>,
+    pub spans: Arc<dyn Spans>,
+    /// How approvals are requested.
+    pub asking: Asking,
+    /// Limits of calls in flight.
+    pub slots: CallLimits,
+    /// No other process can write to this store: it is a file that this process has locked.
+    pub alone: bool,
+}
+
+/// The flow engine of one process.
+#[derive(Clone)]
+pub struct Flow {
+    pub(super) inner: Arc<EngineState>,
+}
+
+pub(super) struct EngineState {
+    pub(super) parts: FlowPorts,
+    pub(super) workflows: Workflows,
+    pub(super) gate: Mutex<CallGate>,
+    pub(super) driven: ActiveRuns,
+    memory: Mutex<MemoryBudget>,
+    /// Signalled when a message is queued.
+    pub(super) messages: Notify,
+    stopping: watch::Sender<Shutdown>,
+    /// Runs turns that may take long.
+    pub(super) offload: Arc<Offload>,
+    /// The keeper's heartbeat.
+    pub(super) pulse: Heartbeat,
+}
+
+/// The engine's shutdown state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Shutdown {
+    /// Running.
+    Running,
+    /// Starts nothing new and waits for what is in flight.
+    Drain,
+    /// Stopped.
+    Now,
+}
+
+/// A run that is being committed.
+pub(super) struct PendingRun {
+    pub(super) standing: watch::Receiver<RunProgress>,
+    /// The result of the commit.
+    pub(super) durable: oneshot::Receiver<Result<(), CommitError>>,
+}
+
+/// A run's status, for waiters in this process.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunProgress {
+    pub status: RunStatus,
+    /// Nothing more happens without outside action.
+    pub is_resting: bool,
+    /// Set once the run has ended.
+    pub ended: Option<Arc<RunOutcome>>,
+}
+
+/// The outcome of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunOutcome {
+    pub result: Option<Value>,
+    pub error: Option<ErrorBody>,
+}
+
+impl RunProgress {
+    pub(super) fn of(run: &Run, is_resting: bool) -> Self {
+        let status = run.status();
+        let ended = || Arc::new(RunOutcome { result: run.result().cloned(), error: run.failure().cloned() });
+        Self { status, is_resting, ended: status.is_final().then(ended) }
+    }
+}
+
+impl Flow {
+    #[must_use]
+    pub fn new(parts: FlowPorts) -> Self {
+        Self::bounded(parts, RunLimits::default())
+    }
+
+    /// An engine with these limits on active runs.
+    #[must_use]
+    pub fn bounded(parts: FlowPorts, places: RunLimits) -> Self {
+        let workflows = Workflows::new(
+            Arc::clone(&parts.records),
+            Arc::clone(&parts.clock),
+            Arc::clone(&parts.random),
+            Arc::clone(&parts.registry),
+        );
+        let offload = Arc::clone(&workflows.offload);
+        let gate = Mutex::new(CallGate::new(parts.slots.clone()));
+        let pulse = Heartbeat::start(parts.clock.steady());
+        let inner = EngineState {
+            parts,
+            workflows,
+            gate,
+            driven: ActiveRuns::new(places),
+            memory: Mutex::new(MemoryBudget::new(places.memory_bytes)),
+            messages: Notify::new(),
+            stopping: watch::Sender::new(Shutdown::Running),
+            offload,
+            pulse,
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    #[must_use]
+    pub fn workflows(&self) -> &Workflows {
+        &self.inner.workflows
+    }
+
+    #[must_use]
+    pub fn registry(&self) -> &Registry {
+        &self.inner.parts.registry
+    }
+
+    /// The policy's verdict on a possible call.
+    #[must_use]
+    pub fn judge(&self, action: &Action<'_>) -> PolicyVerdict {
+        self.inner.parts.policy.judge(action)
+    }
+
+    /// Why the store is on hold, if it is.
+    #[must_use]
+    pub fn hold(&self) -> Option<Hold> {
+        self.inner.parts.records.hold()
+    }
+
+    /// Memory for work on JSON of a request. Refused if too much of the same caller's work waits already.
+    pub async fn room(&self, who: &Claimant, weight: usize) -> Result<SizeBudget, EngineError> {
+        self.inner.offload.room(who, weight).await
+    }
+
+    /// A slot for CPU-heavy work of a request. Refused if too much of the same caller's work waits already.
+    pub(crate) async fn acquire_work_slot(&self, who: &Claimant, may_take_long: bool) -> Result<WorkSlot, EngineError> {
+        self.inner.offload.admit(who, may_take_long)?;
+        Ok(self.inner.offload.acquire(who, may_take_long).await)
+    }
+
+    /// Drives async work of a request, off the request threads if it may take long. Refused, with nothing done, if too
+    /// much of the same caller's work waits already.
+    pub async fn offload<T>(
+        &self,
+        who: &Claimant,
+        may_take_long: bool,
+        work: impl Future<Output = T>,
+    ) -> Result<T, EngineError> {
+        self.inner.offload.admit(who, may_take_long)?;
+        Ok(self.inner.offload.run(who, may_take_long, work).await)
+    }
+
+    /// The damage of the store that prevents new work, if any.
+    #[must_use]
+    pub fn damage(&self) -> Option<Unavailable> {
+        self.inner.parts.records.damage()
+    }
+
+    /// The keeper's heartbeat.
+    #[must_use]
+    pub fn pulse(&self) -> &Heartbeat {
+        &self.inner.pulse
+    }
+
+    /// The number of runs that this process drives.
+    #[must_use]
+    pub fn active_runs(&self) -> usize {
+        self.inner.driven.len()
+    }
+
+    /// Estimated bytes held by the runs that this process drives.
+    #[must_use]
+    pub fn memory_held(&self) -> usize {
+        self.inner.memory().taken()
+    }
+
+    /// Whether it is shutting down.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        !self.inner.is_running()
+    }
+
+    /// The number of tool calls in flight.
+    #[must_use]
+    pub fn calls_under_way(&self) -> usize {
+        self.inner.gate().taken()
+    }
+
+    /// The number of calls that wait for a slot and are tracked by this process.
+    #[must_use]
+    pub fn calls_waiting(&self) -> usize {
+        self.inner.gate().waiting()
+    }
+
+    /// Starts nothing new: calls in flight may end and be recorded, and a run without any is no longer driven.
+    pub fn drain(&self) {
+        self.inner
+            .stopping
+            .send_if_modified(|stop| std::mem::replace(stop, Shutdown::Drain.max(*stop)) == Shutdown::Running);
+        self.inner.driven.unwatch();
+    }
+
+    /// Lets every run finish its current turn and drives none any further.
+    pub fn stop(&self) {
+        self.inner.stopping.send_replace(Shutdown::Now);
+        self.inner.driven.unwatch();
+    }
+
+    /// Waits until a run has ended or rests. `None` if this process does not drive it.
+    pub async fn rest(&self, run: Uuid) -> Option<RunProgress> {
+        let mut standing = self.inner.driven.standing(run)?;
+        let rested = standing.wait_for(|standing| standing.is_resting).await.map(|standing| standing.clone());
+        let last = standing.borrow().clone();
+        Some(rested.unwrap_or(last))
+    }
+}
+
+/// Whether the turns of a run may take a lot of CPU because it holds a lot of data.
+pub(super) fn is_heavy(run: &Run) -> bool {
+    run.memory_bytes() >= limits::RUN_MEMORY_BYTES_COUNTED
+        || json::is_larger_than(&run.head().inputs, limits::JSON_INLINE_BYTES_MAX)
+}
+
+impl EngineState {
+    pub(super) fn gate(&self) -> MutexGuard<'_, CallGate> {
+        let mut gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
+        gate.set_shared(self.parts.registry.is_shared());
+        gate
+    }
+
+    pub(super) fn memory(&self) -> MutexGuard<'_, MemoryBudget> {
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        memory.set_shared(self.parts.registry.is_shared());
+        memory
+    }
+
+    /// Records the memory of an active run.
+    pub(super) fn record_memory(&self, run: &Run) {
+        self.memory().record(run.head().id, &run.head().tenant, run.memory_bytes());
+    }
+
+    /// Whether another run can be driven, for any tenant.
+    pub(super) fn has_room(&self) -> bool {
+        !self.driven.is_full()
+    }
+
+    /// Whether another run of this tenant can be driven.
+    pub(super) fn has_room_for(&self, tenant: &str) -> bool {
+        self.full_for(tenant).is_none() && self.memory().has_room_for(tenant)
+    }
+
+    fn full_for(&self, tenant: &str) -> Option<LimitReached> {
+        self.driven.limit_reached(tenant, self.parts.registry.is_shared())
+    }
+
+    /// Refuses a run beyond the limits.
+    pub(super) fn check_room_for(&self, tenant: &str) -> Result<(), EngineError> {
+        let crowded = || self.memory().is_queue_full(tenant).then_some(LimitReached::Memory);
+        let Some(full) = self.full_for(tenant).or_else(crowded) else { return Ok(()) };
+        let body = |message: String| ErrorBody::new(Code::Overloaded, message).retry_after(1);
+        let body = match full {
+            LimitReached::Process { runs } => {
+                body(format!("{runs} runs are active, which is the limit; try again when some have ended"))
+            }
+            LimitReached::Memory => {
+                let message =
+                    format!("too many runs of tenant {tenant} wait for memory; try again when some have ended");
+                body(message).with("tenant", tenant)
+            }
+            LimitReached::Tenant { runs } => {
+                let message = format!(
+                    "{runs} runs of tenant {tenant} are active, which is the limit; try again when some have ended"
+                );
+                body(message).with("tenant", tenant)
+            }
+        };
+        Err(EngineError::Refused(Box::new(body)))
+    }
+
+    /// The limit of active runs.
+    pub(super) const fn runs_max(&self) -> usize {
+        self.driven.places().total
+    }
+
+    pub(super) fn is_active(&self, run: Uuid) -> bool {
+        self.driven.contains(run)
+    }
+
+    pub(super) fn stopping(&self) -> watch::Receiver<Shutdown> {
+        self.stopping.subscribe()
+    }
+
+    /// Whether anything new may begin.
+    pub(super) fn is_running(&self) -> bool {
+        *self.stopping.borrow() == Shutdown::Running
+    }
+
+    /// Whether everything has stopped, including calls in flight.
+    pub(super) fn is_stopped(&self) -> bool {
+        *self.stopping.borrow() == Shutdown::Now
+    }
+
+    /// Commits the first turn of a run and drives it. The run is registered here before it is in the store, so that
+    /// nobody in this process takes it for an orphan; and it continues even if the caller has stopped waiting. The
+    /// spans of calls that were already made are reported then.
+    pub(super) fn launch(self: &Arc<Self>, run: Run, turn: Turn, tx: Tx, made: Vec<Span>) -> PendingRun {
+        let (inbox, nudges) = mpsc::channel(limits::RUN_INBOX_MAX);
+        let first = RunProgress::of(&run, turn.parked && !turn.waits_for_slot);
+        let (told, durable) = oneshot::channel();
+        let id = run.head().id;
+        let entered = self.driven.register(id, &run.head().tenant, inbox, first.clone());
+        // A new id is not registered yet.
+        let sender = entered.unwrap_or_else(|| watch::Sender::new(first));
+        let standing = sender.subscribe();
+        self.record_memory(&run);
+        let inner = Arc::clone(self);
+        let span = spans::run_placeholder(&*self.parts.spans, id);
+        let task = async move {
+            let committed = inner.parts.records.commit(tx).await;
+            let failed = committed.is_err();
+            if failed {
+                inner.release(id);
+            }
+            // The caller may have stopped waiting.
+            let _ = told.send(committed.map(drop));
+            if !failed {
+                made.into_iter().for_each(|span| inner.parts.spans.ended(span));
+                let (offload, costly) = (Arc::clone(&inner.offload), CostFlag::new(is_heavy(&run)));
+                let who = run.head().claimant();
+                let drive = RunDriver::new(inner, run, nudges, sender, true, costly.clone());
+                offload.run_when_costly(&who, &costly, drive.continue_from(turn)).await;
+            }
+        };
+        tokio::spawn(task.instrument(span));
+        PendingRun { standing, durable }
+    }
+
+    /// Stops driving a run here.
+    pub(super) fn release(self: &Arc<Self>, run: Uuid) {
+        self.driven.leave(run);
+        self.free_memory(run);
+        self.drop_requests(run);
+    }
+
+    /// Unloads a run that waits for a slot; it is driven again when there is one.
+    pub(super) fn unload(self: &Arc<Self>, run: Uuid, standing: watch::Sender<RunProgress>) {
+        if !self.is_running() {
+            return self.release(run);
+        }
+        self.driven.unload(run, standing);
+        let next = self.memory().unload(run);
+        self.wake_for_slots(next);
+        // A slot may have been reserved for it while it was unloaded.
+        if !self.gate().granted(run).is_empty() {
+            self.load_granted(run);
+        }
+    }
+
+    /// Drops what a run holds, and its request for memory.
+    fn free_memory(self: &Arc<Self>, run: Uuid) {
+        let next = self.memory().remove(run);
+        self.wake_for_slots(next);
+    }
+
+    /// Drops the slots and requests of a run.
+    fn drop_requests(self: &Arc<Self>, run: Uuid) {
+        let next = self.gate().drop_run(run);
+        self.wake_for_slots(next);
+    }
+
+    /// Wakes runs that have a reserved slot.
+    pub(super) fn wake_for_slots(self: &Arc<Self>, runs: Vec<Uuid>) {
+        for run in runs {
+            if !self.nudge(run, WakeUp::Tick) {
+                self.load_granted(run);
+            }
+        }
+    }
+
+    /// Loads a run that has a reserved slot. It is admitted even beyond the limit, since there are no more of these
+    /// than slots. If it no longer waits in the store, the slot goes to the next.
+    fn load_granted(self: &Arc<Self>, run: Uuid) {
+        let inner = Arc::clone(self);
+        tokio::spawn(async move {
+            let mut pause = limits::STORE_RETRY_PAUSE_FIRST;
+            while inner.is_running() && !inner.is_active(run) {
+                match load::run_row(&*inner.parts.records, run).await {
+                    Ok(row) => {
+                        let waits = |row: &Row| row.get("owner_lane").is_null() && !row.get("next_deadline").is_null();
+                        match row.filter(waits) {
+                            Some(row) if inner.has_memory_for(&row) => {
+                                if let Err(error) = inner.drive_row(row).await {
+                                    tracing::warn!(run_id = %run, error = %error, "a run could not be resumed");
+                                }
+                            }
+                            Some(_) => {}
+                            // It ended, or another process has it: nothing is reserved for it any more.
+                            None => inner.free_memory(run),
+                        }
+                        break;
+                    }
+                    Err(_) => tokio::time::sleep(pause).await,
+                }
+                pause = (pause * 2).min(limits::STORE_RETRY_PAUSE_MAX);
+            }
+            if !inner.is_active(run) {
+                inner.drop_requests(run);
+            }
+        });
+    }
+
+    /// Wakes a run that this process drives; false if it does not.
+    pub(super) fn nudge(&self, run: Uuid, nudge: WakeUp) -> bool {
+        self.driven.nudge(run, nudge)
+    }
+
+    /// Wakes a run: notifies the task that drives it, or loads the run if there is none.
+    pub(super) fn wake(self: &Arc<Self>, run: Uuid) {
+        if self.nudge(run, WakeUp::CheckSignals) {
+            return;
+        }
+        let inner = Arc::clone(self);
+        let task = async move {
+            inner.resume_or_warn(run).await;
+            // Another process may own it. If this one drives it, nobody else needs the hint.
+            if !inner.is_active(run) {
+                let _ = inner.parts.bus.publish(TOPIC, Bytes::copy_from_slice(run.as_bytes())).await;
+            }
+        };
+        // Trace the hint as part of the caller's span.
+        tokio::spawn(task.in_current_span());
+    }
+
+    /// Resumes a run that got a signal while it was being unloaded. This process drove it until now, so there is nobody
+    /// else to notify; a hint would come back and wake the run again, forever.
+    pub(super) fn wake_again(self: &Arc<Self>, run: Uuid) {
+        let inner = Arc::clone(self);
+        tokio::spawn(async move { inner.resume_or_warn(run).await }.in_current_span());
+    }
+
+    async fn resume_or_warn(self: &Arc<Self>, run: Uuid) {
+        if let Err(error) = self.resume_unowned(run).await {
+            tracing::warn!(run_id = %run, error = %error, "a run could not be resumed");
+        }
+    }
+
+    /// Resumes a run that nobody drives: it was parked, or its owner is gone.
+    pub(super) async fn resume_unowned(self: &Arc<Self>, run: Uuid) -> Result<(), EngineError> {
+        let records = &self.parts.records;
+        if !self.is_running() || !self.has_room() || records.hold().is_some() || records.damage().is_some() {
+            return Ok(());
+        }
+        let Some(row) = load::run_row(&*self.parts.records, run).await? else { return Ok(()) };
+        if !self.may_resume(&row) || self.full_for(row.text("tenant_id")).is_some() || !self.has_memory_for(&row) {
+            return Ok(());
+        }
+        self.drive_row(row).await
+    }
+
+    /// Drives the run of a row whose owner is gone, whatever owner the row names.
+    pub(super) async fn take_over(self: &Arc<Self>, row: Row) -> Result<(), EngineError> {
+        self.drive_row(row).await
+    }
+
+    async fn drive_row(self: &Arc<Self>, row: Row) -> Result<(), EngineError> {
+        let id = row.uuid("id");
+        if self.owner(id).is_none() {
+            // The keeper polls again; by then a lane may be held.
+            return Ok(());
+        }
+        let (inbox, nudges) = mpsc::channel(limits::RUN_INBOX_MAX);
+        let status = RunStatus::parse(row.text("status")).unwrap_or(RunStatus::Running);
+        let first = RunProgress { status, is_resting: false, ended: None };
+        // Registered before the rows are read: a run is driven by one task only.
+        let Some(sender) = self.driven.register(id, row.text("tenant_id"), inbox, first) else { return Ok(()) };
+        let alone = self.parts.alone || row.get("owner_lane").is_null();
+        let costly = CostFlag::default();
+        let who = Claimant::new(row.text("tenant_id"), row.text("actor"));
+        let loaded = load::load(&*self.parts.records, &self.workflows, row, &costly);
+        match self.offload.run_when_costly(&who, &costly, loaded).await {
+            Ok(run) => {
+                self.record_memory(&run);
+                let span = spans::run_placeholder(&*self.parts.spans, id);
+                let offload = Arc::clone(&self.offload);
+                let drive = RunDriver::new(Arc::clone(self), run, nudges, sender, alone, costly.clone()).resume();
+                tokio::spawn(async move { offload.run_when_costly(&who, &costly, drive).await }.instrument(span));
+                Ok(())
+            }
+            Err(error) => {
+                self.release(id);
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether there is memory to load this run.
+    fn has_memory_for(&self, row: &Row) -> bool {
+        self.memory().may_take_up(row.uuid("id"), row.text("tenant_id"))
+    }
+
+    /// Whether nobody else drives the run of this row.
+    fn may_resume(&self, row: &Row) -> bool {
+        let owner = row.get("owner_lane").as_int();
+        owner.is_none() || self.parts.alone || owner == self.owner(row.uuid("id")).map(|owner| owner.lane)
+    }
+
+    /// The lane that a run is written through; `None` while none is held. Nothing is driven then: nobody would find a
+    /// row without an owner if this process ended.
+    pub(super) fn owner(&self, run: Uuid) -> Option<LaneOwner> {
+        let held = self.parts.records.lane(chimera_core::flow::run::affinity(run))?;
+        Some(LaneOwner { lane: held.lane, epoch: held.epoch })
+    }
+
+    /// The lane that a run is written through, once one is held. An error if none can be claimed.
+    pub(super) async fn claimed_owner(&self, run: Uuid) -> Result<LaneOwner, CommitError> {
+        if let Some(owner) = self.owner(run) {
+            return Ok(owner);
+        }
+        // An empty transaction returns once the lane is claimed or can't be.
+        let probe = Tx { affinity: chimera_core::flow::run::affinity(run), ..Tx::default() };
+        self.parts.records.commit(probe).await?;
+        self.owner(run).ok_or_else(|| Unavailable::new(Outage::Transient, "no ledger lane is held").into())
+    }
+
+    /// A fresh, time-ordered id.
+    pub(super) fn id(&self) -> Uuid {
+        self.parts.random.row_id(self.parts.clock.steady())
+    }
+
+    /// The trace id of a run.
+    pub(super) fn trace(head: &RunHead) -> String {
+        chimera_core::id::trace_id(head.id)
+    }
+}

@@ -1,0 +1,394 @@
+//! Signals to a run: cancel, pause, resume, undo, change.
+//!
+//! Only the owner of a run changes it. Everybody else commits a signal, together with the ledger entry of who sent it;
+//! the owner handles it in its next turn.
+
+use super::error::masked_text;
+use super::void_requests::{CANCELLED, VoidRequests};
+use super::{Flow, load};
+use crate::access::{Permit, RUNS_MANAGE, WORKFLOWS_WRITE, is_nonce_conflict};
+use crate::error::EngineError;
+use crate::ledger::audit::{EventRecord, Writer};
+use crate::port::CommitError;
+use chimera_core::error::{Code, ErrorBody};
+use chimera_core::flow::run::{RunStatus, Signal, SignalKind, StepStatus, affinity, may_change_pause, paused_by};
+use chimera_core::flow::tables::{CACHE_ENTRIES, RUNS, STEPS};
+use chimera_core::ledger::{ActorType, SubjectType};
+use chimera_core::record::{Comparison, Condition, Row, RowCount, Scope, Select, Step, Table, Tx, Value as Cell};
+use chimera_core::tool::Rollback;
+use chimera_core::{id, limits};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+/// A person's finding about a step whose outcome is unknown.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OutcomeReport {
+    pub step: Uuid,
+    /// The attempt they checked; `None`: the last one.
+    pub attempt: Option<u32>,
+    pub happened: bool,
+    pub output: Option<Value>,
+    /// How the person knows.
+    pub notes: Option<String>,
+}
+
+impl Flow {
+    /// Cancels a run.
+    pub async fn cancel(&self, permit: &Permit, run: Uuid, reason: Option<String>) -> Result<(), EngineError> {
+        let reason = masked_text("reason", reason)?;
+        self.unfinished_run(permit, run).await?;
+        self.check_end_scopes(permit, run, RUNS_MANAGE).await?;
+        let told = SignalKind::Cancel { by: permit.by(), reason };
+        for _ in 0..limits::DECIDE_TRIES_MAX {
+            // A concurrent decision stands, and the run is cancelled all the same.
+            let open = self.requests_of(permit.tenant(), run).await?;
+            let open = VoidRequests::pending_in(&open, CANCELLED, |_| true);
+            if self.try_send_signal(permit, run, told.clone(), open, Tx::default()).await? {
+                return Ok(());
+            }
+        }
+        Err(concurrent_change())
+    }
+
+    /// Pauses a run: what is in flight ends, nothing new starts.
+    pub async fn pause(&self, permit: &Permit, run: Uuid) -> Result<(), EngineError> {
+        let row = self.unfinished_run(permit, run).await?;
+        // A person may take over a pause by a service.
+        if paused_by(&row).is_some_and(|by| permit.kind() != ActorType::Human || by.kind == ActorType::Human) {
+            return Err(EngineError::refused(Code::InvalidTransition, "the run is already paused"));
+        }
+        self.send_signal(permit, run, SignalKind::Pause { by: permit.by() }).await
+    }
+
+    /// Resumes a paused run.
+    pub async fn resume(&self, permit: &Permit, run: Uuid) -> Result<(), EngineError> {
+        let row = self.unfinished_run(permit, run).await?;
+        let holder = paused_by(&row);
+        if holder.is_none() {
+            return Err(EngineError::refused(Code::InvalidTransition, "the run is not paused"));
+        }
+        if !may_change_pause(holder.as_ref(), permit.kind()) {
+            return Err(EngineError::refused(
+                Code::RbacForbidden,
+                "a person paused the run, so only a person may resume it",
+            ));
+        }
+        self.check_continue_scopes(permit, run, RUNS_MANAGE).await?;
+        self.send_signal(permit, run, SignalKind::Resume { by: permit.by() }).await
+    }
+
+    /// Reports the outcome of a step's last attempt.
+    pub async fn resolve(
+        &self,
+        permit: &Permit,
+        run: Uuid,
+        step: Uuid,
+        happened: bool,
+        output: Option<Value>,
+        notes: Option<String>,
+    ) -> Result<(), EngineError> {
+        self.report_outcome(permit, run, OutcomeReport { step, attempt: None, happened, output, notes }).await
+    }
+
+    /// Reports the outcome of one attempt. Accepted only while that is the last one.
+    pub async fn report_outcome(&self, permit: &Permit, run: Uuid, found: OutcomeReport) -> Result<(), EngineError> {
+        if permit.kind() != ActorType::Human {
+            return Err(EngineError::refused(Code::RbacForbidden, "only a person may resolve an unknown outcome"));
+        }
+        let OutcomeReport { step, attempt, happened, output, notes } = found;
+        let notes = masked_text("note", notes)?;
+        let row = self.step_with_status(permit, run, step, StepStatus::OutcomeUnknown).await?;
+        let now = u32::try_from(row.int("attempt")).unwrap_or(0);
+        if attempt.is_some_and(|attempt| attempt != now) {
+            return Err(EngineError::refused(
+                Code::OccConflict,
+                format!("the step is at attempt {now} now; fetch the run again"),
+            ));
+        }
+        self.check_output(&row, output.as_ref().filter(|_| happened))?;
+        if !happened {
+            // A call that never happened is made now.
+            self.check_call_scopes(permit, &row)?;
+            self.check_repeat(permit, run, &row).await?;
+        }
+        // Either way the run continues, with an output that the caller chose.
+        self.check_continue_scopes(permit, run, RUNS_MANAGE).await?;
+        let by = permit.by();
+        let told = SignalKind::Resolve { step, attempt: now, happened, output, by, notes };
+        self.send_signal_once(permit, run, told, (&STEPS, &row), VoidRequests::default()).await
+    }
+
+    /// Refuses an output that does not match the tool's output schema.
+    fn check_output(&self, step: &Row, output: Option<&Value>) -> Result<(), EngineError> {
+        let tool = step.get("tool").as_text().and_then(|tool| self.inner.parts.registry.get(tool));
+        let (Some(tool), Some(output)) = (tool, output) else { return Ok(()) };
+        tool.spec().output.check(output).map_err(|faults| {
+            let body = ErrorBody::new(Code::ValidationFailed, "the output does not match the tool's output schema");
+            EngineError::Refused(Box::new(body.with("faults", serde_json::to_value(faults).unwrap_or_default())))
+        })
+    }
+
+    /// Undoes an ended run: all of it, or some steps.
+    pub async fn rollback(
+        &self,
+        permit: &Permit,
+        run: Uuid,
+        steps: Option<Vec<Uuid>>,
+        reason: Option<String>,
+    ) -> Result<(), EngineError> {
+        let reason = masked_text("reason", reason)?;
+        self.undoable_run(permit, run).await?;
+        for step in steps.iter().flatten() {
+            self.check_undo_repeatable(permit, &self.step_row(permit, run, *step).await?)?;
+        }
+        self.check_undo_scopes(permit, run, steps.as_deref()).await?;
+        self.check_rollback(permit, run, steps.as_deref()).await?;
+        self.signal_undo(permit, run, SignalKind::Rollback { steps, by: permit.by(), reason, for_parent: false }).await
+    }
+
+    /// If the outcome of a previous undo is unknown, refuses another one unless a person asks for it or it is
+    /// repeatable.
+    fn check_undo_repeatable(&self, permit: &Permit, step: &Row) -> Result<(), EngineError> {
+        let tool = step.get("tool").as_text().and_then(|tool| self.inner.parts.registry.get(tool));
+        let repeatable = tool.is_some_and(|tool| tool.spec().rollback == Rollback::Repeatable);
+        if step.get("in_doubt_since").is_null() || repeatable || permit.kind() == ActorType::Human {
+            return Ok(());
+        }
+        let message = "the outcome of the last undo is unknown; only a person may check it and undo the step again";
+        Err(EngineError::refused(Code::RbacForbidden, message))
+    }
+
+    /// Marks a run as undone by hand; nothing is called.
+    pub async fn mark_rolled_back(
+        &self,
+        permit: &Permit,
+        run: Uuid,
+        reason: Option<String>,
+    ) -> Result<(), EngineError> {
+        let reason = masked_text("reason", reason)?;
+        let row = self.undoable_run(permit, run).await?;
+        if permit.kind() != ActorType::Human {
+            return Err(EngineError::refused(Code::RbacForbidden, "only a person may mark a run as undone by hand"));
+        }
+        // A run that did not fail has to be undone by calls first, unless such a rollback left something.
+        if row.text("status") != RunStatus::Failed.as_str() && row.get("rollback").is_null() {
+            let message = format!(
+                "a run that is {} cannot be marked as undone by hand: undo it with POST /runs/{{id}}/rollback first",
+                row.text("status")
+            );
+            return Err(EngineError::refused(Code::InvalidTransition, message));
+        }
+        self.signal_undo(permit, run, SignalKind::MarkRolledBack { by: permit.by(), reason }).await
+    }
+
+    /// Signals an ended run to undo itself, unless that is already requested or in progress.
+    async fn signal_undo(&self, permit: &Permit, run: Uuid, told: SignalKind) -> Result<(), EngineError> {
+        for _ in 0..limits::DECIDE_TRIES_MAX {
+            let row = self.undoable_run(permit, run).await?;
+            if self.try_send_signal_once(permit, run, told.clone(), (&RUNS, &row), &VoidRequests::default()).await? {
+                return Ok(());
+            }
+        }
+        Err(concurrent_change())
+    }
+
+    /// An ended run that may be undone.
+    async fn undoable_run(&self, permit: &Permit, run: Uuid) -> Result<Row, EngineError> {
+        let row = load::manageable_run(&*self.inner.parts.records, permit, run).await?;
+        let status = RunStatus::parse(row.text("status"));
+        if !matches!(status, Some(RunStatus::Completed | RunStatus::Failed | RunStatus::Cancelled)) {
+            let message = format!("a run that is {} can't be rolled back", row.text("status"));
+            return Err(EngineError::refused(Code::InvalidTransition, message));
+        }
+        if row.get("dry_run") == &chimera_core::record::Value::Bool(true) {
+            return Err(EngineError::refused(Code::InvalidTransition, "a dry run did nothing that could be undone"));
+        }
+        if ["freeze", "shadow"].contains(&row.text("replay_mode")) {
+            return Err(EngineError::refused(Code::InvalidTransition, "a replay did nothing that could be undone"));
+        }
+        if load::is_undoing(&*self.inner.parts.records, &row).await? {
+            return Err(EngineError::refused(Code::InvalidTransition, "a rollback is in progress"));
+        }
+        Ok(row)
+    }
+
+    /// Deletes cached outputs of a workflow: one key, or all.
+    pub async fn invalidate(&self, permit: &Permit, workflow: &str, key: Option<&str>) -> Result<(), EngineError> {
+        if !permit.may(WORKFLOWS_WRITE) {
+            return Err(EngineError::missing_scope(WORKFLOWS_WRITE));
+        }
+        let is = |column, value: &str| Condition { column, compare: Comparison::Is, value: value.into() };
+        let mut conditions = vec![is("tenant_id", permit.tenant()), is("workflow_id", workflow)];
+        conditions.extend(key.map(|key| is("cache_key", key)));
+        let rows = RowCount::AtMost(u64::MAX);
+        let mut tx = Tx { steps: vec![Step::Delete { table: &CACHE_ENTRIES, conditions, rows }], ..Tx::default() };
+        let data = json!({"workflow_id": workflow, "key": key});
+        self.record(&mut tx, permit, None, workflow.to_owned(), "cache.invalidated", data)?;
+        self.inner.parts.records.commit(tx).await?;
+        Ok(())
+    }
+
+    pub(super) async fn unfinished_run(&self, permit: &Permit, run: Uuid) -> Result<Row, EngineError> {
+        let row = load::manageable_run(&*self.inner.parts.records, permit, run).await?;
+        check_unfinished(&row)?;
+        Ok(row)
+    }
+
+    pub(super) async fn step_with_status(
+        &self,
+        permit: &Permit,
+        run: Uuid,
+        step: Uuid,
+        status: StepStatus,
+    ) -> Result<Row, EngineError> {
+        self.unfinished_run(permit, run).await?;
+        let row = self.step_row(permit, run, step).await?;
+        if row.text("status") != status.as_str() {
+            let message = format!("the step is {}, not {}", row.text("status"), status.as_str());
+            return Err(EngineError::refused(Code::InvalidTransition, message));
+        }
+        Ok(row)
+    }
+
+    async fn step_row(&self, permit: &Permit, run: Uuid, step: Uuid) -> Result<Row, EngineError> {
+        let scope = Scope::Tenant(permit.tenant().to_owned());
+        let select = Select::from(&STEPS, scope).with("id", step).with("run_id", run).take(1);
+        let row = self.inner.parts.records.read(select).await?.rows.into_iter().next();
+        row.ok_or_else(|| EngineError::not_found("step"))
+    }
+
+    pub(super) async fn send_signal(&self, permit: &Permit, run: Uuid, told: SignalKind) -> Result<(), EngineError> {
+        self.send_signal_with(permit, run, told, Tx::default()).await
+    }
+
+    /// Sends a signal together with other changes.
+    pub(super) async fn send_signal_with(
+        &self,
+        permit: &Permit,
+        run: Uuid,
+        told: SignalKind,
+        tx: Tx,
+    ) -> Result<(), EngineError> {
+        match self.try_send_signal(permit, run, told, VoidRequests::default(), tx).await? {
+            true => Ok(()),
+            false => Err(concurrent_change()),
+        }
+    }
+
+    /// Sends a signal that refers to one version of a row. Of several concurrent ones, one is accepted and the others
+    /// get an error, instead of being dropped silently by the run.
+    pub(super) async fn send_signal_once(
+        &self,
+        permit: &Permit,
+        run: Uuid,
+        told: SignalKind,
+        (table, row): (&'static Table, &Row),
+        taken_back: VoidRequests,
+    ) -> Result<(), EngineError> {
+        match self.try_send_signal_once(permit, run, told, (table, row), &taken_back).await? {
+            true => Ok(()),
+            false => Err(concurrent_change()),
+        }
+    }
+
+    /// The same; false if another signal was accepted or the row has changed.
+    async fn try_send_signal_once(
+        &self,
+        permit: &Permit,
+        run: Uuid,
+        told: SignalKind,
+        (table, row): (&'static Table, &Row),
+        taken_back: &VoidRequests,
+    ) -> Result<bool, EngineError> {
+        let is = |column, value: Cell| Condition { column, compare: Comparison::Is, value };
+        let version = row.int("state_version");
+        let mut conditions: Vec<_> = table.key.iter().map(|column| is(column, row.get(column).clone())).collect();
+        let keys: Vec<String> = conditions.iter().map(|key| format!("{:?}", key.value)).collect();
+        conditions.push(is("state_version", version.into()));
+        let unchanged = Step::Lock { table, conditions, rows: RowCount::Exactly(1) };
+        let id = id::signal(run, &format!("{}\0{}\0{version}", table.name, keys.join("\0")));
+        let signal = Signal { id, told, withdrawn: Vec::new() };
+        self.commit_signal(permit, run, signal, taken_back, Tx { steps: vec![unchanged], ..Tx::default() }).await
+    }
+
+    /// Sends a signal; false if the other changes conflicted.
+    pub(super) async fn try_send_signal(
+        &self,
+        permit: &Permit,
+        run: Uuid,
+        told: SignalKind,
+        taken_back: VoidRequests,
+        tx: Tx,
+    ) -> Result<bool, EngineError> {
+        self.commit_signal(permit, run, Signal::new(self.inner.id(), told), &taken_back, tx).await
+    }
+
+    async fn commit_signal(
+        &self,
+        permit: &Permit,
+        run: Uuid,
+        mut signal: Signal,
+        taken_back: &VoidRequests,
+        mut tx: Tx,
+    ) -> Result<bool, EngineError> {
+        let told = &signal.told;
+        if serde_json::to_string(told).is_ok_and(|text| text.len() > limits::BODY_BYTES_MAX) {
+            return Err(EngineError::refused(Code::PayloadTooLarge, "the signal is too large"));
+        }
+        let kind = told.kind();
+        taken_back.close(&mut tx, &mut signal, permit, self.inner.parts.clock.steady())?;
+        tx.inserts.push(signal.row(permit.tenant(), run, self.inner.parts.clock.now())?);
+        tx.affinity = affinity(run);
+        let mut data = json!({"kind": kind, "signal_id": signal.id});
+        taken_back.add_to_entry(&mut data);
+        self.record(&mut tx, permit, Some(run), run.to_string(), "run.told", data)?;
+        match self.inner.parts.records.commit(tx).await {
+            Ok(_) => self.inner.wake(run),
+            Err(error @ CommitError::Conflict(_)) if !is_nonce_conflict(&error) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+        Ok(true)
+    }
+
+    /// Adds a ledger entry for the caller's act to a transaction.
+    pub(super) fn record(
+        &self,
+        tx: &mut Tx,
+        permit: &Permit,
+        run: Option<Uuid>,
+        subject_id: String,
+        event_type: &str,
+        data: Value,
+    ) -> Result<(), EngineError> {
+        let event = EventRecord {
+            tenant_id: permit.tenant().to_owned(),
+            subject_type: SubjectType::Other,
+            subject_id,
+            event_type: event_type.to_owned(),
+            actor_type: permit.kind(),
+            actor_id: Some(permit.actor().to_owned()),
+            data,
+            run_id: run,
+            run_seq: None,
+            trace_id: run.map(chimera_core::id::trace_id),
+        };
+        let writer = Writer { random: &*self.inner.parts.random, clock: &*self.inner.parts.clock };
+        writer.event(tx, event)?;
+        permit.add_nonces(tx);
+        Ok(())
+    }
+}
+
+/// The refusal after a conflict.
+fn concurrent_change() -> EngineError {
+    EngineError::refused(Code::OccConflict, "the run was changed concurrently; fetch it again")
+}
+
+/// Refuses an ended run.
+pub(super) fn check_unfinished(row: &Row) -> Result<(), EngineError> {
+    if RunStatus::parse(row.text("status")).is_none_or(RunStatus::is_final) {
+        let message = format!("the run is already {}", row.text("status"));
+        return Err(EngineError::refused(Code::InvalidTransition, message));
+    }
+    Ok(())
+}

@@ -1,0 +1,229 @@
+//! Runs one case to its end, with as many engines as it takes.
+
+use super::final_state::FinalState;
+use super::late_lane::LateLaneRecords;
+use super::{Store, UNCERTAIN_TOOL, workflow};
+use crate::flow::{BroadcastBus, NullNotifier, World};
+use crate::simulate::port_switch::{CrashPoint, LinkState, PortSwitch, SwitchedRecords, SwitchedTool};
+use chimera_core::access::Level;
+use chimera_core::error::Code;
+use chimera_core::flow::tables::{RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
+use chimera_core::record::{Comparison, Scope, Select, Table};
+use chimera_core::secret::Secret;
+use chimera_engine::EngineError;
+use chimera_engine::act::rules::Rules;
+use chimera_engine::flow::gate::CallLimits;
+use chimera_engine::flow::{
+    Asking, Decide, Decision, Flow, FlowPorts, OutcomeReport, Registry, RunFilter, RunKey, StartRun,
+};
+use chimera_engine::port::{NoSpans, Records};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// The idempotency key of the run; the client repeats the request after every crash.
+const KEY: &str = "the only one";
+
+/// The autonomy level of a run, and when its engines crash.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    pub level: Level,
+    /// When the first engine crashes; never if `None`.
+    pub crash_at: Option<CrashPoint>,
+    /// When the engine that takes over crashes.
+    pub then: Option<CrashPoint>,
+}
+
+pub async fn run_case(store: &dyn Store, case: Case) -> FinalState {
+    let world = World::new(7).with(workflow::script);
+    let mut person = RunClient { world: &world, level: case.level, doubts: BTreeSet::new() };
+    let mut crashes = 0;
+    loop {
+        let mut records = store.open().await;
+        world.create_tenant(&*records).await;
+        if crashes > 0 {
+            records = Arc::new(LateLaneRecords::new(records));
+        }
+        let wire = Arc::new(PortSwitch::cut_at([case.crash_at, case.then].get(crashes).copied().flatten()));
+        let flow = engine(&world, &records, &wire);
+        let keeper = flow.clone();
+        let keeper = tokio::spawn(async move { keeper.keep().await });
+        let done = tokio::select! {
+            biased;
+            () = wire.wait_until_cut() => false,
+            () = async {
+                person.drive_to_rollback(&flow, &*records, &wire).await;
+                wait_until_idle(&*records, &wire).await;
+            } => true,
+        };
+        wire.set(LinkState::Cut);
+        keeper.abort();
+        flow.stop();
+        if done {
+            let mut end = FinalState::read(&*records, &world.outside).await;
+            records.close().await;
+            (end.commits, end.sends) = wire.counted();
+            (end.doubts, end.crashes) = (person.doubts, crashes);
+            return end;
+        }
+        records.close().await;
+        crashes += 1;
+    }
+}
+
+async fn has_status(records: &dyn Records, table: &'static Table, status: &str) -> bool {
+    let select = Select::from(table, Scope::System).with("status", status).take(1);
+    !records.read(select).await.expect("a store that answers").rows.is_empty()
+}
+
+/// Waits until every signal is consumed and no run has an owner. A run that has ended may still get a signal from a
+/// child that was taken over.
+async fn wait_until_idle(records: &dyn Records, wire: &PortSwitch) {
+    let mut moves = wire.subscribe();
+    loop {
+        moves.borrow_and_update();
+        let told = records.read(Select::from(&RUN_SIGNALS, Scope::System).take(1)).await.expect("a store that answers");
+        let driven = Select::from(&RUNS, Scope::System)
+            .filter("owner_lane", Comparison::IsNot, chimera_core::record::Value::Null)
+            .take(1);
+        let driven = records.read(driven).await.expect("a store that answers");
+        if told.rows.is_empty() && driven.rows.is_empty() {
+            return;
+        }
+        let _ = moves.changed().await;
+    }
+}
+
+fn engine(world: &World, records: &Arc<dyn Records>, wire: &Arc<PortSwitch>) -> Flow {
+    let (tools, mut registry) = (world.registry(), Registry::default());
+    for tool in tools.specs().filter_map(|spec| tools.get(&spec.name)) {
+        registry.add(Arc::new(SwitchedTool::new(Arc::clone(tool), Arc::clone(wire)))).expect("a name of its own");
+    }
+    Flow::new(FlowPorts {
+        records: Arc::new(SwitchedRecords::new(Arc::clone(records), Arc::clone(wire))),
+        clock: Arc::clone(&world.clock),
+        random: Arc::clone(&world.random) as _,
+        bus: Arc::new(BroadcastBus::default()),
+        notifier: Arc::new(NullNotifier),
+        spans: Arc::new(NoSpans),
+        asking: Asking::default(),
+        registry: Arc::new(registry),
+        policy: Arc::new(Rules::default()),
+        slots: CallLimits::default(),
+        alone: true,
+    })
+}
+
+/// A client that wants the run completed and then rolled back, and repeats its requests after every crash.
+struct RunClient<'a> {
+    world: &'a World,
+    level: Level,
+    doubts: BTreeSet<String>,
+}
+
+impl RunClient<'_> {
+    async fn drive_to_rollback(&mut self, flow: &Flow, records: &dyn Records, wire: &PortSwitch) {
+        let run = self.begin(flow).await;
+        let mut moves = wire.subscribe();
+        loop {
+            moves.borrow_and_update();
+            let mut asked = false;
+            // This runs after every commit, so it checks the rows before it loads whole documents.
+            if has_status(records, &SCOPED_APPROVALS, "pending").await
+                || has_status(records, &STEPS, "outcome_unknown").await
+            {
+                for id in self.runs(flow).await {
+                    asked |= self.answer(flow, id).await;
+                }
+            }
+            let shown = flow.show(&self.world.actor("admin"), run).await.expect("a run that is there");
+            match shown["status"].as_str() {
+                Some("rolled_back") => return,
+                Some("completed") if shown["rollback"].is_null() => {
+                    let told = flow.rollback(&self.world.actor("user_ann"), run, None, None).await;
+                    match told {
+                        Ok(()) => {}
+                        // Already requested; the run has not processed the signal yet.
+                        Err(EngineError::Refused(body)) if body.code == Code::InvalidTransition.as_str() => {}
+                        Err(error) => panic!("cannot roll back the run: {error:?}"),
+                    }
+                }
+                Some("failed" | "cancelled") => panic!("the run ended with another status: {shown:#}"),
+                _ => {}
+            }
+            if !asked {
+                let _ = moves.changed().await;
+            }
+        }
+    }
+
+    async fn begin(&self, flow: &Flow) -> Uuid {
+        let (admin, ann) = (self.world.actor("admin"), self.world.actor("user_ann"));
+        for document in [workflow::child_workflow(), workflow::parent_workflow()] {
+            let id = document["workflow_id"].as_str().unwrap_or_default().to_owned();
+            flow.workflows().apply(&admin, &id, &document.to_string()).await.expect("a workflow that can be applied");
+        }
+        let ask = StartRun {
+            level: self.level,
+            idempotency_key: Some(RunKey::new(&Secret::new("the seal"), &ann, KEY)),
+            ..StartRun::of("whole", json!({"list": [1, 2, 3]}))
+        };
+        match flow.start(&ann, ask).await {
+            Ok(started) => started.run_id,
+            Err(EngineError::Refused(body)) if body.code == Code::ConflictIdempotency.as_str() => {
+                id_in(&body.details["run_id"])
+            }
+            Err(error) => panic!("cannot start the run: {error:?}"),
+        }
+    }
+
+    async fn runs(&self, flow: &Flow) -> Vec<Uuid> {
+        let filter = RunFilter { limit: 100, ..RunFilter::default() };
+        let listed = flow.list(&self.world.actor("admin"), filter).await.expect("a list");
+        listed["items"].as_array().into_iter().flatten().map(|item| id_in(&item["run_id"])).collect()
+    }
+
+    /// Approves pending requests and reports unknown outcomes. Returns whether an approval was pending.
+    async fn answer(&mut self, flow: &Flow, run: Uuid) -> bool {
+        let ann = self.world.actor("user_ann");
+        let shown = flow.show(&ann, run).await.expect("a run that is there");
+        for approval in shown["approvals"].as_array().into_iter().flatten() {
+            let decide = Decide {
+                run,
+                decision: Decision::Approve,
+                approval: Some(id_in(&approval["approval_id"])),
+                step: None,
+                digest: None,
+                reason: None,
+            };
+            flow.decide(&ann, decide).await.expect("a decision that counts");
+        }
+        let asked = shown["approvals"].as_array().is_some_and(|approvals| !approvals.is_empty());
+        let steps =
+            flow.steps(&ann, run, chimera_core::limits::PAGE_ROWS_MAX, None).await.expect("steps")["steps"].take();
+        for step in steps.as_array().into_iter().flatten().filter(|step| step["status"] == "outcome_unknown") {
+            self.settle(flow, run, step).await;
+        }
+        asked
+    }
+
+    async fn settle(&mut self, flow: &Flow, run: Uuid, step: &Value) {
+        let made = step["tool_calls"].as_array().into_iter().flatten().find(|call| call["dry_run"] == false);
+        let call = made.unwrap_or(&Value::Null);
+        let tool = call["tool_name"].as_str().unwrap_or_default();
+        self.doubts.insert(tool.to_owned());
+        if tool != UNCERTAIN_TOOL {
+            return;
+        }
+        let output = self.world.outside.find(tool, call["idempotency_key"].as_str().unwrap_or_default());
+        let happened = output.is_some();
+        let found = OutcomeReport { step: id_in(&step["step_id"]), attempt: None, happened, output, notes: None };
+        // Possibly already reported; the run has not processed the signal yet.
+        let _ = flow.report_outcome(&self.world.actor("user_ann"), run, found).await;
+    }
+}
+
+fn id_in(value: &Value) -> Uuid {
+    value.as_str().and_then(|text| Uuid::parse_str(text).ok()).expect("an id")
+}
