@@ -357,7 +357,7 @@ pub(crate) async fn blobs_to_read(config: &Config, ambient: &Ambient) -> Outcome
     Ok(Arc::new(blobs.map_err(|error| Failure::new(Code::ConfigInvalid, format!("`s3_url`: {error}")))?))
 }
 
-/// Like `may_sign`, for a command that only reads.
+/// Like `check_signing_key`, for a command that only reads.
 pub(crate) async fn check_existing_signing_key(config: &Config, ambient: &Ambient) -> Outcome {
     let existing = existing_signer(config).await?;
     let records = match records_to_read(config, ambient).await {

@@ -1,7 +1,7 @@
 //! Errors as clients see them: one table of stable codes, one body, one context.
 //!
 //! Every error that leaves the system has a [`Code`], is rendered as an [`ErrorBody`] and, over HTTP, wrapped in a
-//! [`Problem`]. It never contains a path, SQL or a stack trace. Codes are stable; each has a page in `docs/errors/`.
+//! [`ProblemDetails`]. It never contains a path, SQL or a stack trace. Codes are stable; each has a page in `docs/errors/`.
 
 mod body;
 mod code;

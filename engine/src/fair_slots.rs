@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
-/// The slots and their wait queue. [`Line`] decides who is next.
+/// The slots and their wait queue. [`FairQueue`] decides who is next.
 #[derive(Clone)]
 pub struct FairSlots {
     inner: Arc<SharedSlots>,

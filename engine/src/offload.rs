@@ -162,7 +162,7 @@ fn queue_full_error(full: QueueFull, who: &Claimant) -> ErrorBody {
     body.retry_after(1)
 }
 
-/// Clears the thread's `ASIDE` flag.
+/// Clears the thread's `IS_OFFLOADED` flag.
 struct ClearOffloaded;
 
 impl Drop for ClearOffloaded {

@@ -62,10 +62,7 @@ pub(crate) async fn artifact(
     link: Result<Query<ArtifactLinkQuery>, QueryRejection>,
     asked: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let blobs = edge
-        .blobs
-        .clone()
-        .ok_or_else(|| ApiError::new(Code::NotFound, "artifact storage is not configured on this server"))?;
+    let blobs = edge.blobs.clone().ok_or_else(not_configured)?;
     let id = BlobId::from_hex(&digest).map_err(|_| malformed_link("sha256", "expected 64 lower-case hex digits"))?;
     let Query(link) = link.map_err(|_| malformed_link("expires, signature", "expected once each"))?;
     let now = edge.clock.now();
@@ -87,6 +84,10 @@ pub(crate) async fn artifact(
     ];
     let content = verified_content(blob).await.inspect_err(log_blob_error)?;
     Ok((caching, about, Body::from_stream(content)).into_response())
+}
+
+fn not_configured() -> ApiError {
+    ApiError::new(Code::NotFound, "artifact storage is not configured on this server")
 }
 
 fn malformed_link(parameter: &str, reason: &str) -> ApiError {

@@ -90,7 +90,7 @@ fn what_to_ask_for_is_said_once() {
         assert_eq!(place.run(args).status, 2, "{args:?}");
     }
     let broken = place.run(&["act", "--step", "local.echo={"]);
-    assert!(broken.status == 2 && broken.stderr.contains("not JSON"), "{}", broken.stderr);
+    assert!(broken.status == 2 && broken.stderr.contains("not valid JSON"), "{}", broken.stderr);
 }
 
 #[test]

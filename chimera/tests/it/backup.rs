@@ -268,7 +268,7 @@ fn a_ledger_of_which_only_the_mark_is_left_is_not_called_intact() {
     let place = Workspace::new();
     assert_eq!(place.dev(&[]).stop().0, Some(0));
     let entries = place.json(&["audit", "verify"])["report"]["entries"].as_u64().unwrap();
-    let words = format!("knows of {entries} entries");
+    let words = format!("{entries} entries");
     for name in ["chimera.db", "chimera.db-wal", "chimera.db-shm"] {
         let _ = std::fs::remove_file(place.path(".chimera").join(name));
     }

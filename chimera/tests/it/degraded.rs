@@ -265,7 +265,7 @@ fn a_mark_of_the_ledger_that_is_no_file_is_named_as_that() {
         assert_eq!((&refused["code"], &refused["retryable"]), (&"STORE_UNUSABLE".into(), &false.into()), "{refused}");
         let told = refused["message"].as_str().unwrap();
         assert!(told.starts_with("the ledger's mark can't be used: ") && told.contains(name), "{told}");
-        assert!(refused["details"]["hint"].as_str().unwrap().contains("out of the way"), "{refused}");
+        assert!(refused["details"]["hint"].as_str().unwrap().contains("move it away"), "{refused}");
         let found = finding(&place, "ledger_mark");
         assert_eq!((&found["verdict"], found["message"].as_str()), (&"fail".into(), Some(told)), "{found}");
     }

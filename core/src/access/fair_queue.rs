@@ -108,7 +108,7 @@ impl FairQueue {
         }
     }
 
-    /// Enqueues a request for so many slots; [`Line::serve_next`] grants it. A request for more than there are gets
+    /// Enqueues a request for so many slots; [`FairQueue::grant_next`] grants it. A request for more than there are gets
     /// all of them.
     pub fn ask(&mut self, who: &Claimant, slots: usize) -> u64 {
         let slots = slots.min(self.total);

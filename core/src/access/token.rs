@@ -196,7 +196,7 @@ struct TokenHeader {
     crit: Option<Value>,
 }
 
-/// Verifies a token: format, algorithm, signature, claims, audience. [`Claims::counts_at`] checks its validity period,
+/// Verifies a token: format, algorithm, signature, claims, audience. [`Claims::check_validity_period`] checks its validity period,
 /// so that the rest can be cached.
 pub fn verify(token: &str, keys: &[TokenKey], audience: &str) -> Result<Claims, InvalidToken> {
     if token.len() > TOKEN_BYTES_MAX {

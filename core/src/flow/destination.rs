@@ -1,6 +1,6 @@
 //! The recipients of a call to a tool that sends messages.
 //!
-//! A tool declares its recipient members with [`DECLARED`] in its input schema. Without a declaration, `to`, `cc`,
+//! A tool declares its recipient members with [`DESTINATIONS_MEMBER`] in its input schema. Without a declaration, `to`, `cc`,
 //! `bcc` and `url` are recipients, and any other member counts as one too: an attacker would pick the name that nobody
 //! thought of. Members for text, such as `body`, are exempt unless the whole text is an address.
 

@@ -72,6 +72,8 @@ pub const SCHEMA_NODES_MAX: usize = 10_000;
 /// Subschemas of a JSON Schema that may apply to one location of a value, with references followed. A workflow with
 /// such a schema is refused with `VALIDATION_FAILED`.
 pub const SCHEMA_APPLIED_MAX: u64 = 1_000;
+/// Subschemas that may apply to one location of a value. With more, the value is checked off the request threads.
+pub const SCHEMA_APPLIED_CHEAP_MAX: u64 = 16;
 /// Steps to count the subschemas of a JSON Schema. A workflow with a schema that takes more is refused with
 /// `VALIDATION_FAILED`.
 pub const SCHEMA_STEPS_MAX: usize = 1_000_000;

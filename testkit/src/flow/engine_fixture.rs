@@ -53,7 +53,7 @@ pub fn approval_link(message: &Row) -> Option<String> {
     payload["data"]["link"].as_str().map(str::to_owned)
 }
 
-/// Builds a [`Stage`]. Each method returns the changed builder.
+/// Builds a [`EngineFixture`]. Each method returns the changed builder.
 pub struct EngineSetup {
     world: World,
     tools: Vec<Arc<dyn Tool>>,

@@ -101,7 +101,7 @@ impl StorelessRun {
         bare
     }
 
-    /// Applies events. Calls that the run makes are answered by [`Bare::drive`].
+    /// Applies events. Calls that the run makes are answered by [`StorelessRun::drive`].
     pub fn apply(&mut self, events: Vec<Event>) {
         let catalog = ToolCatalog::running(&self.registry);
         let mut env = Env {

@@ -152,7 +152,7 @@ async fn one_actor_does_not_take_every_stream() {
     assert_eq!(second.status(), 503);
     let problem: Value = second.json().await.unwrap();
     assert_eq!(code(&problem), "OVERLOADED");
-    assert!(problem["detail"].as_str().unwrap().starts_with("admin has 1 streams"), "{problem}");
+    assert!(problem["detail"].as_str().unwrap().starts_with("admin has reached its limit of 1"), "{problem}");
     let url = house.server.url(&path(&run, "/events"));
     let other = house.client.get(url).bearer_auth(house.token("user_ann")).send().await.unwrap();
     assert_eq!(other.status(), 200, "others find room");
@@ -207,7 +207,7 @@ async fn a_place_that_no_event_can_have_is_refused() {
         assert_eq!(answer.status(), 400, "{last:?}");
         let problem: Value = answer.json().await.unwrap();
         assert_eq!(code(&problem), "SCHEMA_INVALID");
-        assert!(problem["detail"].as_str().unwrap().starts_with("Last-Event-ID is the number"), "{problem}");
+        assert!(problem["detail"].as_str().unwrap().starts_with("Last-Event-ID must be an event number"), "{problem}");
     }
     let (status, problem) = house.get(&path(&run, "/events?after=-1")).await;
     assert_eq!((status, code(&problem)), (400, "SCHEMA_INVALID"));

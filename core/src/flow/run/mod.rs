@@ -44,6 +44,7 @@ mod task;
 mod trace;
 mod turn_builder;
 mod undo;
+mod undo_children;
 mod unknown_outcome;
 mod value_size;
 

@@ -14,7 +14,7 @@ use super::refused_turn::TURN_REFUSED;
 use super::start::Work;
 use super::task::{Task, TaskState};
 use super::turn_builder::TurnBuilder;
-use super::{EffectStatus, Run, RunPlace, RunStatus, SignalKind, retry};
+use super::{EffectStatus, Run, RunPlace, RunStatus, retry};
 use crate::access::Actor;
 use crate::error::{Code, ErrorBody};
 use crate::flow::call::{CallOutcome, Sent};
@@ -202,62 +202,7 @@ impl Run {
         }
     }
 
-    /// Lets a child run undo what it did. The request is written down with the signal: a run that is read again
-    /// knows which children were asked in this rollback and what they answered, and asks none of them twice.
-    fn undo_child(
-        &mut self,
-        at: RunPlace,
-        child: Uuid,
-        env: &mut Env<'_>,
-        book: &mut TurnBuilder,
-    ) -> Result<(), Unstorable> {
-        let asked = self.child_undo(at, child);
-        let Some(undo) = &mut self.undo else { return Ok(()) };
-        let (by, reason) = (undo.by.clone(), undo.reason.clone());
-        undo.current = Some(asked);
-        let told = SignalKind::Rollback { steps: None, by, reason, for_parent: true };
-        book.send_signal(&self.head.tenant, child, &told, env)?;
-        book.effects.push(Effect::Wake(child));
-        self.write_compensation(EffectStatus::Dispatched, None, env.now, book)
-    }
-
-    fn child_undo(&self, at: RunPlace, child: Uuid) -> CurrentUndo {
-        CurrentUndo::new(at, id::effect(self.head.id, &self.undo_key(at, self.rollbacks)), Some(child))
-    }
-
-    /// A child run was rolled back as far as possible.
-    pub(crate) fn child_undone(
-        &mut self,
-        step: Uuid,
-        whole: bool,
-        env: &mut Env<'_>,
-        book: &mut TurnBuilder,
-    ) -> Result<(), Unstorable> {
-        let Some(at) = self.place_of_step(step) else { return Ok(()) };
-        let Some(child) = self.task(at).and_then(|task| task.child) else { return Ok(()) };
-        let unasked = self.child_undo(at, child);
-        let Some(undo) = &mut self.undo else { return Ok(()) };
-        let asked = undo.current.take_if(|current| current.at == at && current.child.is_some());
-        // Rollbacks that began before requests to children were written down know a child that was asked as one to come.
-        let queued = undo.queue.iter().position(|queued| *queued == at);
-        let Some(asked) = asked.or_else(|| queued.and_then(|at| undo.queue.remove(at)).map(|_| unasked)) else {
-            return Ok(());
-        };
-        let other = undo.current.replace(asked);
-        let status = if whole { EffectStatus::Succeeded } else { EffectStatus::Failed };
-        self.write_compensation(status, None, env.now, book)?;
-        if let Some(undo) = &mut self.undo {
-            undo.current = other;
-        }
-        if whole {
-            self.place_undone(at, json!({"node": self.name(at), "item": at.item, "child_run_id": child}), env, book);
-        } else {
-            self.report_not_undone(at, CHILD_LEFT);
-        }
-        self.continue_undo(env, book)
-    }
-
-    fn place_undone(&mut self, at: RunPlace, data: Value, env: &mut Env<'_>, book: &mut TurnBuilder) {
+    pub(super) fn place_undone(&mut self, at: RunPlace, data: Value, env: &mut Env<'_>, book: &mut TurnBuilder) {
         let step = self.step_id(at);
         let line = json!({"node": self.name(at), "item": at.item, "step_id": step});
         self.undo.iter_mut().for_each(|undo| undo.undone.push(line.clone()));
@@ -266,20 +211,6 @@ impl Run {
         self.enter(at, TaskState::RolledBack { output });
         self.mark_dirty(at, env, book);
         self.end_doubt(at, book);
-    }
-
-    /// Signals the waiting parent whether the rollback was complete.
-    fn signal_parent(
-        &self,
-        for_parent: bool,
-        whole: bool,
-        env: &mut Env<'_>,
-        book: &mut TurnBuilder,
-    ) -> Result<(), Unstorable> {
-        let Some((parent, step)) = self.head.parent.filter(|_| for_parent) else { return Ok(()) };
-        book.send_signal(&self.head.tenant, parent, &SignalKind::ChildUndone { step, whole }, env)?;
-        book.effects.push(Effect::Wake(parent));
-        Ok(())
     }
 
     /// Marks an ended run as rolled back by hand. No tool is called.
@@ -339,7 +270,7 @@ impl Run {
     }
 
     /// Writes the status of the current undo. Its row is created with the first send.
-    fn write_compensation(
+    pub(super) fn write_compensation(
         &mut self,
         status: EffectStatus,
         deadline: Option<Timestamp>,
@@ -575,7 +506,7 @@ impl Run {
         self.continue_undo(env, book)
     }
 
-    fn finish_rollback(&mut self, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
+    pub(super) fn finish_rollback(&mut self, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
         self.write_undo(true, book)?;
         let Some(undo) = self.undo.take() else { return Ok(()) };
         let whole = undo.not_undone.is_empty() && !undo.partial;
@@ -595,7 +526,7 @@ impl Run {
     }
 
     /// Writes the progress of the rollback to `runs.rollback`.
-    fn write_undo(&self, ended: bool, book: &mut TurnBuilder) -> Result<(), Unstorable> {
+    pub(super) fn write_undo(&self, ended: bool, book: &mut TurnBuilder) -> Result<(), Unstorable> {
         let Some(undo) = &self.undo else { return Ok(()) };
         // A reloaded run considers only the steps listed here, whatever their state.
         let current = undo.current.as_ref().map(|current| current.at);

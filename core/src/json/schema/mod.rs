@@ -8,16 +8,13 @@
 mod cost;
 
 use crate::limits::{
-    FAULT_CHARS_MAX, PATTERN_BYTES_MAX, PATTERN_BYTES_MIN, SCHEMA_FAULTS_MAX, SCHEMA_FAULTS_WORK_MAX,
-    SCHEMA_PATTERN_BYTES_MAX, SCHEMA_TEXT_MAX, SCHEMA_WORK_MAX,
+    FAULT_CHARS_MAX, PATTERN_BYTES_MAX, PATTERN_BYTES_MIN, SCHEMA_APPLIED_CHEAP_MAX, SCHEMA_FAULTS_MAX,
+    SCHEMA_FAULTS_WORK_MAX, SCHEMA_PATTERN_BYTES_MAX, SCHEMA_TEXT_MAX, SCHEMA_WORK_MAX,
 };
 use cost::Cost;
 use serde::Serialize;
 use serde_json::Value;
 use std::fmt;
-
-/// Up to this many applicable subschemas the value need not be inspected: its own size bounds the work.
-const APPLIED_CHEAP_MAX: u64 = 16;
 
 /// A pattern is compiled to be read forwards and backwards, and each has a cache.
 const AUTOMATA_OF_PATTERN: usize = 4;
@@ -94,7 +91,7 @@ impl Schema {
     /// Whether validation may be CPU-intensive.
     #[must_use]
     pub const fn is_expensive(&self) -> bool {
-        self.applied_max > APPLIED_CHEAP_MAX || self.patterns > 0
+        self.applied_max > SCHEMA_APPLIED_CHEAP_MAX || self.patterns > 0
     }
 
     fn exceeds_budget(&self, value: &Value) -> bool {
