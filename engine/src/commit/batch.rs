@@ -84,7 +84,7 @@ pub enum BatchOutcome {
     },
 }
 
-/// How the outcome of an `Unsure` batch was resolved.
+/// How the outcome of an `Unknown` batch was resolved.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Resolution {
     /// It is durable. The lane was claimed again.

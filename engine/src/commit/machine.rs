@@ -1,22 +1,27 @@
 //! The committer of one lane.
 //!
-//! | state    | on                         | becomes                                            |
-//! |----------|----------------------------|----------------------------------------------------|
-//! | Claiming | Claimed                    | Idle, or Busy with the first batch                 |
-//! | Claiming | ClaimFailed                | Claiming; all that waits is `Unavailable`          |
-//! | Idle     | Submitted, Tick            | Busy                                               |
-//! | Busy     | Executed: committed        | Idle or Busy; receipts and conflicts are sent      |
-//! | Busy     | Executed: lost             | Busy with the rest                                 |
-//! | Busy     | Executed: contended        | Busy with half of it; a single one is tried again  |
-//! | Busy     | Executed: refused          | Busy with half of it; a single one is `Rejected`   |
-//! | Busy     | Executed: lacking          | Busy with half of it; a single one: `Unavailable`  |
-//! | Busy     | Executed: fenced           | Claiming; all that waits is `Fenced`               |
-//! | Busy     | Executed: unavailable      | Claiming; all that waits is `Unavailable`          |
-//! | Busy     | Executed: unsure           | Settling; all waiters wait                         |
-//! | Settling | Settled: ours              | Idle or Busy; receipts are sent                    |
-//! | Settling | Settled: never             | Busy with the same transactions                    |
-//! | Settling | Settled: fenced            | Claiming; replies say what is known                |
-//! | any      | Closing                    | Closed once nothing is queued or in flight         |
+//! | state    | on                    | becomes                                                         |
+//! |----------|-----------------------|-----------------------------------------------------------------|
+//! | Claiming | Claimed               | Idle                                                            |
+//! | Claiming | ClaimFailed           | Claiming; all queued are `Unavailable`                          |
+//! | any      | Submitted             | the same; the transaction is queued or refused                  |
+//! | Idle     | `start()`             | Busy, if anything is queued                                     |
+//! | Idle     | Tick                  | Busy with an empty batch                                        |
+//! | Busy     | Executed: Committed   | Idle; receipts and conflicts are sent                           |
+//! | Busy     | Executed: Lost        | Busy with the rest; Idle if there is none                       |
+//! | Busy     | Executed: Contended   | Busy with half of it; a single one is retried, up to a limit    |
+//! | Busy     | Executed: Refused     | Busy with half of it; a single one is `Rejected`, then Idle     |
+//! | Busy     | Executed: Lacking     | Busy with half of it; a single one is `Unavailable`, then Idle  |
+//! | Busy     | Executed: Fenced      | Claiming; the batch and all queued are `Fenced`                 |
+//! | Busy     | Executed: Unavailable | Claiming; the batch and all queued are `Unavailable`            |
+//! | Busy     | Executed: Unknown     | Settling; all waiters wait                                      |
+//! | Settling | Settled: Committed    | Idle; receipts and conflicts are sent                           |
+//! | Settling | Settled: NotCommitted | Busy with the same transactions; Idle if there are none         |
+//! | Settling | Settled: Fenced       | Claiming; the batch gets what is known, all queued are `Fenced` |
+//! | any      | Closing               | Closed once nothing is queued or in flight                      |
+//!
+//! After `Closing`, Idle and Claiming with an empty queue become Closed. `Submitted` only queues: the loop calls
+//! `start()` after submitting everything that arrived.
 
 use super::batch::{Batch, BatchOutcome, Lane, Resolution, TxRejection};
 use super::queue::{PreparedTx, Queue, QueuedTx};
@@ -39,7 +44,7 @@ pub enum Event<W> {
     Claimed(Lane),
     /// No lane could be claimed; the loop retries.
     ClaimFailed(Unavailable),
-    /// The outcome of an `Unsure` batch was resolved.
+    /// The outcome of an `Unknown` batch was resolved.
     Settled { batch: Batch, settled: Resolution },
     /// Time to renew the lease.
     Tick,
