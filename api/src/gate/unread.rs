@@ -1,9 +1,8 @@
 //! Limits how many response bytes wait in memory for slow clients.
 //!
-//! An answer is whole in memory until it is taken, and a slow reader may take all the time it needs. So what one address
-//! leaves unread is bounded, and what all do: whoever has too much waiting is told to take it first, before anything is
-//! done. Once the caller is known, its tenant counts too, so that one tenant leaves room for the others behind a shared
-//! proxy. An answer to a question that was let in before is not given either then; one that tells of a change always is.
+//! A response stays in memory until the client has read it. Unread bytes are limited per address, per tenant and in
+//! total. A client over its limit is refused before any work is done. If the limit is reached while a request runs, the
+//! response to a read is dropped; the response to a change is always sent.
 
 use crate::problem::ApiError;
 use crate::server::Peer;
