@@ -9,6 +9,8 @@
 //! A decision is data for the transaction that it guards, never a separate write: the record and the
 //! change commit together. When two requests begin concurrently, the loser's transaction conflicts; it
 //! reads and decides again. Records of different owners are isolated.
+//!
+//! Not used by `/act`, whose key is a column of `runs`; see engine/src/act/idempotency.rs.
 
 use super::tables::IDEMPOTENCY_RECORDS;
 use super::{DamagedRow, Digest32};
