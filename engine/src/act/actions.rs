@@ -1,7 +1,7 @@
 //! Starting actions: an authenticated caller asks for something to be done.
 //!
-//! Checks run in a fixed order: actor, idempotency key, plan, scopes, risk and level, then the run. A refusal leaves a
-//! ledger entry and nothing else.
+//! Checks run in a fixed order: actor, idempotency key, plan, scopes, risk and level, rules, then the run. A refusal
+//! starts no run and leaves a ledger entry; the stored plan may stay.
 
 use super::idempotency::{DuplicateCheck, KeyClaimOutcome, RecentKeys, check_key, duplicate_response};
 use crate::access::{AUTONOMY_OVERRIDE, Access, Permit, missing_scope_error};
