@@ -4,6 +4,8 @@
 //! arrives meanwhile is decided together in the next turn. A turn that the store can't take now is retried while calls
 //! depend on it. Any other failed commit makes the run in memory stale: it is discarded and loaded again, with its
 //! calls if nobody else changed the run, or left to its new owner.
+//!
+//! The first turn is made by `Flow::begin` and committed by `EngineState::launch`.
 
 use super::commit_turn::{CommitOutcome, commit, owner_once_claimed};
 use super::engine::{EngineState, RunProgress, Shutdown, is_heavy};

@@ -281,14 +281,15 @@ pub struct Call {
     pub deadline: Timestamp,
 }
 
-/// An effect that a run requests. Performed only after the turn's rows are durable.
+/// An effect that a run requests. Performed only after the turn's rows are durable (pure calls of a first turn run
+/// before it is committed).
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    /// Call a tool. Reply with `Answered`.
+    /// Call a tool. Reply with `CallAnswered`.
     Call(Call),
     /// Cancel the call at this place.
     Cancel(RunPlace),
-    /// Look up a cached output. Reply with `Recalled`.
+    /// Look up a cached output. Reply with `CacheLookedUp`.
     LookUpCache { at: RunPlace, key: String },
     /// Another run has something to do: a child run was created, or a run was sent a signal.
     Wake(Uuid),
@@ -341,7 +342,7 @@ pub struct Turn {
     pub more: bool,
     /// The new status, if this turn changed it.
     pub status: Option<RunStatus>,
-    /// The run releases its owner with this turn and need not stay in memory.
+    /// No owner after this turn: the run is parked or has ended.
     pub parked: bool,
     /// It is parked until a slot is free, and resumes by itself then.
     pub waits_for_slot: bool,

@@ -2,7 +2,8 @@
 //!
 //! A run has one owner, and at most one of its turns is being committed. The state in memory is ahead
 //! of the store by that turn. If the commit fails, the run is discarded and loaded again. Effects are
-//! performed only after their turn is durable, so nothing has happened too early.
+//! performed only after their turn is durable, so nothing has happened too early (pure calls of a first turn
+//! run before it is committed).
 //! Rows are derived from the state at the end of a turn; `load` rebuilds a run from them.
 
 mod answer;

@@ -42,7 +42,7 @@ impl Run {
         book.row_count() >= limits::TURN_ROWS_MAX || self.meter.is_share_spent()
     }
 
-    /// Applies events and advances as far as possible. Rows are written by `close`.
+    /// Applies events and advances as far as possible. Rows are written by `finish_turn`.
     pub(crate) fn advance(
         &mut self,
         events: Vec<Event>,
