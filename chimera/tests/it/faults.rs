@@ -204,7 +204,7 @@ fn a_lost_s3_is_told_and_when_it_is_back_the_server_is_ready_again() {
     let server = place.serve(&[]);
     server.wait_until_ready();
     s3.stop();
-    server.wait_until_not_ready("blobs", "the object store can't be reached or does not answer as it should");
+    server.wait_until_not_ready("blobs", "the object store is unreachable or returned an unexpected response");
     assert_eq!(server.readiness().1["error"]["message"], "not ready: blobs");
     s3.restart();
     server.wait_until_ready();

@@ -264,6 +264,6 @@ fn failed(error: Error) -> BlobError {
         Error::NotSupported { .. } | Error::NotImplemented { .. } => {
             unusable("the object store does not support a required operation")
         }
-        _ => unavailable("the object store can't be reached or does not answer as it should"),
+        _ => unavailable("the object store is unreachable or returned an unexpected response"),
     }
 }

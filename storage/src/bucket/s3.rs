@@ -135,6 +135,6 @@ fn failed(error: Error) -> BucketError {
         Error::NotSupported { .. } | Error::NotImplemented { .. } => {
             BucketError::Refused("it does not support a required operation".to_owned())
         }
-        _ => BucketError::Unavailable("it can't be reached or does not answer as it should".to_owned()),
+        _ => BucketError::Unavailable("it is unreachable or returned an unexpected response".to_owned()),
     }
 }

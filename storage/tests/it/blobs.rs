@@ -144,7 +144,7 @@ async fn a_lost_bucket_is_unavailable_until_it_is_back() {
     let blobs = bucket(&server, "p", PrivateS3::SECRET_ACCESS_KEY);
     let stat = blobs.put(incoming(b"kept")).await.unwrap();
     server.stop();
-    let gone = unavailable(Outage::Transient, "the object store can't be reached or does not answer as it should");
+    let gone = unavailable(Outage::Transient, "the object store is unreachable or returned an unexpected response");
     assert_eq!(blobs.ready().await, Err(gone.clone()));
     assert_eq!(blobs.put(incoming(b"lost")).await, Err(gone.clone()));
     assert_eq!(blobs.put(incoming(&sample(9 << 20, 1))).await, Err(gone.clone()));

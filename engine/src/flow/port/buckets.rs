@@ -44,7 +44,7 @@ pub struct Object {
 pub enum BucketError {
     #[error("not a usable name: {0}")]
     Name(String),
-    #[error("an object is stored there already")]
+    #[error("an object with this key already exists")]
     Taken,
     #[error("the object is larger than {bytes_max} bytes")]
     TooLarge {
