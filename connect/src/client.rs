@@ -150,7 +150,7 @@ impl Server {
         let mut request = request;
         let bytes = body.as_deref().unwrap_or_default().as_bytes();
         if key.is_none() && method != "GET" && !path.ends_with("/check") {
-            let what = format!("there is no key of {actor} to sign with; a token alone only reads");
+            let what = format!("no signing key for {actor}: with a token alone, only read requests are possible");
             return Err(ApiClientError::Unusable(what));
         }
         if let Some(key) = key.as_ref().filter(|_| method != "GET") {

@@ -465,7 +465,9 @@ pub(super) fn read_actors_file(access: &AccessConfig) -> Outcome<ActorsConfig> {
         }
         let shared = SharedResources { tools: written.tools, buckets: written.buckets, secrets: written.secrets };
         if id == TENANT && shared != SharedResources::default() {
-            return Err(refused(&format!("the tenant {TENANT} has every tool, bucket and secret: share with others")));
+            return Err(refused(&format!(
+                "the tenant {TENANT} already has every tool, bucket and secret; list shares under another tenant"
+            )));
         }
         let tenant =
             TenantSettings { domains: written.domains, notify: written.notify.and_then(Notify::value), shared };

@@ -152,7 +152,7 @@ fn manifest_to_copied(manifest: &Manifest) -> Outcome<CopyManifest> {
     let lane = |lane: &LaneHead| match Digest32::from_hex(&lane.hash) {
         Some(hash) => Ok((lane.lane, lane.epoch, ChainHead { seq: lane.entries, hash })),
         None => {
-            let message = format!("the manifest of the backup names no hash of the head of lane {}", lane.lane);
+            let message = format!("the backup manifest has no head hash for lane {}", lane.lane);
             Err(Failure::new(Code::LedgerBroken, message).hint("use another one; nothing was changed"))
         }
     };

@@ -168,7 +168,9 @@ impl HttpRequest {
         let host = host_of(&request.url).unwrap_or_default();
         let meant = secret.as_str().strip_prefix("http.").and_then(|name| name.strip_prefix(host.as_str()));
         if !meant.is_some_and(|label| label.is_empty() || label.starts_with('_')) {
-            let what = format!("{secret} may not be sent to {host}: only secret://http.{host} may, or one with _label");
+            let what = format!(
+                "{secret} may not be sent to {host}: only secret://http.{host} may, or secret://http.{host}_LABEL"
+            );
             return Err(ToolError::not_sent(Code::PolicyDenied, what).with("policy_id", "secret_host"));
         }
         if request.url.scheme() != "https" && self.client.allows(request)? != EgressRule::Listed {

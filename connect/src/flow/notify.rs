@@ -144,7 +144,7 @@ fn approval_mail(message: &Message) -> Value {
     let (run, workflow, tool) = (word("run_id"), word("workflow_id"), word("tool"));
     let what = match tool.as_str() {
         "plan" => "its plan".to_owned(),
-        "graph.patch" => "a change of its plan".to_owned(),
+        "graph.patch" => "a change to its plan".to_owned(),
         "hitl" => "a question".to_owned(),
         "workflow" => "a run inside it".to_owned(),
         "map" => "the calls of a map".to_owned(),

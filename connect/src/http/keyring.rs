@@ -197,8 +197,9 @@ pub(crate) fn reference(text: &str) -> Option<(&str, Result<SecretName, ToolErro
     let rest = &text[at + SCHEME.len()..];
     let inside = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_' | '.');
     let end = rest.find(|c| !inside(c)).unwrap_or(rest.len());
-    let name = SecretName::new(&rest[..end])
-        .map_err(|error| ToolError::not_sent(Code::MalformedArgs, format!("a header: {error}")));
+    let name = SecretName::new(&rest[..end]).map_err(|error| {
+        ToolError::not_sent(Code::MalformedArgs, format!("invalid secret reference in a header: {error}"))
+    });
     Some((&text[..at], name, &rest[end..]))
 }
 
