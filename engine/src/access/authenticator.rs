@@ -458,7 +458,11 @@ fn invalid_hmac(reason: &str) -> ErrorBody {
 }
 
 fn signature_refusal(why: &SignatureError) -> ErrorBody {
-    ErrorBody::new(Code::SignatureInvalid, format!("the request is not signed: {why}"))
+    let what = match why {
+        SignatureError::Mismatch => "invalid request signature",
+        _ => "the request is not signed",
+    };
+    ErrorBody::new(Code::SignatureInvalid, format!("{what}: {why}"))
         .with("reason", why.reason())
         .with("header", "signature-input")
 }

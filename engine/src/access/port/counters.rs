@@ -49,9 +49,9 @@ pub enum ClaimOutcome {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CounterError {
-    #[error("a counter key has 1 to {COUNTER_KEY_BYTES_MAX} bytes")]
+    #[error("a counter key must have 1 to {COUNTER_KEY_BYTES_MAX} bytes")]
     InvalidKey,
-    #[error("a claim's value has at most {COUNTER_VALUE_BYTES_MAX} bytes")]
+    #[error("a claim's value must have at most {COUNTER_VALUE_BYTES_MAX} bytes")]
     ValueTooLarge,
     /// Zero, or beyond the limit.
     #[error("a claim lives 1 millisecond to {CLAIM_TTL_SECONDS_MAX} seconds")]
