@@ -268,7 +268,7 @@ impl Actions {
         for (at, (step, tool)) in plan.steps.iter().zip(&tools).enumerate() {
             if compiled.inputs.get(&step.id).is_some() {
                 tool.input.check(&step.input).map_err(|faults| {
-                    let message = format!("{} does not take this input", step.tool);
+                    let message = format!("the input does not match the schema of {}", step.tool);
                     ErrorBody::new(Code::ValidationFailed, message)
                         .with("pointer", format!("/steps/{at}/input"))
                         .with("faults", serde_json::to_value(faults).unwrap_or_default())

@@ -60,9 +60,8 @@ impl Actions {
                     return Ok(KeyClaimOutcome::Claimed(None));
                 }
                 Err(_) => {
-                    let body =
-                        ErrorBody::new(Code::StoreUnavailable, "idempotency keys can't be claimed now").retry_after(1);
-                    return Err(body.into());
+                    let message = "the idempotency key can't be reserved right now; retry";
+                    return Err(ErrorBody::new(Code::StoreUnavailable, message).retry_after(1).into());
                 }
             };
             // In this order: an existing run is also found by its key, unless it belongs to somebody else.
@@ -257,7 +256,7 @@ pub(super) fn duplicate_response(row: &Row, asked: &DuplicateCheck) -> Result<Ac
         return Ok(ActOutcome::Duplicate { run, differs });
     }
     let message = match differs {
-        true => "the idempotency key was already used by a run with a different request",
+        true => "this idempotency key was already used with a different request",
         false => "the idempotency key was already used by a run",
     };
     let body = ErrorBody::new(Code::ConflictIdempotency, message)

@@ -87,7 +87,7 @@ impl Flow {
             EngineError::Refused(Box::new(body.with("pointer", error.pointer)))
         })?;
         tool.spec().input.check(input).map_err(|faults| {
-            let body = ErrorBody::new(Code::ValidationFailed, "the tool does not take this input");
+            let body = ErrorBody::new(Code::ValidationFailed, "the input does not match the schema of the tool");
             EngineError::Refused(Box::new(body.with("faults", serde_json::to_value(faults).unwrap_or_default())))
         })
     }

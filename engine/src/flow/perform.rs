@@ -28,7 +28,7 @@ pub(super) async fn execute_tool(
     mut cancel: CancelToken,
 ) -> CallOutcome {
     let Some(tool) = registry.tool_of(&head.tenant, &call.tool) else {
-        let message = format!("there is no tool {} in this process", call.tool);
+        let message = format!("tool {} is not configured on this node", call.tool);
         return CallOutcome::Failed(ToolError::not_sent(Code::ToolUnavailable, message));
     };
     let spec = tool.spec();

@@ -244,7 +244,7 @@ impl Flow {
         self.unfinished_run(permit, run).await?;
         let row = self.step_row(permit, run, step).await?;
         if row.text("status") != status.as_str() {
-            let message = format!("the step is {}, not {}", row.text("status"), status.as_str());
+            let message = format!("the step's status is {}; this requires {}", row.text("status"), status.as_str());
             return Err(EngineError::refused(Code::InvalidTransition, message));
         }
         Ok(row)

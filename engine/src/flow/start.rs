@@ -359,8 +359,7 @@ impl Flow {
         let waiting = crowded.waiting;
         let whose = crowded.tenant.map(|tenant| format!(" of tenant {tenant}")).unwrap_or_default();
         let body = |of: String| {
-            let message =
-                format!("{waiting} calls{whose} are already waiting for {of}, which is the limit; try again later");
+            let message = format!("the queue for {of} is full ({waiting} calls{whose} are waiting); try again later");
             ErrorBody::new(Code::Overloaded, message).retry_after(limits::OVERLOAD_RETRY_SECONDS)
         };
         let body = match crowded.host {

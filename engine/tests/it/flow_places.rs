@@ -226,7 +226,7 @@ async fn when_too_many_wait_for_a_host_a_new_run_is_refused_with_its_name_and_ot
     }
     let body = refused(&stage, "acme", "call", "dead").await;
     assert_eq!((body.code.as_str(), body.retryable), ("OVERLOADED", true));
-    assert_eq!(body.message, "5 calls are already waiting for host dead, which is the limit; try again later");
+    assert_eq!(body.message, "the queue for host dead is full (5 calls are waiting); try again later");
     assert_eq!((&body.details["host"], &body.details["tool"]), (&json!("dead"), &json!("call")));
     assert_eq!(stage.rows(&RUNS).len(), 6, "nothing of it was written");
     for (workflow, host) in [("call", "alive"), ("echo", "")] {

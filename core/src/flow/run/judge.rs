@@ -55,7 +55,7 @@ impl PolicyVerdict {
             (Self::Deny { reason, .. }, _) => Err(reason.clone()),
             (Self::Ask(demand), Self::Ask(met)) if demand.is_covered_by(met) => Ok(()),
             (Self::Ask(demand), Self::Allow | Self::Ask(_)) => Err(format!(
-                "{} of you, and the run would go on without it; ask somebody else to do this",
+                "{} for a change by you, and the run would continue without that approval; ask someone else",
                 demand.reason
             )),
             (Self::Allow, _) | (_, Self::Deny { .. }) => Ok(()),

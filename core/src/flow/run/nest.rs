@@ -277,7 +277,11 @@ impl Run {
         };
         let steps = self.steps_planned().saturating_add(list.len());
         if steps > limits::RUN_STEPS_MAX {
-            let message = format!("with the items of {} the run would have {steps} steps", self.name(at));
+            let message = format!(
+                "the items of {} would bring the run to {steps} steps; the limit is {}",
+                self.name(at),
+                limits::RUN_STEPS_MAX
+            );
             return Err(ErrorBody::new(Code::PayloadTooLarge, message).with("steps_max", limits::RUN_STEPS_MAX));
         }
         let starts_runs = self.graph.nodes[at.node].node.child().is_some();

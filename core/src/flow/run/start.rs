@@ -421,7 +421,7 @@ pub(crate) fn too_deep(what: &str, error: &TooDeep) -> ErrorBody {
 pub(crate) fn check_input(spec: &Spec, input: &Value) -> Result<(), ErrorBody> {
     check_depth(input, limits::JSON_DEPTH_MAX).map_err(|error| too_deep("the input", &error))?;
     spec.input.check(input).map_err(|faults| {
-        let message = format!("{} does not take this input", spec.name);
+        let message = format!("the input does not match the schema of {}", spec.name);
         let faults = serde_json::to_value(faults).unwrap_or_default();
         ErrorBody::new(Code::ValidationFailed, message).with("faults", faults)
     })?;
