@@ -75,7 +75,7 @@ impl EngineError {
                 | AuditError::Entry(EntryError::Nul),
             )
             | Self::Commit(CommitError::Invalid(InvalidTx::Nul { .. })) => {
-                ErrorBody::new(Code::ValidationFailed, format!("a text {NUL_REASON}"))
+                ErrorBody::new(Code::ValidationFailed, format!("a string {NUL_REASON}"))
             }
             Self::Commit(error) => commit_body(error),
             Self::Read(ReadError::Invalid { .. }) | Self::Audit(_) | Self::Damaged(_) | Self::Unstorable(_) => {
@@ -112,7 +112,7 @@ fn commit_body(error: &CommitError) -> ErrorBody {
     match error {
         error if is_nonce_conflict(error) => nonce_used(),
         CommitError::Conflict(_) => {
-            ErrorBody::new(Code::OccConflict, "it was changed concurrently; fetch it again and retry")
+            ErrorBody::new(Code::OccConflict, "the resource was changed concurrently; fetch it again and retry")
         }
         CommitError::Overloaded => ErrorBody::new(Code::Overloaded, "too many changes are queued").retry_after(1),
         CommitError::Unavailable(why) => why.body("the store does not accept changes now"),

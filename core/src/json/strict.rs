@@ -19,12 +19,12 @@ pub enum ParseError {
     Unicode { at: usize },
     #[error("duplicate member before byte {at}")]
     DuplicateMember { at: usize },
-    #[error("integer beyond 64 bits at byte {at}")]
+    #[error("integer does not fit in 64 bits at byte {at}")]
     IntegerTooLarge { at: usize },
     #[error("number out of range at byte {at}")]
     NumberTooLarge { at: usize },
     /// A fraction that a double cannot represent exactly.
-    #[error("number with more digits than a double holds at byte {at}")]
+    #[error("number can't be represented exactly as a double at byte {at}")]
     NumberInexact { at: usize },
     /// A limit is exceeded.
     #[error("{what} at byte {at}")]
