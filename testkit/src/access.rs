@@ -3,7 +3,7 @@
 use crate::planner::VerbPlanner;
 use chimera_core::access::signature::RequestParts as MessageParts;
 use chimera_core::access::token::{Claims, TokenKey};
-use chimera_core::access::{Entry, Level, mac};
+use chimera_core::access::{ActorEntry, Level, mac};
 use chimera_core::limits::RATE_HITS_MAX;
 use chimera_core::secret::{Secret, SecretName};
 use chimera_core::time::Timestamp;
@@ -109,7 +109,7 @@ pub fn token(actor: &str, now: Timestamp) -> String {
 
 /// Settings with the shipped registry, overridden by `entries`.
 #[must_use]
-pub fn settings(tenant: &str, entries: Vec<Entry>) -> Settings {
+pub fn settings(tenant: &str, entries: Vec<ActorEntry>) -> Settings {
     Settings {
         tenant: tenant.to_owned(),
         entries,
@@ -127,12 +127,12 @@ pub fn settings(tenant: &str, entries: Vec<Entry>) -> Settings {
 
 /// Entries that grant everybody every scope, without a rate limit, at L2.
 #[must_use]
-pub fn everybody(tenant: &str) -> Vec<Entry> {
-    let free = |id: &str| Entry {
+pub fn everybody(tenant: &str) -> Vec<ActorEntry> {
+    let free = |id: &str| ActorEntry {
         scopes: vec!["*".to_owned()],
         quota_per_minute: RATE_HITS_MAX,
         level: Some(Level::ExecuteNotify),
-        ..Entry::default_for(id, tenant)
+        ..ActorEntry::default_for(id, tenant)
     };
     ["*", "admin", "user_*", "n8n_workflow_*", "anonymous"].into_iter().map(free).collect()
 }

@@ -6,7 +6,7 @@ use chimera_core::ledger::checkpoint::{PublicKey, SignedCheckpoint, Signer};
 use chimera_core::ledger::decision::{DecisionSource, Outcome};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::record::Tx;
-use chimera_engine::ledger::audit::{Decision, EventRecord, Writer};
+use chimera_engine::ledger::audit::{DecisionRecord, EventRecord, Writer};
 use chimera_engine::ledger::checkpoint::{CheckpointOutcome, make};
 use chimera_engine::port::{Receipt, Records};
 use serde_json::json;
@@ -91,8 +91,8 @@ pub fn event(tenant: &str) -> EventRecord {
 
 /// A policy's refusal in `tenant`.
 #[must_use]
-pub fn decision(tenant: &str) -> Decision {
-    Decision {
+pub fn decision(tenant: &str) -> DecisionRecord {
+    DecisionRecord {
         event: EventRecord { event_type: "intent.denied".into(), ..event(tenant) },
         source: DecisionSource::Policy,
         outcome: Outcome::Rejected,

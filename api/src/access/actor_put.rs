@@ -12,7 +12,7 @@ use crate::extract::ApiJson;
 use crate::problem::ApiError;
 use axum::Json;
 use axum::extract::{Path, State};
-use chimera_core::access::{Entry, Kind, Level};
+use chimera_core::access::{ActorEntry, Kind, Level};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -60,9 +60,9 @@ pub(crate) async fn put(
     ApiJson(body): ApiJson<ActorBody>,
 ) -> Result<Json<ActorDocument>, ApiError> {
     let directory = directory(&edge)?;
-    let plain = Entry::default_for(&id, caller.permit.tenant());
+    let plain = ActorEntry::default_for(&id, caller.permit.tenant());
     let notify = body.notify.map(Notify::validate).transpose()?;
-    let entry = Entry {
+    let entry = ActorEntry {
         kind: body.kind.unwrap_or_else(|| directory.kind(&id)),
         scopes: body.scopes,
         roles: body.roles,

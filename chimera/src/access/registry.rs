@@ -8,7 +8,7 @@ use crate::compose::{self, ActorStore, Ambient};
 use crate::config::Config;
 use crate::data_folder::DataFolder;
 use crate::failure::{Failure, Outcome};
-use chimera_core::access::{ADMIN, Entry, Kind, Level};
+use chimera_core::access::{ADMIN, ActorEntry, Kind, Level};
 use chimera_core::error::Code;
 use chimera_core::limits;
 use chimera_engine::access::{
@@ -263,13 +263,13 @@ fn tenant(shown: TenantView) -> Value {
 }
 
 /// Parses an entry.
-fn entry(actor: &str, body: &Value) -> Outcome<Entry> {
+fn entry(actor: &str, body: &Value) -> Outcome<ActorEntry> {
     let text = |name: &str| body[name].as_str();
     let texts = |name: &str| {
         let texts = body[name].as_array().into_iter().flatten().filter_map(Value::as_str);
         texts.map(str::to_owned).collect()
     };
-    Ok(Entry {
+    Ok(ActorEntry {
         id: actor.to_owned(),
         tenant: text("tenant").ok_or_else(invalid_entry)?.to_owned(),
         kind: text("kind").and_then(Kind::parse).ok_or_else(invalid_entry)?,

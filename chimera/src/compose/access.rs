@@ -6,7 +6,7 @@ use super::{Ambient, Redis, resolve_setting, secret, secrets};
 use crate::config::{AccessConfig, Config, SensitiveText, Token};
 use crate::data_folder::{self, DataFolder};
 use crate::failure::{Failure, Outcome};
-use chimera_core::access::registry::{Entry, Kind, Registry, is_actor_name, shipped};
+use chimera_core::access::registry::{ActorEntry, Kind, Registry, is_actor_name, shipped};
 use chimera_core::access::tables::{ACTOR_KEYS, ACTORS};
 use chimera_core::access::tenant::{TenantSettings, is_domain};
 use chimera_core::access::token::TokenKey;
@@ -100,7 +100,7 @@ pub(super) async fn directory(
 
 /// Rejects an invalid name, and a pattern that matches people: whoever holds a shared key could approve as any of
 /// them. Entries added to the store later are checked when the key is used.
-fn check_key_holder(holder: &str, registered: &[Entry]) -> Outcome<()> {
+fn check_key_holder(holder: &str, registered: &[ActorEntry]) -> Outcome<()> {
     let refused = |why: &str| Err(invalid("access.hmac_actor", format!("{holder:?} {why}")));
     if !is_actor_name(holder) {
         return refused("is not the name of an actor");
@@ -191,7 +191,7 @@ pub(crate) async fn actor_facts(config: &Config, ambient: &Ambient) -> Outcome<A
     }
     let registry = Registry::new(TENANT, entries);
     let namesakes = registry.mail_duplicates().into_iter().map(|(one, other)| format!("{one} and {other}")).collect();
-    let is_misspelled = |entry: &&Arc<Entry>| {
+    let is_misspelled = |entry: &&Arc<ActorEntry>| {
         let mail = entry.notify.as_ref().and_then(|notify| notify["email"].as_str());
         mail.is_some_and(|mail| check_mail(mail).is_err())
     };
@@ -416,7 +416,7 @@ struct Notify {
 #[derive(Default)]
 pub(super) struct ActorsConfig {
     /// Actors, which override the built-in ones.
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<ActorEntry>,
     pub(super) roles: Vec<Role>,
     /// By tenant id.
     pub(super) tenants: BTreeMap<String, TenantSettings>,
@@ -440,8 +440,8 @@ pub(super) fn read_actors_file(access: &AccessConfig) -> Outcome<ActorsConfig> {
     let roles = check_roles(file.role, &refused)?;
     let known: Roles = roles.iter().cloned().collect();
     let entry = |written: ActorSection| {
-        let plain = Entry::default_for(&written.id, TENANT);
-        let entry = Entry {
+        let plain = ActorEntry::default_for(&written.id, TENANT);
+        let entry = ActorEntry {
             tenant: written.tenant.unwrap_or_else(|| plain.tenant.clone()),
             kind: written.kind.unwrap_or(plain.kind),
             scopes: written.scopes,
@@ -511,14 +511,17 @@ pub(super) async fn bench_directory(
 ) -> Outcome<Arc<Directory>> {
     let mut bytes = [0; 32];
     ambient.random.fill(&mut bytes);
-    let entry = Entry {
+    let entry = ActorEntry {
         scopes: vec!["local.*".to_owned()],
         quota_per_minute: RATE_HITS_MAX,
         level: Some(Level::ExecuteNotify),
-        ..Entry::default_for(&actor.actor, TENANT)
+        ..ActorEntry::default_for(&actor.actor, TENANT)
     };
-    let operator =
-        Entry { quota_per_minute: RATE_HITS_MAX, scopes: vec!["*".to_owned()], ..Entry::default_for("admin", TENANT) };
+    let operator = ActorEntry {
+        quota_per_minute: RATE_HITS_MAX,
+        scopes: vec!["*".to_owned()],
+        ..ActorEntry::default_for("admin", TENANT)
+    };
     let settings = Settings {
         tenant: TENANT.to_owned(),
         entries: vec![entry, operator],

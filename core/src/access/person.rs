@@ -3,10 +3,10 @@
 //! People are told apart by mail address. An address that a person had before still counts, also after the entry was
 //! removed: otherwise a new address or a new name would make a second person of them.
 
-use super::{Entry, Kind, Level, normalize_mail_address};
+use super::{ActorEntry, Kind, Level, normalize_mail_address};
 use std::collections::BTreeSet;
 
-impl Entry {
+impl ActorEntry {
     /// The normalized mail address of a person.
     #[must_use]
     pub fn person_mail(&self) -> Option<String> {
@@ -54,15 +54,18 @@ mod tests {
     use super::*;
     use crate::access::Registry;
 
-    fn entry(id: &str, scopes: &[&str]) -> Entry {
-        Entry { scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(), ..Entry::default_for(id, "default") }
+    fn entry(id: &str, scopes: &[&str]) -> ActorEntry {
+        ActorEntry {
+            scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
+            ..ActorEntry::default_for(id, "default")
+        }
     }
 
     #[test]
     fn people_of_a_tenant_with_one_address_are_namesakes() {
-        let mailed = |id: &str, tenant: &str, mail: &str| Entry {
+        let mailed = |id: &str, tenant: &str, mail: &str| ActorEntry {
             notify: Some(serde_json::json!({ "email": mail })),
-            ..Entry::default_for(id, tenant)
+            ..ActorEntry::default_for(id, tenant)
         };
         let all = [
             mailed("user_a", "t", "x@acme.example"),
@@ -84,8 +87,10 @@ mod tests {
 
     #[test]
     fn a_removed_name_may_do_nothing_and_stays_the_same_person() {
-        let mailed =
-            |id: &str, mail: &str| Entry { notify: Some(serde_json::json!({ "email": mail })), ..entry(id, &["a.b"]) };
+        let mailed = |id: &str, mail: &str| ActorEntry {
+            notify: Some(serde_json::json!({ "email": mail })),
+            ..entry(id, &["a.b"])
+        };
         let moved = mailed("user_a", "new@acme.example").replacing(&mailed("user_a", "Old@acme.example"));
         assert_eq!(moved.former_mails, ["old@acme.example"]);
         let back = mailed("user_a", "old@acme.example").replacing(&moved);

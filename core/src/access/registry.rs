@@ -68,7 +68,7 @@ impl Kind {
 
 /// The settings of an actor or of a pattern of actors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct ActorEntry {
     /// The name, or a pattern with `*`.
     pub id: String,
     pub tenant: String,
@@ -124,7 +124,7 @@ pub enum InvalidActorEntry {
     Silent,
 }
 
-impl Entry {
+impl ActorEntry {
     #[must_use]
     pub fn is_pattern(&self) -> bool {
         self.id.contains('*')
@@ -213,17 +213,17 @@ pub fn is_never_silent(actor: &str) -> bool {
 
 /// The entries of the shipped registry.
 #[must_use]
-pub fn shipped(tenant: &str) -> Vec<Entry> {
+pub fn shipped(tenant: &str) -> Vec<ActorEntry> {
     ACTOR_SCOPES
         .iter()
         .zip(ACTOR_RATE_LIMITS)
         .zip(DEFAULT_AUTONOMY_LEVELS)
-        .map(|(((id, scopes), (_, quota)), (_, level))| Entry {
+        .map(|(((id, scopes), (_, quota)), (_, level))| ActorEntry {
             kind: Kind::default_for(id),
             scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
             quota_per_minute: *quota,
             level: Some(*level),
-            ..Entry::default_for(id, tenant)
+            ..ActorEntry::default_for(id, tenant)
         })
         .collect()
 }
@@ -244,12 +244,12 @@ pub struct Registry {
 /// An entry as configured, and with the scopes of its roles applied.
 #[derive(Clone, Debug)]
 struct RegisteredEntry {
-    configured: Arc<Entry>,
-    effective: Arc<Entry>,
+    configured: Arc<ActorEntry>,
+    effective: Arc<ActorEntry>,
 }
 
 impl RegisteredEntry {
-    fn new(entry: Entry) -> Self {
+    fn new(entry: ActorEntry) -> Self {
         let configured = Arc::new(entry);
         Self { effective: Arc::clone(&configured), configured }
     }
@@ -258,7 +258,7 @@ impl RegisteredEntry {
         if self.configured.roles.is_empty() {
             return self;
         }
-        let counting = Entry { scopes: roles.effective_scopes(&self.configured), ..(*self.configured).clone() };
+        let counting = ActorEntry { scopes: roles.effective_scopes(&self.configured), ..(*self.configured).clone() };
         Self { effective: Arc::new(counting), ..self }
     }
 }
@@ -267,7 +267,7 @@ impl Registry {
     /// Builds the registry from layers; later entries override earlier ones. `tenant` applies to actors without an
     /// entry.
     #[must_use]
-    pub fn new(tenant: &str, layers: impl IntoIterator<Item = Entry>) -> Self {
+    pub fn new(tenant: &str, layers: impl IntoIterator<Item = ActorEntry>) -> Self {
         let mut all: BTreeMap<String, RegisteredEntry> = BTreeMap::new();
         for entry in layers {
             all.insert(entry.id.clone(), RegisteredEntry::new(entry));
@@ -300,42 +300,42 @@ impl Registry {
 
     /// The effective entry of an actor, with the scopes of its roles. Actors of a suspended tenant are disabled.
     #[must_use]
-    pub fn resolve(&self, actor: &str) -> Arc<Entry> {
+    pub fn resolve(&self, actor: &str) -> Arc<ActorEntry> {
         let entry = self.lookup(actor).effective;
         match self.suspended.contains(&entry.tenant) {
-            true => Arc::new(Entry { disabled: true, ..(*entry).clone() }),
+            true => Arc::new(ActorEntry { disabled: true, ..(*entry).clone() }),
             false => entry,
         }
     }
 
     /// The entry of an actor as configured: without the scopes of its roles, regardless of a suspension.
     #[must_use]
-    pub fn configured(&self, actor: &str) -> Arc<Entry> {
+    pub fn configured(&self, actor: &str) -> Arc<ActorEntry> {
         self.lookup(actor).configured
     }
 
     fn lookup(&self, actor: &str) -> RegisteredEntry {
         let fitting = || self.patterns.iter().find(|held| matches_pattern(&held.configured.id, actor));
         let found = self.exact.get(actor).or_else(fitting);
-        found.cloned().unwrap_or_else(|| RegisteredEntry::new(Entry::default_for(actor, &self.tenant)))
+        found.cloned().unwrap_or_else(|| RegisteredEntry::new(ActorEntry::default_for(actor, &self.tenant)))
     }
 
     /// The configured entry with exactly this name or pattern. None for a removed actor.
     #[must_use]
-    pub fn entry(&self, id: &str) -> Option<&Arc<Entry>> {
+    pub fn entry(&self, id: &str) -> Option<&Arc<ActorEntry>> {
         let pattern = || self.patterns.iter().find(|held| held.configured.id == id);
         self.exact.get(id).or_else(pattern).map(|held| &held.configured).filter(|entry| !entry.removed)
     }
 
     /// All entries with the scopes of their roles: names in order, then patterns, longest first. Without removed
     /// actors.
-    pub fn entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
+    pub fn entries(&self) -> impl Iterator<Item = &Arc<ActorEntry>> {
         self.exact.values().chain(&self.patterns).map(|held| &held.effective).filter(|entry| !entry.removed)
     }
 
     /// The entry of an actor that was removed.
     #[must_use]
-    pub fn removed(&self, actor: &str) -> Option<&Arc<Entry>> {
+    pub fn removed(&self, actor: &str) -> Option<&Arc<ActorEntry>> {
         self.exact.get(actor).map(|held| &held.configured).filter(|entry| entry.removed)
     }
 
@@ -356,7 +356,7 @@ impl Registry {
     /// Another person of the entry's tenant who has, or had, the same mail address. A removed one does not count: a
     /// person may be registered anew under another name.
     #[must_use]
-    pub fn find_mail_duplicate(&self, entry: &Entry) -> Option<&Arc<Entry>> {
+    pub fn find_mail_duplicate(&self, entry: &ActorEntry) -> Option<&Arc<ActorEntry>> {
         let others = self.exact.values().map(|held| &held.configured).filter(|other| other.id != entry.id);
         others.into_iter().find(|other| !other.removed && other.tenant == entry.tenant && other.shares_mail(entry))
     }
@@ -390,8 +390,11 @@ mod tests {
         Registry::new("default", shipped("default"))
     }
 
-    fn entry(id: &str, scopes: &[&str]) -> Entry {
-        Entry { scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(), ..Entry::default_for(id, "default") }
+    fn entry(id: &str, scopes: &[&str]) -> ActorEntry {
+        ActorEntry {
+            scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
+            ..ActorEntry::default_for(id, "default")
+        }
     }
 
     /// CORE-006, CORE-007, CORE-008, CORE-009, CORE-010
@@ -466,19 +469,19 @@ mod tests {
             assert_eq!(check_new_name(plain), Ok(()), "{plain}");
         }
         for tenant in ["", " ", "a b", "a/b", "..", "a\n", "ä", "-a"] {
-            let strange = Entry { tenant: tenant.to_owned(), ..entry("x", &[]) };
+            let strange = ActorEntry { tenant: tenant.to_owned(), ..entry("x", &[]) };
             assert_eq!(strange.check(), Err(InvalidActorEntry::Tenant(tenant.to_owned())));
         }
-        assert_eq!(Entry { tenant: "acme-2.eu".to_owned(), ..entry("x", &[]) }.check(), Ok(()));
-        let silent = Entry { level: Some(Level::ExecuteSilent), ..entry("user_*", &[]) };
+        assert_eq!(ActorEntry { tenant: "acme-2.eu".to_owned(), ..entry("x", &[]) }.check(), Ok(()));
+        let silent = ActorEntry { level: Some(Level::ExecuteSilent), ..entry("user_*", &[]) };
         assert_eq!(silent.check(), Err(InvalidActorEntry::Silent));
-        let many = Entry { scopes: vec!["a.b".to_owned(); ACTOR_SCOPES_MAX + 1], ..entry("x", &[]) };
-        let at = |entry: Entry| match entry.check() {
+        let many = ActorEntry { scopes: vec!["a.b".to_owned(); ACTOR_SCOPES_MAX + 1], ..entry("x", &[]) };
+        let at = |entry: ActorEntry| match entry.check() {
             Err(InvalidActorEntry::TooMany { member, .. }) => member,
             _ => "-",
         };
-        let roles = Entry { roles: vec!["a".to_owned(); ACTOR_ROLES_MAX + 1], ..entry("x", &[]) };
-        let quota = Entry { quota_per_minute: RATE_HITS_MAX + 1, ..entry("x", &[]) };
+        let roles = ActorEntry { roles: vec!["a".to_owned(); ACTOR_ROLES_MAX + 1], ..entry("x", &[]) };
+        let quota = ActorEntry { quota_per_minute: RATE_HITS_MAX + 1, ..entry("x", &[]) };
         assert_eq!([many, roles, quota].map(at), ["/scopes", "/roles", "/quota_per_minute"]);
     }
 
@@ -489,7 +492,7 @@ mod tests {
             tenant: tenant.to_owned(),
             scopes: vec![format!("{tenant}.read")],
         };
-        let with = |id: &str, tenant: &str| Entry {
+        let with = |id: &str, tenant: &str| ActorEntry {
             tenant: tenant.to_owned(),
             roles: vec!["clerk".to_owned(), "gone".to_owned()],
             ..entry(id, &["a.b"])

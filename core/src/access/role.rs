@@ -3,7 +3,7 @@
 //! A role belongs to one tenant and means nothing in another. An actor holds its own scopes plus those of its roles.
 //! Roles are resolved on use: a removed role grants nothing, and a changed role affects everybody who has it.
 
-use super::registry::{Entry, InvalidActorEntry, is_tenant_name};
+use super::registry::{ActorEntry, InvalidActorEntry, is_tenant_name};
 use super::scope;
 use crate::limits::{ACTOR_CHARS_MAX, ACTOR_SCOPES_MAX, ROLE_CHARS_MAX};
 use crate::text::escape_invisible_line;
@@ -85,7 +85,7 @@ impl Roles {
 
     /// The scopes of an entry: its own and those of its roles. Idempotent.
     #[must_use]
-    pub fn effective_scopes(&self, entry: &Entry) -> Vec<String> {
+    pub fn effective_scopes(&self, entry: &ActorEntry) -> Vec<String> {
         let mut all = entry.scopes.clone();
         for scope in entry.roles.iter().filter_map(|role| self.role_scopes(&entry.tenant, role)).flatten() {
             if !all.contains(scope) {
@@ -97,7 +97,7 @@ impl Roles {
 
     /// Rejects an entry with an unknown role, unless the previous entry already had it: an actor with a removed role
     /// can still be edited. Rejects an entry with too many scopes in total.
-    pub fn check(&self, entry: &Entry, before: Option<&Entry>) -> Result<(), InvalidActorEntry> {
+    pub fn check(&self, entry: &ActorEntry, before: Option<&ActorEntry>) -> Result<(), InvalidActorEntry> {
         let had =
             |role: &String| before.is_some_and(|before| before.tenant == entry.tenant && before.roles.contains(role));
         let unknown = |role: &&String| self.role_scopes(&entry.tenant, role).is_none() && !had(role);
@@ -124,9 +124,9 @@ mod tests {
         Role { name: name.to_owned(), tenant: tenant.to_owned(), scopes }
     }
 
-    fn with(tenant: &str, scopes: &[&str], roles: &[&str]) -> Entry {
+    fn with(tenant: &str, scopes: &[&str], roles: &[&str]) -> ActorEntry {
         let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-        Entry { scopes: texts(scopes), roles: texts(roles), ..Entry::default_for("user_1", tenant) }
+        ActorEntry { scopes: texts(scopes), roles: texts(roles), ..ActorEntry::default_for("user_1", tenant) }
     }
 
     fn roles() -> Roles {
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn an_entry_gives_its_own_scopes_and_those_of_its_roles_in_its_own_tenant() {
-        let granted = |entry: Entry| roles().effective_scopes(&entry);
+        let granted = |entry: ActorEntry| roles().effective_scopes(&entry);
         assert_eq!(granted(with("acme", &["a.b"], &["writer", "reader"])), ["a.b", "notion.*", "github.read"]);
         assert_eq!(granted(with("globex", &[], &["writer", "reader"])), ["s3.upload"]);
         assert!(granted(with("initech", &[], &["writer"])).is_empty());
@@ -164,7 +164,7 @@ mod tests {
         let Err(InvalidActorEntry::Role(told)) = all.check(&with("acme", &[], &[&hidden]), None) else { panic!() };
         assert!(told.chars().count() <= ROLE_CHARS_MAX && !told.contains('\u{202e}'), "{told}");
         let many: Vec<String> = (0..ACTOR_SCOPES_MAX).map(|n| format!("a.b{n}")).collect();
-        let full = Entry { scopes: many, ..with("acme", &[], &["reader"]) };
+        let full = ActorEntry { scopes: many, ..with("acme", &[], &["reader"]) };
         assert!(matches!(all.check(&full, None), Err(InvalidActorEntry::TooMany { member: "/roles", .. })));
     }
 

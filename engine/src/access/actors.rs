@@ -9,7 +9,7 @@ use super::remove::{end_links, is_retired};
 use crate::error::EngineError;
 use crate::ledger::audit::{self, EventRecord, Writer};
 use crate::port::CommitError;
-use chimera_core::access::registry::{Entry, InvalidActorEntry, Kind, check_new_name, is_actor_name};
+use chimera_core::access::registry::{ActorEntry, InvalidActorEntry, Kind, check_new_name, is_actor_name};
 use chimera_core::access::tables::{ACTOR_KEYS, ACTORS, TENANTS};
 use chimera_core::access::{ADMIN, Pool, check_mail, seal};
 use chimera_core::error::{Code, ErrorBody};
@@ -29,7 +29,7 @@ use uuid::Uuid;
 #[derive(Clone, Debug, PartialEq)]
 pub struct ActorView {
     /// The effective entry, as written.
-    pub entry: Entry,
+    pub entry: ActorEntry,
     /// Its own scopes and those of its roles.
     pub effective_scopes: Vec<String>,
     /// The name or pattern of that entry; `None` if nothing matches.
@@ -104,15 +104,20 @@ impl Directory {
             keys: snapshot.keys(id, now).count(),
             tenant: snapshot.slug_of(&entry.tenant).to_owned(),
             effective_scopes: snapshot.registry.roles().effective_scopes(&entry),
-            entry: Entry { id: id.to_owned(), ..entry },
+            entry: ActorEntry { id: id.to_owned(), ..entry },
         }
     }
 
     /// Creates or replaces an actor's entry. `slug` names the tenant; the default is the caller's.
-    pub async fn put_actor(&self, permit: &Permit, entry: Entry, slug: Option<&str>) -> Result<ActorView, EngineError> {
+    pub async fn put_actor(
+        &self,
+        permit: &Permit,
+        entry: ActorEntry,
+        slug: Option<&str>,
+    ) -> Result<ActorView, EngineError> {
         permit.require(ACTORS_WRITE)?;
         let tenant = slug.map_or_else(|| permit.tenant().to_owned(), |slug| self.snapshot().id_of(slug));
-        let entry = Entry { tenant, ..entry };
+        let entry = ActorEntry { tenant, ..entry };
         entry.check().map_err(invalid_entry)?;
         self.check_spelling(&entry.id)?;
         self.check_retired(permit, &entry.id)?;
@@ -157,8 +162,8 @@ impl Directory {
     }
 
     /// Refuses to take from `admin` what nobody else could restore.
-    fn check_admin(&self, entry: &Entry) -> Result<(), EngineError> {
-        let whole = |entry: &Entry| {
+    fn check_admin(&self, entry: &ActorEntry) -> Result<(), EngineError> {
+        let whole = |entry: &ActorEntry| {
             let everything = entry.scopes.iter().any(|scope| scope == "*");
             everything && !entry.disabled && entry.kind == Kind::Human && entry.quota_per_minute >= ADMIN_QUOTA_MIN
         };
@@ -216,7 +221,7 @@ impl Directory {
     /// caller's.
     fn check_retired(&self, permit: &Permit, id: &str) -> Result<(), EngineError> {
         let snapshot = self.snapshot();
-        let seen = |entry: &Entry| entry.tenant == permit.tenant() || self.is_operator(permit);
+        let seen = |entry: &ActorEntry| entry.tenant == permit.tenant() || self.is_operator(permit);
         match snapshot.registry.removed(id).filter(|entry| seen(entry)) {
             Some(_) => Err(retired(id)),
             None => Ok(()),
@@ -225,12 +230,12 @@ impl Directory {
 
     /// Refuses a new mail address that is not plain, or that another person has or had: both would count as one person,
     /// and one could receive the other's mail. Entries with such an address may be changed in other ways.
-    fn check_mail(&self, entry: &Entry) -> Result<(), EngineError> {
+    fn check_mail(&self, entry: &ActorEntry) -> Result<(), EngineError> {
         let refused =
             |message: String| ErrorBody::new(Code::ValidationFailed, message).with("pointer", "/notify/email");
         let snapshot = self.snapshot();
         let before = snapshot.registry.configured(&entry.id);
-        let mail = |entry: &Entry| entry.notify.as_ref()?.get("email")?.as_str().map(str::to_owned);
+        let mail = |entry: &ActorEntry| entry.notify.as_ref()?.get("email")?.as_str().map(str::to_owned);
         if let Some(mail) = mail(entry).filter(|_| mail(entry) != mail(&before)) {
             check_mail(&mail).map_err(|invalid_entry| refused(invalid_entry.to_string()))?;
         }
@@ -242,7 +247,7 @@ impl Directory {
     }
 
     /// Refuses roles that the entry's tenant lacks, and lists those it has.
-    fn check_roles(&self, entry: &Entry) -> Result<(), EngineError> {
+    fn check_roles(&self, entry: &ActorEntry) -> Result<(), EngineError> {
         let snapshot = self.snapshot();
         let (roles, before) = (snapshot.registry.roles(), snapshot.registry.configured(&entry.id));
         roles.check(entry, Some(&before)).map_err(|reason| {
@@ -284,7 +289,7 @@ impl Directory {
         }
     }
 
-    pub(super) fn insert_entry(&self, entry: &Entry, now: Timestamp) -> Result<Insert, EngineError> {
+    pub(super) fn insert_entry(&self, entry: &ActorEntry, now: Timestamp) -> Result<Insert, EngineError> {
         let mut cells = vec![
             ("id", entry.id.as_str().into()),
             ("tenant_id", entry.tenant.as_str().into()),
@@ -445,7 +450,7 @@ impl Directory {
 }
 
 /// The entry with the mail addresses that its person had before.
-fn known_by(entry: Entry, before: Option<&Entry>) -> Result<Entry, EngineError> {
+fn known_by(entry: ActorEntry, before: Option<&ActorEntry>) -> Result<ActorEntry, EngineError> {
     let Some(before) = before else { return Ok(entry) };
     let entry = entry.replacing(before);
     if entry.former_mails.len() > FORMER_MAILS_MAX {
@@ -459,12 +464,12 @@ fn known_by(entry: Entry, before: Option<&Entry>) -> Result<Entry, EngineError> 
     Ok(entry)
 }
 
-pub(super) fn update_entry(entry: &Entry, row: &Row, now: Timestamp) -> Result<Update, EngineError> {
+pub(super) fn update_entry(entry: &ActorEntry, row: &Row, now: Timestamp) -> Result<Update, EngineError> {
     let version = row.int("state_version");
     Ok(Update::versioned(&ACTORS, vec![entry.id.as_str().into()], version, entry_cells(entry, now)?)?)
 }
 
-fn entry_cells(entry: &Entry, now: Timestamp) -> Result<Vec<(&'static str, Value)>, EngineError> {
+fn entry_cells(entry: &ActorEntry, now: Timestamp) -> Result<Vec<(&'static str, Value)>, EngineError> {
     let notify = entry.notify.as_ref().map(Json::encode).transpose()?;
     Ok(vec![
         ("kind", entry.kind.as_str().into()),

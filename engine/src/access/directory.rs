@@ -16,7 +16,7 @@ use crate::heartbeat::Heartbeat;
 use crate::port::{Bus, BusEvent, Clock, Random, Records, Secrets};
 use crate::rows;
 use bytes::Bytes;
-use chimera_core::access::registry::{Entry, Kind, Registry, check_new_name, shipped};
+use chimera_core::access::registry::{ActorEntry, Kind, Registry, check_new_name, shipped};
 use chimera_core::access::tables::{ACTORS, NONCES, REFRESH_TOKENS, REVOKED_TOKENS, TENANTS, TOKEN_FAMILIES};
 use chimera_core::access::{DeciderRefusal, Guest, Level, Role, SharedResources, TenantSettings, scope, seal};
 use chimera_core::error::{Code, ErrorBody};
@@ -100,13 +100,13 @@ pub(crate) struct ActorKey {
 
 /// Whether an actor may authenticate with the key that a pattern shares, or with a token obtained with it. An actor
 /// with its own entry may have more rights than the pattern, so it may not.
-pub(crate) fn shares_key_of(pattern: &str, entry: &Entry, actor: &str) -> bool {
+pub(crate) fn shares_key_of(pattern: &str, entry: &ActorEntry, actor: &str) -> bool {
     entry.is_pattern() && entry.id == pattern && may_use_shared_key(entry, actor)
 }
 
 /// Whether an actor may use a credential that others hold too. Its holders could decide as any person, or pick a name
 /// that looks like another's.
-pub(crate) fn may_use_shared_key(entry: &Entry, actor: &str) -> bool {
+pub(crate) fn may_use_shared_key(entry: &ActorEntry, actor: &str) -> bool {
     entry.kind != Kind::Human && check_new_name(actor).is_ok()
 }
 
@@ -196,7 +196,7 @@ impl Directory {
     }
 
     /// Whether an entry is valid in a tenant: it belongs there, or to an operator, who may act for every tenant.
-    pub(crate) fn is_valid_in(&self, entry: &Entry, tenant: &str) -> bool {
+    pub(crate) fn is_valid_in(&self, entry: &ActorEntry, tenant: &str) -> bool {
         entry.tenant == tenant || entry.tenant == self.settings.tenant && scope::check_scope(&entry.scopes, "*")
     }
 
@@ -248,10 +248,13 @@ impl Directory {
     }
 
     /// The entries of all layers with the roles. Configured entries name tenants by slug.
-    pub(crate) fn registry(&self, stored: &[Entry], known: &Snapshot) -> Registry {
+    pub(crate) fn registry(&self, stored: &[ActorEntry], known: &Snapshot) -> Registry {
         let tenant = &self.settings.tenant;
-        let written =
-            self.settings.entries.iter().map(|entry| Entry { tenant: known.id_of(&entry.tenant), ..entry.clone() });
+        let written = self
+            .settings
+            .entries
+            .iter()
+            .map(|entry| ActorEntry { tenant: known.id_of(&entry.tenant), ..entry.clone() });
         let layers = shipped(tenant).into_iter().chain(written).chain(stored.iter().cloned());
         let suspended = known.tenants.values().filter(|tenant| tenant.disabled).map(|tenant| tenant.id.clone());
         let role = |role: &Role| Role { tenant: known.id_of(&role.tenant), ..role.clone() };
@@ -279,7 +282,7 @@ impl Directory {
         // What is omitted here is not looked up again when the clock is set back.
         let now = self.parts.clock.earlier();
         let rows = self.rows(Select::from(&ACTORS, Scope::System)).await?;
-        let entries: Vec<Entry> = rows.iter().map(stored_entry).collect();
+        let entries: Vec<ActorEntry> = rows.iter().map(stored_entry).collect();
         let mut sources: BTreeMap<String, &'static str> =
             self.settings.entries.iter().map(|entry| (entry.id.clone(), "config")).collect();
         sources.extend(entries.iter().map(|entry| (entry.id.clone(), "registry")));
@@ -452,12 +455,12 @@ pub(crate) fn key_context(actor: &str, key: Uuid) -> String {
 }
 
 #[must_use]
-pub fn stored_entry(row: &Row) -> Entry {
+pub fn stored_entry(row: &Row) -> ActorEntry {
     let texts = |column: &str| match row.get(column) {
         Value::Texts(texts) => texts.clone(),
         _ => Vec::new(),
     };
-    Entry {
+    ActorEntry {
         id: row.text("id").to_owned(),
         tenant: row.text("tenant_id").to_owned(),
         kind: Kind::parse(row.text("kind")).unwrap_or(Kind::Service),

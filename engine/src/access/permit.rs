@@ -5,7 +5,7 @@
 
 use super::nonces::RequestNonces;
 use crate::port::Records;
-use chimera_core::access::{ADMIN, Actor, Claimant, Entry, Kind, Level, scope};
+use chimera_core::access::{ADMIN, Actor, ActorEntry, Claimant, Kind, Level, scope};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::ledger::ActorType;
 use chimera_core::record::Tx;
@@ -35,7 +35,7 @@ pub const AUTONOMY_OVERRIDE: &str = "autonomy.override";
 /// Authorization of one caller for one tenant.
 #[derive(Clone, Debug)]
 pub struct Permit {
-    entry: Arc<Entry>,
+    entry: Arc<ActorEntry>,
     actor: Arc<str>,
     scopes: Arc<[String]>,
     once: Option<Arc<RequestNonces>>,
@@ -47,14 +47,14 @@ pub struct Permit {
 
 impl Permit {
     /// For an authenticated caller.
-    pub(super) fn new(entry: Arc<Entry>, actor: &str, scopes: Vec<String>, strict: bool) -> Self {
+    pub(super) fn new(entry: Arc<ActorEntry>, actor: &str, scopes: Vec<String>, strict: bool) -> Self {
         Self { entry, actor: actor.into(), scopes: scopes.into(), once: None, acts_for: None, strict }
     }
 
     /// A permit without a credential check, with everything that the entry grants. Outside this room only tests
     /// may call it.
     #[must_use]
-    pub fn for_entry(entry: Entry) -> Self {
+    pub fn for_entry(entry: ActorEntry) -> Self {
         let (actor, scopes) = (entry.id.as_str().into(), entry.scopes.clone().into());
         Self { actor, scopes, entry: Arc::new(entry), once: None, acts_for: None, strict: false }
     }
@@ -210,14 +210,18 @@ impl Permit {
 /// The permit of the operator at the machine itself, who can read the data folder anyway.
 #[must_use]
 pub fn local_operator(tenant: &str) -> Permit {
-    Permit::for_entry(Entry { scopes: vec!["*".to_owned()], level: None, ..Entry::default_for(ADMIN, tenant) })
+    Permit::for_entry(ActorEntry {
+        scopes: vec!["*".to_owned()],
+        level: None,
+        ..ActorEntry::default_for(ADMIN, tenant)
+    })
 }
 
 /// The permit of the person to whom a decision link was sent. The caller has read the link's row and found it
 /// valid. It allows decisions and nothing else.
 pub(crate) fn link_holder(tenant: &str, actor: &str) -> Permit {
     let scopes = vec![APPROVALS_DECIDE.to_owned()];
-    Permit::for_entry(Entry { kind: Kind::Human, scopes, ..Entry::default_for(actor, tenant) })
+    Permit::for_entry(ActorEntry { kind: Kind::Human, scopes, ..ActorEntry::default_for(actor, tenant) })
 }
 
 /// The refusal of whoever lacks a capability.
@@ -233,10 +237,10 @@ mod tests {
 
     #[test]
     fn what_is_ones_own_needs_no_scope() {
-        let plain = Permit::for_entry(Entry::default_for("user_ann", "acme"));
+        let plain = Permit::for_entry(ActorEntry::default_for("user_ann", "acme"));
         assert!(plain.sees("user_ann") && plain.may_manage("user_ann"));
         assert!(!plain.sees("user_bob") && !plain.may_manage("user_bob"));
-        let reader = Entry { scopes: vec!["runs.read".to_owned()], ..Entry::default_for("user_ann", "acme") };
+        let reader = ActorEntry { scopes: vec!["runs.read".to_owned()], ..ActorEntry::default_for("user_ann", "acme") };
         let reader = Permit::for_entry(reader);
         assert!(reader.sees("user_bob") && !reader.may_manage("user_bob"));
         let refused = plain.require(WORKFLOWS_WRITE).unwrap_err();

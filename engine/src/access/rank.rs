@@ -6,7 +6,7 @@
 use super::directory::Directory;
 use super::permit::Permit;
 use crate::error::EngineError;
-use chimera_core::access::registry::{Entry, Kind};
+use chimera_core::access::registry::{ActorEntry, Kind};
 use chimera_core::access::{ANONYMOUS, Level, scope};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::ledger::ActorType;
@@ -14,7 +14,7 @@ use chimera_core::ledger::ActorType;
 impl Directory {
     /// Refuses an entry for another tenant, for a name that belongs to another tenant, or that the caller may not
     /// write. Operators assign names to tenants with patterns.
-    pub(super) fn check_entry_write(&self, permit: &Permit, entry: &Entry) -> Result<(), EngineError> {
+    pub(super) fn check_entry_write(&self, permit: &Permit, entry: &ActorEntry) -> Result<(), EngineError> {
         if self.is_operator(permit) {
             return Ok(());
         }
@@ -50,14 +50,19 @@ impl Directory {
     /// Refuses the caller if the other actor has, or would get, more rights: a scope that the caller lacks (its own or
     /// from a role), a higher level, a larger quota, or kind human while the caller is not, since people decide on
     /// approvals.
-    pub(super) fn check_rank(&self, permit: &Permit, entry: &Entry) -> Result<(), EngineError> {
+    pub(super) fn check_rank(&self, permit: &Permit, entry: &ActorEntry) -> Result<(), EngineError> {
         self.check_change(permit, entry, None)
     }
 
     /// The same for replacing an entry. An actor with more rights may be restricted, but not changed otherwise.
     /// Lowering a right, or leaving it unchanged, is not a grant. Changing the mail address is, since mails carry links
     /// for deciding.
-    fn check_change(&self, permit: &Permit, entry: &Entry, before: Option<&Entry>) -> Result<(), EngineError> {
+    fn check_change(
+        &self,
+        permit: &Permit,
+        entry: &ActorEntry,
+        before: Option<&ActorEntry>,
+    ) -> Result<(), EngineError> {
         if self.is_operator(permit) {
             return Ok(());
         }
@@ -73,7 +78,7 @@ impl Directory {
         }
     }
 
-    fn check_scopes(&self, permit: &Permit, entry: &Entry) -> Result<(), EngineError> {
+    fn check_scopes(&self, permit: &Permit, entry: &ActorEntry) -> Result<(), EngineError> {
         let given = self.snapshot().registry.roles().effective_scopes(entry);
         let held = scope::narrowed(permit.scopes(), &given);
         if let Some(scope) = given.iter().find(|scope| !held.contains(scope)) {
@@ -87,11 +92,17 @@ impl Directory {
     }
 
     /// Refuses a quota or level above the caller's own, unless the actor already had it.
-    fn check_quota_and_level(&self, permit: &Permit, entry: &Entry, before: Option<&Entry>) -> Result<(), EngineError> {
+    fn check_quota_and_level(
+        &self,
+        permit: &Permit,
+        entry: &ActorEntry,
+        before: Option<&ActorEntry>,
+    ) -> Result<(), EngineError> {
         let snapshot = self.snapshot();
         // Without a level the risk decides, and it never chooses L3.
-        let level = |entry: &Entry| entry.level.unwrap_or(Level::ExecuteNotify);
-        let acts = |entry: &Entry| !entry.disabled && !snapshot.registry.roles().effective_scopes(entry).is_empty();
+        let level = |entry: &ActorEntry| entry.level.unwrap_or(Level::ExecuteNotify);
+        let acts =
+            |entry: &ActorEntry| !entry.disabled && !snapshot.registry.roles().effective_scopes(entry).is_empty();
         if snapshot.registry.roles().effective_scopes(entry).is_empty() || before.is_some() && !acts(entry) {
             // Level and quota don't matter for an actor without scopes.
             return Ok(());

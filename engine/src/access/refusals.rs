@@ -5,7 +5,7 @@ use super::directory::Directory;
 use super::flood::FloodSummary;
 use super::permit::Permit;
 use crate::error::EngineError;
-use crate::ledger::audit::{self, Decision, EventRecord, Writer};
+use crate::ledger::audit::{self, DecisionRecord, EventRecord, Writer};
 use crate::port::{Blocked, CommitError};
 use chimera_core::access::ANONYMOUS;
 use chimera_core::error::{Code, ErrorBody};
@@ -63,9 +63,9 @@ fn refusal_decision(
     target: &str,
     data: Value,
     body: &ErrorBody,
-) -> Decision {
+) -> DecisionRecord {
     let actor = permit.map_or(ANONYMOUS, Permit::actor);
-    Decision {
+    DecisionRecord {
         event: EventRecord {
             tenant_id: permit.map_or(directory.settings.tenant.as_str(), Permit::tenant).to_owned(),
             subject_type: SubjectType::Other,

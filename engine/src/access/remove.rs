@@ -9,7 +9,7 @@ use super::directory::{Directory, stored_entry};
 use super::permit::{ACTORS_WRITE, Permit};
 use crate::error::EngineError;
 use crate::ledger::audit;
-use chimera_core::access::registry::Entry;
+use chimera_core::access::registry::ActorEntry;
 use chimera_core::access::tables::{ACTOR_KEYS, ACTORS, APPROVAL_LINKS, TOKEN_FAMILIES};
 use chimera_core::access::{ADMIN, ANONYMOUS};
 use chimera_core::error::{Code, ErrorBody};
@@ -45,7 +45,7 @@ impl Directory {
 
     /// Retires the name of an entry. A pattern is nobody's name, and a configured name keeps its configured entry: of
     /// these only the row goes.
-    fn retire(&self, tx: &mut Tx, entry: &Entry, row: Option<&Row>, now: Timestamp) -> Result<(), EngineError> {
+    fn retire(&self, tx: &mut Tx, entry: &ActorEntry, row: Option<&Row>, now: Timestamp) -> Result<(), EngineError> {
         let id = entry.id.as_str();
         if entry.is_pattern() || self.configured(id).is_some() {
             tx.steps.extend(row.map(|row| {
@@ -70,13 +70,13 @@ impl Directory {
     }
 
     /// The entry of this name in the shipped registry or the configuration, which applies once the stored one is gone.
-    fn configured(&self, id: &str) -> Option<Entry> {
+    fn configured(&self, id: &str) -> Option<ActorEntry> {
         self.registry(&[], &self.snapshot()).entry(id).map(|entry| (**entry).clone())
     }
 
     /// Refuses to remove `admin`, the caller, or an actor with more rights than the caller's; and to lift a restriction
     /// by removing the entry that imposes it.
-    fn check_removal(&self, permit: &Permit, entry: &Entry) -> Result<(), EngineError> {
+    fn check_removal(&self, permit: &Permit, entry: &ActorEntry) -> Result<(), EngineError> {
         let refused = |message: &str| {
             let body = ErrorBody::new(Code::ValidationFailed, message).with("pointer", "/id");
             Err(EngineError::from(body))
@@ -98,7 +98,7 @@ impl Directory {
         self.configured(&entry.id).map_or(Ok(()), |underlying_entry| self.check_rank(permit, &underlying_entry))
     }
 
-    fn end_keys(&self, tx: &mut Tx, entry: &Entry) -> Result<usize, EngineError> {
+    fn end_keys(&self, tx: &mut Tx, entry: &ActorEntry) -> Result<usize, EngineError> {
         let now = self.parts.clock.now();
         let snapshot = self.snapshot();
         let mut ended = 0;

@@ -1,6 +1,6 @@
 //! Settings of access control.
 
-use chimera_core::access::registry::Entry;
+use chimera_core::access::registry::ActorEntry;
 use chimera_core::access::token::TokenKey;
 use chimera_core::access::{Role, TenantSettings};
 use chimera_core::secret::Secret;
@@ -21,7 +21,7 @@ pub struct Settings {
     /// The default tenant.
     pub tenant: String,
     /// Configured entries; they override the built-in ones.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<ActorEntry>,
     /// Configured roles. They name tenants by slug.
     pub roles: Vec<Role>,
     /// Configured tenants. The default one by id, others by slug.

@@ -16,7 +16,7 @@ use crate::ledger::audit::{self, EventRecord, Writer};
 use crate::port::CommitError;
 use chimera_core::access::tables::{REFRESH_TOKENS, REVOKED_TOKENS, TOKEN_FAMILIES};
 use chimera_core::access::token::{self, Audience, Claims, TokenKey};
-use chimera_core::access::{Entry, matches_pattern, registry, scope};
+use chimera_core::access::{ActorEntry, matches_pattern, registry, scope};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::ledger::SubjectType;
 use chimera_core::limits::{
@@ -382,7 +382,7 @@ fn tenant_of(door: &Authenticator, actor: &str) -> String {
 struct Grant<'a> {
     family: Uuid,
     actor: &'a str,
-    entry: &'a Arc<Entry>,
+    entry: &'a Arc<ActorEntry>,
     narrow: Option<Vec<String>>,
     rate: Rate,
     key: &'a KeyUsed,
@@ -400,7 +400,7 @@ impl From<EngineError> for RefreshError {
     }
 }
 
-fn event(entry: &Entry, actor: &str, subject: &str, what: &str, data: serde_json::Value) -> EventRecord {
+fn event(entry: &ActorEntry, actor: &str, subject: &str, what: &str, data: serde_json::Value) -> EventRecord {
     EventRecord {
         tenant_id: entry.tenant.clone(),
         subject_type: SubjectType::Other,

@@ -11,7 +11,7 @@ use crate::access::{APPROVALS_DECIDE, Directory, Permit, RUNS_MANAGE};
 use crate::flow::RunRecipients;
 use crate::flow::port::{Recipient, Recipients};
 use async_trait::async_trait;
-use chimera_core::access::{DeciderRefusal, Entry, Kind, Level, Registry, normalize_mail_address, scope};
+use chimera_core::access::{ActorEntry, DeciderRefusal, Kind, Level, Registry, normalize_mail_address, scope};
 use chimera_core::error::ErrorBody;
 use chimera_core::flow::run::RunHead;
 use std::sync::Arc;
@@ -41,8 +41,9 @@ impl Recipients for DirectoryRecipients {
     }
 
     async fn deciders(&self, head: &RunHead) -> Vec<Recipient> {
-        let decides =
-            |entry: &&Arc<Entry>| is_person(entry, &head.tenant) && scope::check_scope(&entry.scopes, APPROVALS_DECIDE);
+        let decides = |entry: &&Arc<ActorEntry>| {
+            is_person(entry, &head.tenant) && scope::check_scope(&entry.scopes, APPROVALS_DECIDE)
+        };
         self.directory.snapshot().registry.entries().filter(decides).map(|entry| contact_of(entry)).collect()
     }
 
@@ -51,7 +52,7 @@ impl Recipients for DirectoryRecipients {
         let silent = head.level == Level::ExecuteSilent;
         let snapshot = self.directory.snapshot();
         let named = if silent { Vec::new() } else { named_recipients(&snapshot.registry, head).await };
-        let settles = |entry: &&Arc<Entry>| {
+        let settles = |entry: &&Arc<ActorEntry>| {
             let own = entry.id == head.actor && !silent;
             is_person(entry, &head.tenant) && (own || scope::check_scope(&entry.scopes, RUNS_MANAGE))
         };
@@ -63,7 +64,7 @@ impl Recipients for DirectoryRecipients {
         let snapshot = self.directory.snapshot();
         let own = snapshot.registry.resolve(actor);
         let shared = self.directory.tenant(tenant).notify.as_ref();
-        let of_person = |entry: &Arc<Entry>| is_person(entry, tenant) && holds(entry.notify.as_ref());
+        let of_person = |entry: &Arc<ActorEntry>| is_person(entry, tenant) && holds(entry.notify.as_ref());
         // A disabled service's address is its owner's; a disabled person is told nothing.
         let counts = own.tenant == tenant && !(own.disabled && own.kind == Kind::Human);
         counts && holds(own.notify.as_ref())
@@ -73,7 +74,7 @@ impl Recipients for DirectoryRecipients {
 
     fn is_mail_of_person(&self, tenant: &str, target: &str) -> bool {
         let holds = |notify: &serde_json::Value| notify["email"] == *target;
-        let of_person = |entry: &Arc<Entry>| is_person(entry, tenant) && entry.notify.as_ref().is_some_and(holds);
+        let of_person = |entry: &Arc<ActorEntry>| is_person(entry, tenant) && entry.notify.as_ref().is_some_and(holds);
         self.directory.snapshot().registry.entries().any(of_person)
     }
 
@@ -102,7 +103,7 @@ impl Recipients for DirectoryRecipients {
 async fn named_recipients(registry: &Registry, head: &RunHead) -> Vec<Recipient> {
     let mut named = RunRecipients.of(head).await;
     for recipient in named.iter_mut().filter(|recipient| recipient.channel == "email") {
-        let holds = |entry: &&Arc<Entry>| {
+        let holds = |entry: &&Arc<ActorEntry>| {
             is_person(entry, &head.tenant) && entry.person_mail() == Some(normalize_mail_address(&recipient.target))
         };
         let own = registry.entry(&head.actor).filter(holds);
@@ -114,17 +115,17 @@ async fn named_recipients(registry: &Registry, head: &RunHead) -> Vec<Recipient>
 }
 
 /// Whether an entry is an enabled person of the tenant.
-fn is_person(entry: &Entry, tenant: &str) -> bool {
+fn is_person(entry: &ActorEntry, tenant: &str) -> bool {
     entry.kind == Kind::Human && !entry.disabled && !entry.is_pattern() && entry.tenant == tenant
 }
 
 /// An entry's mail address, if it has one.
-fn mail(entry: &Entry) -> Option<Recipient> {
+fn mail(entry: &ActorEntry) -> Option<Recipient> {
     let target = entry.notify.as_ref()?["email"].as_str()?.to_owned();
     Some(Recipient { channel: "email".to_owned(), target, person: Some(entry.id.clone()) })
 }
 
 /// A person's mail address, or inbox without one.
-fn contact_of(entry: &Entry) -> Recipient {
+fn contact_of(entry: &ActorEntry) -> Recipient {
     mail(entry).unwrap_or_else(|| Recipient::inbox(&entry.id))
 }

@@ -9,7 +9,7 @@ use super::void_requests::{CANCELLED, PATCH, SUPERSEDED, VoidRequests};
 use super::{Flow, load, review};
 use crate::access::{APPROVALS_DECIDE, Permit, is_nonce_conflict, missing_scope_error};
 use crate::error::EngineError;
-use crate::ledger::audit::{Decision as Audited, EventRecord, Writer};
+use crate::ledger::audit::{DecisionRecord as Audited, EventRecord, Writer};
 use crate::port::CommitError;
 use chimera_core::access::DeciderRefusal;
 use chimera_core::error::{Code, ErrorBody};

@@ -1,7 +1,7 @@
 //! Turns a run's notes into ledger entries.
 
 use super::engine::EngineState;
-use crate::ledger::audit::{AuditError, Decision, EventRecord, Writer};
+use crate::ledger::audit::{AuditError, DecisionRecord, EventRecord, Writer};
 use chimera_core::flow::run::{LedgerNote, RunHead};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::record::Tx;
@@ -19,7 +19,7 @@ pub(super) fn add_entries(
         match &note.verdict {
             None => writer.event(tx, event)?,
             Some(verdict) => {
-                let decision = Decision {
+                let decision = DecisionRecord {
                     event,
                     source: verdict.source,
                     outcome: verdict.outcome,

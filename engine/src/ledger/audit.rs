@@ -34,7 +34,7 @@ pub struct EventRecord {
 
 /// A governance decision.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Decision {
+pub struct DecisionRecord {
     pub event: EventRecord,
     pub source: DecisionSource,
     pub outcome: Outcome,
@@ -95,7 +95,7 @@ impl Writer<'_> {
 
     /// Adds a decision to `tx`: its `audit_logs` row and ledger entry, which reference each other and the trace, and
     /// the row's scope, without which no tenant could see it. Returns the entry's id. On error `tx` is unchanged.
-    pub fn decision(&self, tx: &mut Tx, mut decision: Decision) -> Result<String, AuditError> {
+    pub fn decision(&self, tx: &mut Tx, mut decision: DecisionRecord) -> Result<String, AuditError> {
         decision.rationale = text::sanitize_message(decision.rationale);
         decision.policies = decision.policies.into_iter().map(text::sanitize_message).collect();
         let now = self.clock.now();
@@ -104,7 +104,7 @@ impl Writer<'_> {
         let id = self.event(&mut draft, decision_event(&decision, audit_log_id))?;
         let scope = scope(&decision, audit_log_id)?;
         let metadata = metadata(&decision, &id);
-        let Decision { source, outcome, rationale, agent_id, action_type, action_data, policies, .. } = decision;
+        let DecisionRecord { source, outcome, rationale, agent_id, action_type, action_data, policies, .. } = decision;
         let policies = if policies.is_empty() { Value::Null } else { policies.into() };
         let row = Insert::new(
             &AUDIT_LOGS,
@@ -128,7 +128,7 @@ impl Writer<'_> {
 }
 
 /// The tenant of the row: `audit_logs` has no tenant column.
-fn scope(decision: &Decision, audit_log_id: Uuid) -> Result<Insert, InvalidTx> {
+fn scope(decision: &DecisionRecord, audit_log_id: Uuid) -> Result<Insert, InvalidTx> {
     Insert::new(
         &RECORD_SCOPES,
         vec![
@@ -143,7 +143,7 @@ fn scope(decision: &Decision, audit_log_id: Uuid) -> Result<Insert, InvalidTx> {
 }
 
 /// The data that has no column of its own.
-fn metadata(decision: &Decision, entry_id: &str) -> serde_json::Value {
+fn metadata(decision: &DecisionRecord, entry_id: &str) -> serde_json::Value {
     let event = &decision.event;
     json!({
         "trace_id": event.trace_id,
@@ -162,7 +162,7 @@ fn metadata(decision: &Decision, entry_id: &str) -> serde_json::Value {
 }
 
 /// The ledger event of a decision: with outcome, rationale and the id of the `audit_logs` row.
-fn decision_event(decision: &Decision, audit_log_id: Uuid) -> EventRecord {
+fn decision_event(decision: &DecisionRecord, audit_log_id: Uuid) -> EventRecord {
     let data = json!({
         "audit_log_id": audit_log_id,
         "outcome": decision.outcome.as_str(),

@@ -1,7 +1,7 @@
 //! Callers who may not decide are told the actual reason.
 
 use async_trait::async_trait;
-use chimera_core::access::{DeciderRefusal, Entry, Kind, Level};
+use chimera_core::access::{ActorEntry, DeciderRefusal, Kind, Level};
 use chimera_core::flow::run::RunHead;
 use chimera_core::flow::tables::NOTIFICATIONS;
 use chimera_core::json::Digest32;
@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 fn permit(actor: &str, kind: Kind, scopes: &[&str]) -> Permit {
     let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
-    Permit::for_entry(Entry { kind, scopes, ..Entry::default_for(actor, TENANT) })
+    Permit::for_entry(ActorEntry { kind, scopes, ..ActorEntry::default_for(actor, TENANT) })
 }
 
 /// A run of `user_ann`, with a workflow by `user_wes`, that waits for this kind of approval.

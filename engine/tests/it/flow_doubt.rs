@@ -153,7 +153,7 @@ async fn whoever_sees_only_their_own_runs_finds_only_their_own_doubts() {
     let run = start(&stage, Level::ExecuteNotify).await;
     stage.step(run, "a", "outcome_unknown").await;
     let narrow = |actor: &str| {
-        let entry = chimera_core::access::Entry::default_for(actor, chimera_testkit::flow::TENANT);
+        let entry = chimera_core::access::ActorEntry::default_for(actor, chimera_testkit::flow::TENANT);
         chimera_engine::access::Permit::for_entry(entry)
     };
     let of = |actor: Option<&str>| DoubtFilter { actor: actor.map(str::to_owned), limit: 1, ..DoubtFilter::default() };

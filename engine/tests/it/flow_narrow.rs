@@ -1,7 +1,7 @@
 //! A narrowed token releases nothing that it could not request: not by reporting a call's outcome, not by a rejection,
 //! not in a child run.
 
-use chimera_core::access::{Entry, Kind, Level};
+use chimera_core::access::{ActorEntry, Kind, Level};
 use chimera_core::error::Code;
 use chimera_core::flow::tables::RUNS;
 use chimera_core::tool::EffectKind;
@@ -21,7 +21,8 @@ const ALL: [&str; 2] = ["desk.first", "desk.other"];
 
 /// The person who started the runs, with a token narrowed to these scopes.
 fn narrow(scopes: &[&str]) -> Permit {
-    let entry = Entry { kind: Kind::Human, scopes: vec!["*".to_owned()], ..Entry::default_for("user_ann", TENANT) };
+    let entry =
+        ActorEntry { kind: Kind::Human, scopes: vec!["*".to_owned()], ..ActorEntry::default_for("user_ann", TENANT) };
     Permit::for_entry(entry).narrowed(scopes)
 }
 

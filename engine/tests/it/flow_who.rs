@@ -2,7 +2,7 @@
 
 use crate::flow_ask::asks;
 use chimera_core::access::tables::APPROVAL_LINKS;
-use chimera_core::access::{Actor, Entry, Kind, Level};
+use chimera_core::access::{Actor, ActorEntry, Kind, Level};
 use chimera_core::error::Code;
 use chimera_core::flow::run::{Signal, SignalKind};
 use chimera_core::flow::tables::RUNS;
@@ -22,7 +22,7 @@ const SILENT: Level = Level::ExecuteSilent;
 
 /// An actor with its kind from the registry.
 fn permit(actor: &str, kind: Kind) -> Permit {
-    Permit::for_entry(Entry { kind, scopes: vec!["*".to_owned()], ..Entry::default_for(actor, TENANT) })
+    Permit::for_entry(ActorEntry { kind, scopes: vec!["*".to_owned()], ..ActorEntry::default_for(actor, TENANT) })
 }
 
 /// A person with a service's name, and a service with a person's.
@@ -183,7 +183,8 @@ async fn a_call_is_sent_again_only_for_somebody_who_may_make_it() {
     let run = stage.run(&chain("w", &[("a", "lost")]), SILENT).await;
     let step = id_of(&stage.step(run, "a", "outcome_unknown").await["step_id"]);
     let scopes = vec!["runs.manage".to_owned()];
-    let narrow = Permit::for_entry(Entry { kind: Kind::Human, scopes, ..Entry::default_for("user_ann", TENANT) });
+    let narrow =
+        Permit::for_entry(ActorEntry { kind: Kind::Human, scopes, ..ActorEntry::default_for("user_ann", TENANT) });
     assert_eq!(code_of(stage.flow.resolve(&narrow, run, step, false, None, None).await), "RBAC_FORBIDDEN");
     assert_eq!(asked.count("execute"), 1);
     stage.flow.resolve(&ceo(), run, step, false, None, None).await.unwrap();

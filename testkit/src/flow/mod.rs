@@ -12,7 +12,7 @@ mod storeless_run;
 mod timeout;
 mod workflow_builder;
 
-use chimera_core::access::Entry;
+use chimera_core::access::ActorEntry;
 use chimera_engine::access::Permit;
 
 pub use bus::BroadcastBus;
@@ -30,5 +30,5 @@ pub use workflow_builder::{Air, chain, workflow};
 /// A permit for everything in a tenant.
 #[must_use]
 pub fn full_permit(tenant: &str, actor: &str) -> Permit {
-    Permit::for_entry(Entry { scopes: vec!["*".to_owned()], ..Entry::default_for(actor, tenant) })
+    Permit::for_entry(ActorEntry { scopes: vec!["*".to_owned()], ..ActorEntry::default_for(actor, tenant) })
 }

@@ -3,7 +3,7 @@
 use crate::flow::{FlowServer, NOTHING};
 use crate::support::{client, served};
 use chimera_api::Edge;
-use chimera_core::access::Entry;
+use chimera_core::access::ActorEntry;
 use chimera_core::access::token::Claims;
 use chimera_core::act::risk;
 use chimera_core::flow::plan::Plan;
@@ -206,13 +206,13 @@ fn edge_of(world: &World) -> Edge {
 }
 
 /// An entry with these scopes, at the default level of its kind.
-pub(crate) fn entry(id: &str, scopes: &[&str]) -> Entry {
+pub(crate) fn entry(id: &str, scopes: &[&str]) -> ActorEntry {
     let level = chimera_core::access::registry::shipped(TENANT)
         .iter()
         .find(|entry| chimera_core::access::matches_pattern(&entry.id, id))
         .and_then(|entry| entry.level);
     let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
-    Entry { scopes, level, quota_per_minute: 1_000, ..Entry::default_for(id, TENANT) }
+    ActorEntry { scopes, level, quota_per_minute: 1_000, ..ActorEntry::default_for(id, TENANT) }
 }
 
 impl AccessServer {

@@ -2,7 +2,7 @@
 
 use super::access_server::{AccessServer, ApiResponse, by, entry, harmless, porch, porch_with};
 use crate::flow::NOTHING;
-use chimera_core::access::Entry;
+use chimera_core::access::ActorEntry;
 use chimera_core::access::registry::shipped;
 use chimera_core::flow::tables::{NOTIFICATIONS, RUNS};
 use chimera_core::ledger::SealedEntry;
@@ -162,7 +162,7 @@ async fn at_l3_the_answer_is_only_that_it_was_begun_and_nobody_is_told() {
     }
     assert_eq!(kept.len(), 2);
     let notify = json!({"email": "ann@example.com"});
-    let registered = Entry { notify: Some(notify.clone()), ..entry("admin", &["*"]) };
+    let registered = ActorEntry { notify: Some(notify.clone()), ..entry("admin", &["*"]) };
     let porch = porch_with(settings(TENANT, vec![registered]), None).await;
     let refused = porch.act("admin", json!({"steps": notes(), "notify": notify})).await;
     assert_eq!((refused.status, refused.detail("pointer")), (422, &json!("/notify")), "{refused:?}");
@@ -248,7 +248,7 @@ async fn a_goal_a_workflow_and_steps_all_become_a_plan() {
 /// so does how many they are.
 #[tokio::test]
 async fn maps_and_workflows_within_are_looked_through() {
-    let anybody = Entry { level: None, ..entry("user_bob", &["notion.*", "local.*"]) };
+    let anybody = ActorEntry { level: None, ..entry("user_bob", &["notion.*", "local.*"]) };
     let porch = porch_with(settings(TENANT, vec![anybody]), None).await;
     let each = json!({"type": "function", "fn": "notion.note", "inputs": {"text": "${item.text}"}});
     let over = json!({"id": "m", "type": "map", "over": "${inputs.list}", "do": each});

@@ -1,7 +1,7 @@
 //! Managing actors: no caller grants a scope they do not hold, or changes an actor who holds more.
 
 use super::access_server::{AccessServer, entry, harmless, porch_with, sent};
-use chimera_core::access::{Entry, Level};
+use chimera_core::access::{ActorEntry, Level};
 use chimera_testkit::access::settings;
 use chimera_testkit::flow::TENANT;
 use reqwest::Method;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 /// A house where bob looks after actors, and may read Notion.
 async fn kept() -> AccessServer {
     let bob = entry("user_bob", &["actors.read", "actors.write", "notion.*"]);
-    let bob = Entry { level: Some(Level::Draft), quota_per_minute: 30, ..bob };
+    let bob = ActorEntry { level: Some(Level::Draft), quota_per_minute: 30, ..bob };
     porch_with(settings(TENANT, vec![bob]), None).await
 }
 
@@ -38,9 +38,9 @@ async fn nobody_makes_a_key_for_somebody_who_may_do_more() {
 #[tokio::test]
 async fn a_service_does_not_look_after_people() {
     let keeper = entry("service_chatbot", &["actors.read", "actors.write", "local.*", "notion.*", "github.*"]);
-    let free = Entry { quota_per_minute: 30, ..entry("service_free", &["notion.read"]) };
-    let free = Entry { level: Some(Level::ExecuteNotify), ..free };
-    let bob = Entry { level: Some(Level::Draft), ..entry("user_bob", &["actors.write", "notion.*"]) };
+    let free = ActorEntry { quota_per_minute: 30, ..entry("service_free", &["notion.read"]) };
+    let free = ActorEntry { level: Some(Level::ExecuteNotify), ..free };
+    let bob = ActorEntry { level: Some(Level::Draft), ..entry("user_bob", &["actors.write", "notion.*"]) };
     let porch = porch_with(settings(TENANT, vec![keeper, free, bob]), None).await;
     let key = async |actor: &str, of: &str| {
         porch.ask(actor, Method::POST, &format!("/actors/{of}/keys"), json!({"overlap_seconds": 0})).await.status
@@ -116,7 +116,7 @@ async fn the_operator_looks_after_every_tenant() {
 
 #[tokio::test]
 async fn a_new_name_has_nothing_that_hides_or_looks_like_another_and_an_old_one_goes_on() {
-    let old = Entry { id: "user_\u{430}pp".to_owned(), ..entry("user_x", &["notion.*"]) };
+    let old = ActorEntry { id: "user_\u{430}pp".to_owned(), ..entry("user_x", &["notion.*"]) };
     let porch = porch_with(settings(TENANT, vec![old]), None).await;
     for strange in ["user_re%E2%80%8Bq", "user_app%E2%80%AE", "user_%D0%B1ob", "user_%3Cb%3Ex", "-x"] {
         let path = format!("/actors/{strange}");
@@ -176,7 +176,7 @@ async fn who_is_removed_signs_nothing_any_more() {
 async fn nobody_removes_admin_themselves_or_what_held_somebody_back() {
     let more = entry("n8n_workflow_7", &["github.read"]);
     let bob = entry("user_bob", &["actors.write", "notion.*"]);
-    let bob = Entry { level: Some(Level::Draft), quota_per_minute: 30, ..bob };
+    let bob = ActorEntry { level: Some(Level::Draft), quota_per_minute: 30, ..bob };
     let porch = porch_with(settings(TENANT, vec![bob, more]), None).await;
     let remove = async |actor: &str, id: &str| {
         porch.ask(actor, Method::DELETE, &format!("/actors/{id}"), Value::Null).await.status

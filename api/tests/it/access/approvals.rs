@@ -1,7 +1,7 @@
 //! Who decides: people only; about their own drafts without more, about others' with a scope.
 
 use super::access_server::{AccessServer, entry, harmless, porch_with, sent};
-use chimera_core::access::Entry;
+use chimera_core::access::ActorEntry;
 use chimera_testkit::access::settings;
 use chimera_testkit::flow::{TENANT, workflow};
 use reqwest::Method;
@@ -136,7 +136,7 @@ async fn nobody_changes_a_draft_into_what_they_may_not_do() {
 /// brings up later.
 #[tokio::test]
 async fn a_list_that_becomes_known_is_judged_by_the_risk_that_it_adds() {
-    let quiet = Entry { level: None, ..entry("service_bot", &["notion.*"]) };
+    let quiet = ActorEntry { level: None, ..entry("service_bot", &["notion.*"]) };
     let porch = porch_with(settings(TENANT, vec![quiet]), None).await;
     let found = workflow("notes").function("find", "notion.search", json!({"list": "${inputs.list}"}));
     let each = json!({"n": "${item}"});

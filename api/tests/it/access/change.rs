@@ -1,7 +1,7 @@
 //! Doing something again, and changing what runs: both are asking for something.
 
 use super::access_server::{AccessServer, entry, harmless, porch_with};
-use chimera_core::access::{Entry, Level};
+use chimera_core::access::{ActorEntry, Level};
 use chimera_testkit::access::settings;
 use chimera_testkit::flow::{TENANT, workflow};
 use reqwest::Method;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 /// Doing something again is asking for it: the level is that of whoever asks now, and never freer.
 #[tokio::test]
 async fn what_is_done_again_is_decided_about_again() {
-    let careful = Entry { level: Some(Level::Ask), ..entry("user_cat", &["runs.manage", "local.*"]) };
+    let careful = ActorEntry { level: Some(Level::Ask), ..entry("user_cat", &["runs.manage", "local.*"]) };
     let porch = porch_with(settings(TENANT, vec![careful, entry("user_bob", &["runs.manage"])]), None).await;
     let broken = json!([harmless()[0], {"tool": "notion.broken", "input": {}}]);
     let failed = porch.act("n8n_workflow_1", json!({"steps": broken, "wait": 15})).await.body;
@@ -47,8 +47,8 @@ async fn waiting(porch: &AccessServer) -> Value {
 /// freely what they would have to ask a person for.
 #[tokio::test]
 async fn a_patch_adds_only_what_its_author_could_do_as_freely() {
-    let asks = Entry { level: Some(Level::Ask), ..entry("user_cat", &["runs.manage", "local.*", "notion.*"]) };
-    let risky = Entry { level: None, ..entry("n8n_workflow_abc", &["runs.manage", "notion.*", "local.*"]) };
+    let asks = ActorEntry { level: Some(Level::Ask), ..entry("user_cat", &["runs.manage", "local.*", "notion.*"]) };
+    let risky = ActorEntry { level: None, ..entry("n8n_workflow_abc", &["runs.manage", "notion.*", "local.*"]) };
     let manages = entry("n8n_workflow_123", &["runs.manage"]);
     let porch = porch_with(settings(TENANT, vec![asks, risky, manages]), None).await;
     let run = waiting(&porch).await;
@@ -89,7 +89,7 @@ async fn a_patch_adds_only_what_its_author_could_do_as_freely() {
 /// inside the workflows that it starts, which the run itself can't see.
 #[tokio::test]
 async fn a_patch_adds_nothing_that_a_rule_denies_its_author() {
-    let free = Entry { level: Some(Level::ExecuteNotify), ..entry("user_cat", &["runs.manage", "local.*"]) };
+    let free = ActorEntry { level: Some(Level::ExecuteNotify), ..entry("user_cat", &["runs.manage", "local.*"]) };
     let porch = porch_with(settings(TENANT, vec![free]), None).await;
     let run = waiting(&porch).await;
     let forbidden = workflow("forbids").function("f", "local.forbidden", json!({}));
@@ -114,7 +114,7 @@ async fn a_patch_adds_nothing_that_a_rule_denies_its_author() {
 #[tokio::test]
 async fn what_a_patch_added_is_refused_once_its_author_may_not_ask_for_it() {
     for less in [json!({"scopes": ["runs.manage"]}), json!({"scopes": ["runs.manage", "local.*"], "disabled": true})] {
-        let free = Entry { level: Some(Level::ExecuteNotify), ..entry("user_cat", &["runs.manage", "local.*"]) };
+        let free = ActorEntry { level: Some(Level::ExecuteNotify), ..entry("user_cat", &["runs.manage", "local.*"]) };
         let porch = porch_with(settings(TENANT, vec![free]), None).await;
         let run = waiting(&porch).await;
         let node = json!({"id": "n", "type": "function", "fn": "local.summarize", "inputs": {"text": "One."}});

@@ -1,7 +1,7 @@
 //! Expired keys: they block nobody, they are cleaned up, and none becomes valid again.
 
 use super::access_server::{entry, porch_with};
-use chimera_core::access::Entry;
+use chimera_core::access::ActorEntry;
 use chimera_core::access::tables::{ACTOR_KEYS, ACTORS};
 use chimera_core::limits::{ACTOR_KEYS_MAX, ACTORS_MAX, ACTORS_OWN_MIN, TENANT_ACTORS_MAX};
 use chimera_core::record::{Row, Value as Cell};
@@ -76,7 +76,7 @@ async fn a_registry_that_can_not_be_read_again_is_told() {
 /// With rights of its own to make actors too.
 #[tokio::test]
 async fn a_tenant_that_makes_actors_without_end_takes_no_room_from_others() {
-    let keeper = |id: &str, tenant: &str| Entry { tenant: tenant.to_owned(), ..entry(id, &["actors.write"]) };
+    let keeper = |id: &str, tenant: &str| ActorEntry { tenant: tenant.to_owned(), ..entry(id, &["actors.write"]) };
     let mut entries = vec![keeper("loud_*", "loud"), keeper("quiet_*", "quiet")];
     entries.extend([keeper("loud_ann", "loud"), keeper("quiet_ann", "quiet")]);
     let mut settings = settings(TENANT, entries);

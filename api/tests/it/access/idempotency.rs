@@ -1,7 +1,7 @@
 //! Idempotency keys: one run per key, on any number of nodes.
 
 use super::access_server::{AccessServer, entry, harmless, porch, porch_with, sent};
-use chimera_core::access::Entry;
+use chimera_core::access::ActorEntry;
 use chimera_core::flow::tables::RUNS;
 use chimera_engine::access::port::{ClaimOutcome, Counters};
 use chimera_engine::port::Clock;
@@ -228,7 +228,7 @@ fn uuid_of_nobody() -> String {
 #[tokio::test]
 async fn a_claim_of_another_tenant_is_neither_waited_for_nor_taken() {
     let shared: Arc<dyn Counters> = Arc::new(LocalCounters::new());
-    let cat = Entry { tenant: "other".to_owned(), ..entry("user_cat", &["local.*"]) };
+    let cat = ActorEntry { tenant: "other".to_owned(), ..entry("user_cat", &["local.*"]) };
     let porch = porch_with(settings(TENANT, vec![cat]), Some(Arc::clone(&shared))).await;
     let now = porch.clock.steady();
     let ttl = Duration::from_secs(3_600);

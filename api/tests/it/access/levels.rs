@@ -3,7 +3,7 @@
 
 use super::access_server::{AccessServer, ApiResponse, entry, porch_with, sent};
 use crate::flow::{NOTHING, path};
-use chimera_core::access::{Entry, Level};
+use chimera_core::access::{ActorEntry, Level};
 use chimera_core::flow::tables::RUNS;
 use chimera_core::record::Row;
 use chimera_engine::access::Settings;
@@ -17,7 +17,7 @@ use uuid::Uuid;
 /// Acts at L2 with every tool that reaches outside.
 const ACTOR: &str = "n8n_workflow_123";
 
-async fn porch(mut entries: Vec<Entry>) -> AccessServer {
+async fn porch(mut entries: Vec<ActorEntry>) -> AccessServer {
     entries.push(entry(ACTOR, &["http.*", "webhook.*", "notion.*", "local.*"]));
     porch_with(settings(TENANT, entries), None).await
 }
@@ -41,7 +41,7 @@ fn sent_to(porch: &AccessServer, method: &str) -> usize {
 /// What a person refused is not sent by looking at it once more.
 #[tokio::test]
 async fn a_shadow_does_not_send_what_was_refused() {
-    let drafts = Entry { level: Some(Level::Draft), ..entry("n8n_workflow_abc", &["http.*"]) };
+    let drafts = ActorEntry { level: Some(Level::Draft), ..entry("n8n_workflow_abc", &["http.*"]) };
     let porch = porch(vec![drafts]).await;
     let ask = async || porch.act("n8n_workflow_abc", json!({"steps": read(), "wait": 15})).await.body;
     let refused = ask().await;
@@ -68,7 +68,7 @@ async fn a_shadow_does_not_send_what_was_refused() {
 /// asks for those too.
 #[tokio::test]
 async fn a_shadow_takes_the_scopes_of_what_it_reads() {
-    let asks = Entry { level: Some(Level::Ask), ..entry("user_cat", &["runs.manage", "http.*"]) };
+    let asks = ActorEntry { level: Some(Level::Ask), ..entry("user_cat", &["runs.manage", "http.*"]) };
     let porch = porch(vec![asks, entry("user_bob", &["runs.manage"])]).await;
     let steps = json!([read()[0], {"tool": "notion.note", "input": {"n": 1}}]);
     let done = porch.act(ACTOR, json!({"steps": steps, "wait": 15})).await.body;
@@ -182,7 +182,7 @@ fn late() -> Air {
 #[tokio::test]
 async fn only_a_level_that_was_asked_for_outranks_the_risk_of_a_late_list() {
     let scopes = ["http.*", "local.*", "autonomy.override"];
-    let over = Entry { level: None, ..entry("n8n_workflow_abc", &scopes) };
+    let over = ActorEntry { level: None, ..entry("n8n_workflow_abc", &scopes) };
     let porch = porch(vec![over]).await;
     porch.house.stage.apply(&late()).await;
     let parent = workflow("around").child("k", "late", json!({}));

@@ -7,7 +7,7 @@ use super::tenants::AllToolsShared;
 use crate::flow::{FlowServer, code, front, furnished, house, path, reviewed, setup, signed};
 use crate::support::client;
 use chimera_api::{Freshness, RateClass, RouteRules, Signed};
-use chimera_core::access::Entry;
+use chimera_core::access::ActorEntry;
 use chimera_core::access::token::Claims;
 use chimera_core::limits::RATE_HITS_MAX;
 use chimera_testkit::access::{everybody, settings, signature, token_key};
@@ -115,9 +115,9 @@ pub(super) fn operations() -> BTreeSet<String> {
 
 /// A house where admin may do everything, bob nothing, and cat everything in another tenant.
 async fn divided() -> (FlowServer, Value) {
-    let stranger = Entry { quota_per_minute: RATE_HITS_MAX, ..Entry::default_for("user_bob", TENANT) };
-    let neighbour = Entry { scopes: vec!["*".to_owned()], ..Entry::default_for("user_cat", "other") };
-    let neighbour = Entry { quota_per_minute: RATE_HITS_MAX, ..neighbour };
+    let stranger = ActorEntry { quota_per_minute: RATE_HITS_MAX, ..ActorEntry::default_for("user_bob", TENANT) };
+    let neighbour = ActorEntry { scopes: vec!["*".to_owned()], ..ActorEntry::default_for("user_cat", "other") };
+    let neighbour = ActorEntry { quota_per_minute: RATE_HITS_MAX, ..neighbour };
     let stage = setup().tenancy(Arc::new(AllToolsShared)).open().await;
     let entries = everybody(TENANT).into_iter().chain([stranger, neighbour]).collect();
     let access = front(&stage, settings(TENANT, entries)).await;

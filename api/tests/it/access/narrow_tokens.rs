@@ -2,7 +2,7 @@
 
 use super::access_server::{AccessServer, ApiResponse, entry, porch_with, sent};
 use crate::flow::{NOTHING, path};
-use chimera_core::access::{Entry, Level};
+use chimera_core::access::{ActorEntry, Level};
 use chimera_testkit::access::settings;
 use chimera_testkit::flow::{TENANT, workflow};
 use reqwest::{Method, Response};
@@ -72,7 +72,7 @@ async fn a_strict_registry_lists_and_lets_through_the_same_tools() {
 async fn a_strict_registry_counts_for_edits_patches_and_approvals() {
     for (strict, edited, patched, approved) in [(false, 202, 202, 200), (true, 403, 403, 403)] {
         let bob = entry("user_bob", &["runs.manage", "runs.read", "notion.note"]);
-        let bob = Entry { level: Some(Level::ExecuteNotify), ..bob };
+        let bob = ActorEntry { level: Some(Level::ExecuteNotify), ..bob };
         let entries = vec![bob, entry("user_ann", &["notion.*"])];
         let settings = chimera_engine::access::Settings { strict_scopes: strict, ..settings(TENANT, entries) };
         let porch = porch_with(settings, None).await;
@@ -213,7 +213,7 @@ async fn a_nonce_without_a_time_is_refused_however_it_is_written() {
 /// stays one.
 #[tokio::test]
 async fn anonymous_the_quotas_and_the_operator_are_not_for_everybody_to_change() {
-    let keeper = Entry { quota_per_minute: 30, ..entry("user_bob", &["actors.write", "actors.read"]) };
+    let keeper = ActorEntry { quota_per_minute: 30, ..entry("user_bob", &["actors.write", "actors.read"]) };
     let porch = porch_with(settings(TENANT, vec![keeper]), None).await;
     let put = async |actor: &str, id: &str, body: Value| {
         let answer = porch.ask(actor, Method::PUT, &format!("/actors/{id}"), body).await;

@@ -2,7 +2,7 @@
 
 use super::access_server::{AccessServer, entry, harmless, porch_with};
 use chimera_core::access::tables::APPROVAL_LINKS;
-use chimera_core::access::{Entry, TenantSettings};
+use chimera_core::access::{ActorEntry, TenantSettings};
 use chimera_core::flow::tables::{INBOX_MESSAGES, NOTIFICATIONS};
 use chimera_core::record::Row;
 use chimera_testkit::access::settings;
@@ -11,8 +11,8 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 /// An entry with an address.
-fn told(id: &str, scopes: &[&str], notify: Value) -> Entry {
-    Entry { notify: Some(notify), ..entry(id, scopes) }
+fn told(id: &str, scopes: &[&str], notify: Value) -> ActorEntry {
+    ActorEntry { notify: Some(notify), ..entry(id, scopes) }
 }
 
 /// A bot that may only summarize, a person who decides, and a tenant with a channel of its own.
@@ -26,7 +26,7 @@ async fn house(more: &[&str]) -> AccessServer {
             json!({"email": "ann@acme.example", "webhook": "https://ann.example/"}),
         ),
         told("service_other", &[], json!({"email": "other@acme.example"})),
-        Entry { disabled: true, ..told("user_cat", &["approvals.decide"], json!({"email": "cat@acme.example"})) },
+        ActorEntry { disabled: true, ..told("user_cat", &["approvals.decide"], json!({"email": "cat@acme.example"})) },
         entry("user_bob", &["runs.manage", "notion.*", "local.*"]),
         entry("admin", &["*"]),
     ];

@@ -1,14 +1,14 @@
 //! Where two people must look, one with two entries is one: people with one mail address are the same person.
 
 use super::access_server::{AccessServer, ApiResponse, entry, porch_with};
-use chimera_core::access::Entry;
+use chimera_core::access::ActorEntry;
 use chimera_testkit::access::settings;
 use chimera_testkit::flow::{TENANT, approval_link, id_of, workflow};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-fn reached(id: &str, scopes: &[&str], mail: &str) -> Entry {
-    Entry { notify: Some(json!({"email": mail})), ..entry(id, scopes) }
+fn reached(id: &str, scopes: &[&str], mail: &str) -> ActorEntry {
+    ActorEntry { notify: Some(json!({"email": mail})), ..entry(id, scopes) }
 }
 
 /// A registry from before that holds people with one address.

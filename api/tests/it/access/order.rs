@@ -56,7 +56,7 @@ fn expected_refusal(wrong: Violation) -> (u16, &'static str, &'static str, Value
 /// A house where ann and bob have used a key, a token of each is revoked, and bob may ask no more.
 async fn prepared() -> AccessServer {
     let many = vec![entry("user_ann", &["local.summarize"]), entry("user_bob", &["local.summarize"]), {
-        chimera_core::access::Entry { quota_per_minute: 100_000, ..entry("anonymous", &[]) }
+        chimera_core::access::ActorEntry { quota_per_minute: 100_000, ..entry("anonymous", &[]) }
     }];
     let porch = porch_with(settings(TENANT, many), None).await;
     for actor in ["user_ann", "user_bob"] {

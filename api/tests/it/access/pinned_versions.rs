@@ -2,7 +2,7 @@
 //! others change both.
 
 use super::access_server::access_fixture;
-use chimera_core::access::{Entry, Level};
+use chimera_core::access::{ActorEntry, Level};
 use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::tool::{EffectKind, ReadOnlyInputs};
 use chimera_engine::access::Permit;
@@ -53,10 +53,10 @@ async fn yard() -> SocketlessServer {
 /// A service that acts at L2.
 fn service() -> Permit {
     let scopes = ["http.request", "test.*", "runs.manage"].map(str::to_owned).to_vec();
-    Permit::for_entry(Entry {
+    Permit::for_entry(ActorEntry {
         scopes,
         level: Some(Level::ExecuteNotify),
-        ..Entry::default_for("n8n_workflow_1", TENANT)
+        ..ActorEntry::default_for("n8n_workflow_1", TENANT)
     })
 }
 

@@ -1,7 +1,7 @@
 //! Rate limits: what is counted, what the headers say, and that no caller exceeds its quota.
 
 use super::access_server::{AccessServer, ApiResponse, by, entry, harmless, porch, porch_with, sent};
-use chimera_core::access::Entry;
+use chimera_core::access::ActorEntry;
 use chimera_core::flow::tables::RUNS;
 use chimera_core::limits::STRANGER_ENTRIES_MAX;
 use chimera_engine::access::port::Counters;
@@ -33,8 +33,8 @@ async fn burst(porch: &AccessServer, beside: &AccessServer, actor: &str, count: 
     many.iter().filter(|answer| answer.status != 429).count()
 }
 
-fn quota(id: &str, quota_per_minute: u32) -> Entry {
-    Entry { quota_per_minute, ..entry(id, &["local.summarize"]) }
+fn quota(id: &str, quota_per_minute: u32) -> ActorEntry {
+    ActorEntry { quota_per_minute, ..entry(id, &["local.summarize"]) }
 }
 
 /// CORE-011, CORE-091, CORE-092

@@ -1,7 +1,7 @@
 //! Who gets a link, and what is sent once the registry has changed.
 
 use super::access_server::{AccessServer, entry, harmless, porch_with};
-use chimera_core::access::{Entry, TenantSettings};
+use chimera_core::access::{ActorEntry, TenantSettings};
 use chimera_core::flow::tables::NOTIFICATIONS;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_testkit::access::settings;
@@ -10,8 +10,10 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 async fn house(bot: &[&str]) -> AccessServer {
-    let mailed =
-        |id: &str, scopes: &[&str], mail: &str| Entry { notify: Some(json!({ "email": mail })), ..entry(id, scopes) };
+    let mailed = |id: &str, scopes: &[&str], mail: &str| ActorEntry {
+        notify: Some(json!({ "email": mail })),
+        ..entry(id, scopes)
+    };
     let scopes: Vec<&str> = ["local.summarize", "notion.*"].iter().chain(bot).copied().collect();
     let people = vec![
         entry("service_bot", &scopes),

@@ -1,7 +1,7 @@
 //! A removed name is retired: nobody gets it again, and whoever had it may do nothing and hears nothing.
 
 use super::access_server::{AccessServer, entry, harmless, porch_with};
-use chimera_core::access::Entry;
+use chimera_core::access::ActorEntry;
 use chimera_core::flow::tables::NOTIFICATIONS;
 use chimera_core::limits::REMOVED_ACTORS_MAX;
 use chimera_testkit::access::{key_of, settings};
@@ -10,8 +10,10 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 async fn house() -> AccessServer {
-    let mailed =
-        |id: &str, scopes: &[&str], mail: &str| Entry { notify: Some(json!({ "email": mail })), ..entry(id, scopes) };
+    let mailed = |id: &str, scopes: &[&str], mail: &str| ActorEntry {
+        notify: Some(json!({ "email": mail })),
+        ..entry(id, scopes)
+    };
     let people = vec![
         entry("user_ann", &["notion.*"]),
         mailed("user_bob", &["approvals.decide"], "bob@acme.example"),

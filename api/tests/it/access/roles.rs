@@ -2,7 +2,7 @@
 
 use super::access_server::{AccessServer, access_fixture, entry, porch_with};
 use chimera_core::access::tables::ACTORS;
-use chimera_core::access::{Entry, Level, Role};
+use chimera_core::access::{ActorEntry, Level, Role};
 use chimera_core::limits::ACTOR_ROLES_MAX;
 use chimera_engine::access::Settings;
 use chimera_testkit::access::settings;
@@ -18,7 +18,7 @@ fn role(name: &str, tenant: &str, scopes: &[&str]) -> Role {
 /// A house with two roles, where bob looks after actors and may read Notion.
 fn roles() -> Settings {
     let bob = entry("user_bob", &["actors.read", "actors.write", "notion.*"]);
-    let bob = Entry { level: Some(Level::Draft), quota_per_minute: 30, ..bob };
+    let bob = ActorEntry { level: Some(Level::Draft), quota_per_minute: 30, ..bob };
     let roles =
         vec![role("keeper", TENANT, &["actors.read", "outlook.send"]), role("reader", TENANT, &["notion.read"])];
     Settings { roles, ..settings(TENANT, vec![bob]) }
@@ -107,9 +107,9 @@ async fn a_role_that_is_gone_gives_nothing_and_its_actors_can_still_be_disabled(
     let shown = later.actor(&operator, "user_cat").unwrap();
     assert_eq!((shown.entry.roles.clone(), shown.effective_scopes.len()), (vec!["keeper".to_owned()], 0));
     assert!(later.snapshot().registry.resolve("user_cat").scopes.is_empty());
-    let disabled = Entry { disabled: true, ..shown.entry };
+    let disabled = ActorEntry { disabled: true, ..shown.entry };
     assert!(later.put_actor(&operator, disabled.clone(), None).await.unwrap().entry.disabled);
-    let other = Entry { id: "user_new".to_owned(), ..disabled };
+    let other = ActorEntry { id: "user_new".to_owned(), ..disabled };
     let refused = later.put_actor(&operator, other, None).await.unwrap_err().body();
     assert_eq!(refused.code.as_str(), "VALIDATION_FAILED", "nobody gets it anew");
 }

@@ -1,7 +1,7 @@
 //! A key that a pattern shares is for services: the registry says who is a person, and people never share one.
 
 use super::access_server::{AccessServer, ApiResponse, entry, porch_with, sent};
-use chimera_core::access::{Entry, Kind, mac};
+use chimera_core::access::{ActorEntry, Kind, mac};
 use chimera_core::secret::Secret;
 use chimera_testkit::access::{key_of, settings};
 use chimera_testkit::flow::TENANT;
@@ -9,7 +9,7 @@ use reqwest::Method;
 use serde_json::json;
 
 /// A front door at which one key is shared by a pattern.
-async fn shared_by(pattern: &str, entries: Vec<Entry>) -> AccessServer {
+async fn shared_by(pattern: &str, entries: Vec<ActorEntry>) -> AccessServer {
     let mut settings = settings(TENANT, entries);
     settings.keys.push((pattern.to_owned(), Secret::new(key_of(pattern).as_str())));
     porch_with(settings, None).await
@@ -30,7 +30,7 @@ async fn answer_to(porch: &AccessServer, pattern: &str, actor: &str, nonce: &str
 
 #[tokio::test]
 async fn people_share_no_key_whatever_they_are_called() {
-    let people = Entry { kind: Kind::Human, ..entry("ops_*", &["local.summarize", "approvals.decide"]) };
+    let people = ActorEntry { kind: Kind::Human, ..entry("ops_*", &["local.summarize", "approvals.decide"]) };
     let porch = shared_by("ops_*", vec![people]).await;
     assert_eq!(sign_in(&porch, "ops_*", "ops_ann", "1").await, 401);
     assert_eq!(sign_in(&porch, "ops_*", "ops_bob", "2").await, 401);

@@ -7,7 +7,7 @@
 
 use super::matrix::{OPEN, operations};
 use crate::flow::{FlowServer, NOTHING, front, furnished, reviewed, setup};
-use chimera_core::access::{Entry, Guest, Role, SharedResources};
+use chimera_core::access::{ActorEntry, Guest, Role, SharedResources};
 use chimera_core::catalog;
 use chimera_core::limits::RATE_HITS_MAX;
 use chimera_core::record::Row;
@@ -142,11 +142,11 @@ fn named(id: &str) -> Air {
 }
 
 /// Scopes for everything, short of the operator's.
-fn wide(actor: &str, tenant: &str) -> Entry {
+fn wide(actor: &str, tenant: &str) -> ActorEntry {
     let scopes = "actors.* approvals.* audit.* autonomy.* runs.* workflows.* think change broken".split(' ');
     let scopes = scopes.map(str::to_owned).collect();
     let kind = chimera_core::access::Kind::Human;
-    Entry { scopes, quota_per_minute: RATE_HITS_MAX, kind, ..Entry::default_for(actor, tenant) }
+    ActorEntry { scopes, quota_per_minute: RATE_HITS_MAX, kind, ..ActorEntry::default_for(actor, tenant) }
 }
 
 /// A house with the default tenant and two others.

@@ -5,7 +5,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chimera_core::access::tables::{ACTOR_KEYS, NONCES, REFRESH_TOKENS, REVOKED_TOKENS, TOKEN_FAMILIES};
 use chimera_core::access::token::{Audience, Claims, TokenKey};
-use chimera_core::access::{Entry, mac};
+use chimera_core::access::{ActorEntry, mac};
 use chimera_core::limits::{REFRESH_SECONDS, REVOKED_CACHED_MAX, TOKEN_SECONDS};
 use chimera_core::record::{Insert, Tx, Value as Cell};
 use chimera_core::secret::Secret;
@@ -405,7 +405,7 @@ async fn what_was_revoked_stays_so_until_its_time_is_over_and_is_then_forgotten(
 
 #[tokio::test]
 async fn nobody_takes_back_a_token_of_another_tenant() {
-    let foreign = Entry { tenant: "other".to_owned(), ..entry("user_cat", &["*"]) };
+    let foreign = ActorEntry { tenant: "other".to_owned(), ..entry("user_cat", &["*"]) };
     let porch = porch_with(settings(TENANT, vec![foreign]), None).await;
     let cat = porch.sign_in("user_cat", "n").await;
     for token in [text(&cat, "access_token"), text(&cat, "refresh_token")] {

@@ -6,7 +6,7 @@ use crate::ledger_fixture::{LedgerFixture, decision, event};
 use chimera_core::flow::tables::RUNS;
 use chimera_core::ledger::tables::{RECORD_SCOPES, SCOPED_AUDIT_LOGS};
 use chimera_core::record::{Row, Scope, Select, Table, Tx, Value};
-use chimera_engine::ledger::audit::{Decision, commit};
+use chimera_engine::ledger::audit::{DecisionRecord, commit};
 use chimera_engine::port::{Clock as _, CommitError, Records};
 use serde_json::json;
 use uuid::Uuid;
@@ -16,7 +16,7 @@ async fn system(records: &dyn Records, table: &'static Table) -> Vec<Row> {
 }
 
 /// An action (a row that must not exist without its audit entry) with the decision that allowed it.
-fn decided_tx(world: &LedgerFixture, decision: Decision) -> (Tx, String) {
+fn decided_tx(world: &LedgerFixture, decision: DecisionRecord) -> (Tx, String) {
     let mut tx = run(&world.random).tx().unwrap();
     let id = world.writer().decision(&mut tx, decision).unwrap();
     (tx, id)
