@@ -3,6 +3,7 @@
 use super::finding::{Finding, assert_none};
 use super::rust_file::{RustFile, is_name};
 use super::tree;
+use std::collections::BTreeMap;
 
 const EMPTY_WORDS: &[&str] = &["Manager", "Helper", "Helpers", "Util", "Utils", "Common", "Impl", "Misc", "V2"];
 const EMPTY_FILES: &[&str] = &["util", "utils", "helper", "helpers", "common", "misc", "manager", "impl"];
@@ -45,6 +46,40 @@ fn path(path: &str) -> Option<Finding> {
     let parts = path.split('/').map(|part| part.strip_suffix(".rs").unwrap_or(part));
     let empty = parts.into_iter().find(|part| EMPTY_FILES.contains(part) || part.ends_with("_v2"))?;
     Some(Finding::new(path, 1, format!("{empty} is too vague: put each item into a file named after it")))
+}
+
+/// Types of one crate's library that have the same name, outside of tests. Types inside functions and impl blocks are
+/// indented and don't count.
+fn namesakes(files: &[&RustFile]) -> Vec<Finding> {
+    let mut known: BTreeMap<(&str, &str), &str> = BTreeMap::new();
+    let mut found = Vec::new();
+    for file in files {
+        let lines: Vec<&str> = file.text.lines().collect();
+        let declares = |word: &str| ["struct", "enum", "trait", "type", "union"].contains(&word);
+        for pair in file.tokens.windows(2).filter(|pair| declares(&pair[0].word) && is_name(&pair[1].word)) {
+            let (name, line) = (&pair[1], pair[1].line);
+            let indented = lines.get(line - 1).is_some_and(|text| text.starts_with(' '));
+            if indented || file.is_test(line) || !name.word.starts_with(char::is_uppercase) {
+                continue;
+            }
+            if let Some(other) = known.insert((file.layer(), &name.word), &file.path) {
+                let what = format!("{} is also defined in {other}: one name has one meaning in a crate", name.word);
+                found.push(Finding::new(&file.path, line, what));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn a_type_name_has_one_meaning_in_a_crate() {
+    let libraries: Vec<&RustFile> =
+        tree::rust().iter().filter(|file| file.path.contains("/src/") && file.layer() != "testkit").collect();
+    assert_none(&namesakes(&libraries));
+    let file = |path: &str| RustFile::new(path, "pub struct Kind;\nimpl Iterator for Kind {\n    type Item = u8;\n}\n");
+    let (one, other, elsewhere) = (file("core/src/a.rs"), file("core/src/b.rs"), file("engine/src/a.rs"));
+    assert_eq!(namesakes(&[&one, &elsewhere]).len(), 0);
+    assert_eq!(namesakes(&[&one, &other]).len(), 1);
 }
 
 /// Tests whose names are not sentences: fewer than three words, or a `test_` prefix.

@@ -90,6 +90,25 @@ fn locked(lock: &Table, banned: &BTreeSet<String>) -> Vec<Finding> {
         .collect()
 }
 
+/// Crates in the lock file, ours included. A new dependency is worth its build time, or it is not added; lower the
+/// number when one goes.
+const CRATES_MAX: usize = 459;
+
+fn too_many(lock: &Table) -> Option<Finding> {
+    let count = lock.get("package").and_then(toml::Value::as_array).map_or(0, Vec::len);
+    let what =
+        format!("{count} crates instead of at most {CRATES_MAX}: use what is there, or raise the number and say why");
+    (count > CRATES_MAX).then(|| Finding::new("Cargo.lock", 1, what))
+}
+
+#[test]
+fn the_lock_file_does_not_grow_unseen() {
+    let lock = std::fs::read_to_string(tree::root().join("Cargo.lock")).expect("Cargo.lock");
+    assert_none(&too_many(&lock.parse().expect("Cargo.lock is TOML")).into_iter().collect::<Vec<_>>());
+    let large = "[[package]]\nname = \"a\"\n".repeat(CRATES_MAX + 1);
+    assert!(too_many(&large.parse().unwrap()).is_some());
+}
+
 #[test]
 fn every_licence_fits() {
     let deny: Table = tree::text("deny.toml").parse().expect("deny.toml is TOML");
