@@ -172,7 +172,12 @@ fn joined(actor: &Value, name: &str) -> String {
 
 async fn add(scene: &CommandContext<'_>, book: &ActorRegistry, args: ActorArgs) -> Outcome {
     let actor = args.actor.clone();
-    if book.show(&actor).await?["keys"].as_u64().is_some_and(|keys| keys > 0) {
+    let shown = match book.show(&actor).await {
+        // The refusal of the key says why the name can't be registered: it was removed, or is another tenant's.
+        Err(failure) if failure.code == Code::NotFound => return print_key(scene, &book.add_key(&actor, None).await?),
+        shown => shown?,
+    };
+    if shown["keys"].as_u64().is_some_and(|keys| keys > 0) {
         let failure = Failure::new(Code::OccConflict, format!("{actor} already has a key"));
         return Err(failure.hint(format!("chimera actor secret {actor} creates another")));
     }

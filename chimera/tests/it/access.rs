@@ -220,6 +220,8 @@ fn everybody_who_has_a_key_is_listed_and_can_be_changed() {
     );
     let removed = place.run(&["actor", "remove", "user_ann"]);
     assert!(removed.stderr.contains("its name is retired"), "{}", removed.stderr);
+    let again = place.run(&["actor", "add", "user_ann"]);
+    assert!(again.stderr.contains("`user_ann` was removed and its name is retired"), "{}", again.stderr);
     let gone = place.run(&["actor", "remove", "user_ann"]);
     assert!(gone.stderr.contains("user_ann has neither an entry nor a key"), "{}", gone.stderr);
     let admin = place.run(&["actor", "remove", "admin"]);
