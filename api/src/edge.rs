@@ -17,6 +17,7 @@ use chimera_engine::flow::port::Blobs;
 use chimera_engine::port::{Clock, Random};
 use futures::future::{BoxFuture, OptionFuture};
 use std::ops::Deref;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -193,7 +194,7 @@ impl Edge {
         &self,
         who: &Claimant,
         may_take_long: bool,
-        work: impl Future<Output = T>,
+        work: Pin<Box<impl Future<Output = T>>>,
     ) -> Result<T, ApiError> {
         match &self.flow {
             Some(flow) => Ok(flow.offload(who, may_take_long, work).await?),

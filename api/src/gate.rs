@@ -36,15 +36,20 @@ use std::sync::Arc;
 pub(crate) const FOR_TENANT: &str = "for_tenant";
 
 /// Middleware: checks the head, reads the body and runs the handler, with a [`Permit`] if the route requires a token.
+/// It is one layer, because every layer clones all inner layers for each request.
 pub(crate) async fn guard(State(edge): State<Edge>, request: Request, next: Next) -> Response {
+    unread::limit_unread(&edge.unread, request, |request| run_guarded(&edge, request, next)).await
+}
+
+async fn run_guarded(edge: &Edge, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
-    let Some(mut shown) = ReceivedRequest::from_head(&edge, &parts) else {
+    let Some(mut shown) = ReceivedRequest::from_head(edge, &parts) else {
         // A route that is not in the table is a bug: fail closed.
         return ApiError::internal().into_response();
     };
     let (announced, has_body) = (body.size_hint().lower(), !body.is_end_stream());
-    let received = match admit(&edge, &mut shown, &mut parts, announced).await {
-        Ok(known) => receive_body(&edge, &mut shown, known, body).await,
+    let received = match admit(edge, &mut shown, &mut parts, announced).await {
+        Ok(known) => receive_body(edge, &mut shown, known, body).await,
         Err(refused) => Err(refused),
     };
     let request = Request::from_parts(parts, Body::from(shown.body.clone()));
@@ -52,13 +57,14 @@ pub(crate) async fn guard(State(edge): State<Edge>, request: Request, next: Next
     match received {
         Ok((Some(known), spent)) => {
             let who = known.claimant();
-            let answer =
-                edge.run_offloaded(&who, large, run_authenticated((&edge, known, shown, spent), request, next)).await;
+            let answer = Box::pin(run_authenticated((edge, known, shown, spent), request, next));
+            let answer = edge.run_offloaded(&who, large, answer).await;
             answer.unwrap_or_else(IntoResponse::into_response)
         }
         Ok((None, spent)) => {
             let who = anonymous_claimant(&shown);
-            let answer = edge.run_offloaded(&who, large, run_unauthenticated(shown, spent, request, next)).await;
+            let answer = Box::pin(run_unauthenticated(shown, spent, request, next));
+            let answer = edge.run_offloaded(&who, large, answer).await;
             answer.unwrap_or_else(IntoResponse::into_response)
         }
         Err(refused) if has_body => close_connection(refused),
@@ -107,7 +113,7 @@ async fn run_authenticated(
     let shown = Arc::new(shown);
     request.extensions_mut().insert(permit.clone());
     request.extensions_mut().insert(Arc::clone(&shown));
-    rate_limit_middleware((door, &permit, &shown, spent), request, next).await
+    rate_limit_middleware((edge, door, &permit, &shown, spent), request, next).await
 }
 
 /// Authenticates the caller from the head alone. A body announced as too large is refused here.
@@ -211,7 +217,7 @@ fn invalid_for_tenant(why: &str) -> ApiError {
 
 /// Counts the request of an authenticated caller against their quota, and adds the rate-limit headers.
 async fn rate_limit_middleware(
-    (door, permit, shown, spent): (&Authenticator, &Permit, &ReceivedRequest, BodyCharge<'_>),
+    (edge, door, permit, shown, spent): (&Edge, &Authenticator, &Permit, &ReceivedRequest, BodyCharge<'_>),
     mut request: Request,
     call_next: Next,
 ) -> Response {
@@ -221,7 +227,7 @@ async fn rate_limit_middleware(
     };
     let response = match door.check_once(permit, &shown.presented()).await {
         Ok(()) => match act_for(door, permit, shown, &mut request).await {
-            Ok(()) => use_up_nonce(door, permit, call_next.run(request).await).await,
+            Ok(()) => use_up_nonce(door, permit, unread::bound_tenant(&edge.unread, request, call_next).await).await,
             Err(error) => error.into_response(),
         },
         Err(body) => return with_rate_headers(ApiError::from(body).into_response(), &rate),

@@ -107,5 +107,8 @@ pub(crate) fn serialized_response(document: Document) -> Response {
 /// A JSON response. A large document is serialised on a worker thread.
 pub(crate) async fn document(caller: &Caller, document: Value) -> Result<Response, ApiError> {
     let large = documents::is_larger_than(&document, JSON_INLINE_BYTES_MAX);
-    Ok(caller.flow.offload(&caller.permit.claimant(), large, async { Json(document).into_response() }).await?)
+    Ok(caller
+        .flow
+        .offload(&caller.permit.claimant(), large, Box::pin(async { Json(document).into_response() }))
+        .await?)
 }

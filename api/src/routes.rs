@@ -24,7 +24,7 @@ use axum::http::{Method, Uri};
 use axum::middleware::from_fn_with_state;
 use axum::routing::{MethodFilter, MethodRouter, get, on};
 use chimera_core::error::Code;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn, PathItem};
 use utoipa::openapi::schema::Type;
@@ -225,10 +225,7 @@ pub fn with_routes(edge: Edge, more: Router<Edge>) -> Router {
         .zip(handlers())
         .fold(more, |router, (route, handler)| {
             let handler = match route.rules.is_guarded() {
-                true => handler
-                    .route_layer(from_fn_with_state(Arc::clone(&edge.unread), gate::unread::bound_tenant))
-                    .route_layer(from_fn_with_state(edge.clone(), gate::guard))
-                    .route_layer(from_fn_with_state(Arc::clone(&edge.unread), gate::unread::limit_unread)),
+                true => handler.route_layer(from_fn_with_state(edge.clone(), gate::guard)),
                 false => handler,
             };
             router.route(route.path, handler)

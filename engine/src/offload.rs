@@ -10,7 +10,7 @@ use chimera_core::error::{Code, ErrorBody};
 use chimera_core::limits;
 use std::cell::Cell;
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::ready;
@@ -77,21 +77,27 @@ impl Offload {
     }
 
     /// Drives an async piece of work. Each poll runs off the request threads, unless it can't take long.
-    pub(crate) async fn run<T>(&self, who: &Claimant, may_take_long: bool, work: impl Future<Output = T>) -> T {
+    ///
+    /// The work is boxed: passed by value, it would be contained twice in the future of everybody who passes it on.
+    pub(crate) async fn run<T>(
+        &self,
+        who: &Claimant,
+        may_take_long: bool,
+        work: Pin<Box<impl Future<Output = T>>>,
+    ) -> T {
         if !may_take_long {
             return work.await;
         }
         self.run_when_costly(who, &CostFlag::new(true), work).await
     }
 
-    /// Like `aside`, for work that may become costly while it runs.
+    /// Like `run`, for work that may become costly while it runs.
     pub(crate) async fn run_when_costly<T>(
         &self,
         who: &Claimant,
         costly: &CostFlag,
-        work: impl Future<Output = T>,
+        mut work: Pin<Box<impl Future<Output = T>>>,
     ) -> T {
-        let mut work = pin!(work);
         let mut turn = None;
         poll_fn(|context| {
             if IS_OFFLOADED.get() || !costly.is_set() {
@@ -244,7 +250,7 @@ mod tests {
                         tokio::task::yield_now().await;
                         place.run(|| n)
                     };
-                    offload.run(&bob(), true, offload.run(&bob(), true, inner)).await
+                    offload.run(&bob(), true, Box::pin(offload.run(&bob(), true, Box::pin(inner)))).await
                 })
             })
             .collect();
@@ -265,7 +271,7 @@ mod tests {
             tokio::task::yield_now().await;
             [before, after, IS_OFFLOADED.get()]
         };
-        assert_eq!(offload.run_when_costly(&bob(), &costly, work).await, [false, true, true]);
+        assert_eq!(offload.run_when_costly(&bob(), &costly, Box::pin(work)).await, [false, true, true]);
     }
 
     /// A hundred pieces of work of one tenant wait, and one of another: it is done after the one that is under way and
@@ -279,7 +285,7 @@ mod tests {
             let (offload, order) = (Arc::clone(&offload), Arc::clone(&order));
             tokio::spawn(async move {
                 let who = Claimant::new(tenant, "a");
-                offload.run(&who, true, async { order.lock().unwrap().push(tenant) }).await;
+                offload.run(&who, true, Box::pin(async { order.lock().unwrap().push(tenant) })).await;
             })
         };
         let mut works: Vec<_> = (0..100).map(|_| begin("bob")).collect();

@@ -6,9 +6,8 @@
 
 use crate::problem::ApiError;
 use crate::server::Peer;
-use axum::Extension;
 use axum::body::{Body, HttpBody};
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -131,20 +130,22 @@ impl Drop for UnreadReservation {
     }
 }
 
-/// Middleware: counts the unread bytes of responses, and refuses requests of an address that has too many.
-pub(crate) async fn limit_unread(
-    State(unread): State<Arc<UnreadResponses>>,
-    peer: Option<Extension<Peer>>,
+/// Runs a request and counts the unread bytes of its response. Requests of an address that has too many are refused.
+pub(crate) async fn limit_unread<F>(
+    unread: &Arc<UnreadResponses>,
     request: Request,
-    next: Next,
-) -> Response {
-    let address = peer.filter(|peer| !peer.is_proxy).map(|peer| address::counted(peer.address));
-    let mut reader = Reader { address, tenant: None };
+    run: impl FnOnce(Request) -> F,
+) -> Response
+where
+    F: Future<Output = Response>,
+{
+    let peer = request.extensions().get::<Peer>().filter(|peer| !peer.is_proxy);
+    let mut reader = Reader { address: peer.map(|peer| address::counted(peer.address)), tenant: None };
     if let Some(refusal) = unread.refusal(&reader, 0) {
         return refusal.into_response();
     }
     let changes_nothing = matches!(*request.method(), Method::GET | Method::HEAD);
-    let mut response = next.run(request).await;
+    let mut response = run(request).await;
     reader.tenant = response.extensions_mut().remove::<TenantOf>().map(|TenantOf(tenant)| tenant);
     let exact = response.body().size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
     let Some(bytes) = exact.filter(|bytes| *bytes >= UNREAD_BYTES_COUNTED) else { return response };
@@ -156,15 +157,9 @@ pub(crate) async fn limit_unread(
 }
 
 /// Refuses requests of a tenant that has too much waiting, and says whom an answer is for.
-pub(crate) async fn bound_tenant(
-    State(unread): State<Arc<UnreadResponses>>,
-    permit: Option<Extension<Permit>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let Some(Extension(permit)) = permit else { return next.run(request).await };
+pub(crate) async fn bound_tenant(unread: &Arc<UnreadResponses>, request: Request, next: Next) -> Response {
+    let Some(permit) = request.extensions().get::<Permit>() else { return next.run(request).await };
     let tenant = permit.claimant().tenant;
-    drop(permit);
     let reader = Reader { address: None, tenant: Some(Arc::clone(&tenant)) };
     if let Some(refusal) = unread.refusal(&reader, 0) {
         return refusal.into_response();
@@ -220,19 +215,21 @@ impl HttpBody for MeteredBody {
 mod tests {
     use super::*;
     use axum::Router;
+    use axum::extract::State;
     use axum::middleware::from_fn_with_state;
     use axum::routing::get;
     use tower::ServiceExt;
 
     const LARGE: usize = 8 * 1024 * 1024;
 
+    async fn guard(State(unread): State<Arc<UnreadResponses>>, request: Request, next: Next) -> Response {
+        limit_unread(&unread, request, |request| bound_tenant(&unread, request, next)).await
+    }
+
     fn router(unread: &Arc<UnreadResponses>) -> Router {
         let large = || async { vec![b'x'; LARGE] };
         let routes = get(large).post(large);
-        Router::new()
-            .route("/large", routes)
-            .layer(from_fn_with_state(Arc::clone(unread), bound_tenant))
-            .layer(from_fn_with_state(Arc::clone(unread), limit_unread))
+        Router::new().route("/large", routes).layer(from_fn_with_state(Arc::clone(unread), guard))
     }
 
     /// Behind a proxy.

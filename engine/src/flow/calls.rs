@@ -68,6 +68,6 @@ impl Flow {
         let bytes: usize = page.rows.iter().map(Row::bytes).sum();
         let next_cursor = page.next.as_ref().map(Cursor::encode);
         let written = async { Document::of(&CallPage { items: page.rows.iter().map(item).collect(), next_cursor }) };
-        self.offload(&permit.claimant(), bytes > JSON_INLINE_BYTES_MAX, written).await?
+        self.offload(&permit.claimant(), bytes > JSON_INLINE_BYTES_MAX, Box::pin(written)).await?
     }
 }

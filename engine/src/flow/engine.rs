@@ -21,6 +21,7 @@ use chimera_core::flow::run::{LaneOwner, Run, RunHead, RunStatus, Turn};
 use chimera_core::record::{Row, Tx};
 use chimera_core::{json, limits};
 use serde_json::Value;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tracing::Instrument;
@@ -185,7 +186,7 @@ impl Flow {
         &self,
         who: &Claimant,
         may_take_long: bool,
-        work: impl Future<Output = T>,
+        work: Pin<Box<impl Future<Output = T>>>,
     ) -> Result<T, EngineError> {
         self.inner.offload.admit(who, may_take_long)?;
         Ok(self.inner.offload.run(who, may_take_long, work).await)
@@ -369,10 +370,11 @@ impl EngineState {
                 let (offload, costly) = (Arc::clone(&inner.offload), CostFlag::new(is_heavy(&run)));
                 let who = run.head().claimant();
                 let drive = RunDriver::new(inner, run, nudges, sender, true, costly.clone());
-                offload.run_when_costly(&who, &costly, drive.continue_from(turn)).await;
+                offload.run_when_costly(&who, &costly, Box::pin(drive.continue_from(turn))).await;
             }
         };
-        tokio::spawn(task.instrument(span));
+        // Spawning moves a task several times.
+        tokio::spawn(Box::pin(task).instrument(span));
         PendingRun { standing, durable }
     }
 
@@ -517,13 +519,14 @@ impl EngineState {
         let alone = self.parts.alone || row.get("owner_lane").is_null();
         let costly = CostFlag::default();
         let who = Claimant::new(row.text("tenant_id"), row.text("actor"));
-        let loaded = load::load(&*self.parts.records, &self.workflows, row, &costly);
+        let loaded = Box::pin(load::load(&*self.parts.records, &self.workflows, row, &costly));
         match self.offload.run_when_costly(&who, &costly, loaded).await {
             Ok(run) => {
                 self.record_memory(&run);
                 let span = spans::run_placeholder(&*self.parts.spans, id);
                 let offload = Arc::clone(&self.offload);
-                let drive = RunDriver::new(Arc::clone(self), run, nudges, sender, alone, costly.clone()).resume();
+                let drive = RunDriver::new(Arc::clone(self), run, nudges, sender, alone, costly.clone());
+                let drive = Box::pin(drive.resume());
                 tokio::spawn(async move { offload.run_when_costly(&who, &costly, drive).await }.instrument(span));
                 Ok(())
             }

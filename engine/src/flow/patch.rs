@@ -107,7 +107,7 @@ impl Flow {
     ) -> Result<CheckedPatch, EngineError> {
         let row = self.unfinished_run(permit, run).await?;
         let (records, costly) = (&*self.inner.parts.records, CostFlag::default());
-        let loaded = load::snapshot(records, &self.inner.workflows, row, &costly);
+        let loaded = Box::pin(load::snapshot(records, &self.inner.workflows, row, &costly));
         let (row, copy) = self.inner.offload.run_when_costly(&permit.claimant(), &costly, loaded).await?;
         check_unfinished(&row)?;
         let seen = row.int("state_version");

@@ -20,6 +20,7 @@ use chimera_core::record::{Comparison, Cursor, Direction, Json, Row, Scope, Sele
 use chimera_core::time::Timestamp;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::pin::Pin;
 use uuid::Uuid;
 
 /// The cursor prefix of a page with nodes that have not started.
@@ -95,7 +96,8 @@ impl Flow {
             None
         };
         let costly = CostFlag::new(load::is_large(&row) || load::are_large(&asked));
-        self.offload_when_costly(permit, &costly, self.run_document(permit, &row, asked, &costly)).await?
+        let document = Box::pin(self.run_document(permit, &row, asked, &costly));
+        self.offload_when_costly(permit, &costly, document).await?
     }
 
     /// A run and its approval requests.
@@ -120,7 +122,7 @@ impl Flow {
         &self,
         permit: &Permit,
         costly: &CostFlag,
-        work: impl Future<Output = T>,
+        work: Pin<Box<impl Future<Output = T>>>,
     ) -> Result<T, EngineError> {
         let who = permit.claimant();
         self.inner.offload.admit(&who, costly.is_set())?;
@@ -245,7 +247,7 @@ impl Flow {
             None
         };
         let costly = CostFlag::new(load::is_large(&row));
-        let page = self.steps_of(permit, row, started, (limit, from.unwrap_or("0")), &costly);
+        let page = Box::pin(self.steps_of(permit, row, started, (limit, from.unwrap_or("0")), &costly));
         self.offload_when_costly(permit, &costly, page).await?
     }
 

@@ -252,7 +252,7 @@ impl Flow {
             return Err(EngineError::refused(Code::MalformedArgs, format!("the workflow has no node {from}")));
         }
         let costly = CostFlag::default();
-        let recorded = load::recorded(records, &replay, &graph, &costly);
+        let recorded = Box::pin(load::recorded(records, &replay, &graph, &costly));
         let recorded = self.inner.offload.run_when_costly(&permit.claimant(), &costly, recorded).await?;
         let pins = load::pins(records, &original, replay.of).await?.and(&again.pins);
         let inside = self.inner.workflows.stored_children_of(permit.tenant(), &graph.document.nodes, &pins).await?;
