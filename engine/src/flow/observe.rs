@@ -9,25 +9,38 @@ use chimera_core::flow::run::{Call, CallMode, Run, Turn};
 use chimera_core::tool::{EffectKind, is_dry_run};
 use std::time::Duration;
 
+// Labels that are literals make the key of the metric a constant.
+macro_rules! ended {
+    ($status:literal) => {
+        metrics::counter!("chimera_runs_ended_total", "status" => $status).increment(1)
+    };
+}
+
+macro_rules! step {
+    ($outcome:literal) => {
+        metrics::counter!("chimera_steps_total", "outcome" => $outcome).increment(1)
+    };
+}
+
 /// Counts the events of a turn; logs failures and doubts.
 pub(super) fn turn(run: &Run, turn: &Turn) {
     for note in &turn.notes {
         match note.event_type {
             "run.started" => metrics::counter!("chimera_runs_started_total").increment(1),
-            "run.completed" => ended("completed"),
-            "run.cancelled" => ended("cancelled"),
-            "run.rolled_back" => ended("rolled_back"),
+            "run.completed" => ended!("completed"),
+            "run.cancelled" => ended!("cancelled"),
+            "run.rolled_back" => ended!("rolled_back"),
             "run.failed" => {
-                ended("failed");
+                ended!("failed");
                 failed(run);
             }
-            "step.completed" => step("completed"),
-            "step.failed" => step("failed"),
-            "step.skipped" => step("skipped"),
-            "step.retrying" => step("retrying"),
-            "step.outcome_unknown" => step("outcome_unknown"),
-            "step.rolled_back" => step("rolled_back"),
-            "step.rollback_failed" => step("rollback_failed"),
+            "step.completed" => step!("completed"),
+            "step.failed" => step!("failed"),
+            "step.skipped" => step!("skipped"),
+            "step.retrying" => step!("retrying"),
+            "step.outcome_unknown" => step!("outcome_unknown"),
+            "step.rolled_back" => step!("rolled_back"),
+            "step.rollback_failed" => step!("rollback_failed"),
             "run.signal_unreadable" => {
                 metrics::counter!("chimera_signals_unreadable_total").increment(1);
                 tracing::warn!(run_id = %run.head().id, signal = %note.data, "a signal could not be read and was dropped");
@@ -50,14 +63,6 @@ pub(super) fn turn(run: &Run, turn: &Turn) {
             doubt.reason
         );
     }
-}
-
-fn ended(status: &'static str) {
-    metrics::counter!("chimera_runs_ended_total", "status" => status).increment(1);
-}
-
-fn step(outcome: &'static str) {
-    metrics::counter!("chimera_steps_total", "outcome" => outcome).increment(1);
 }
 
 fn failed(run: &Run) {
