@@ -193,11 +193,17 @@ fn parse_request(
         let what = "the Idempotency-Key header is not signed: send the same idempotency_key in the body";
         return Err(invalid("/idempotency_key", what));
     }
-    if let Some(members) = request.as_object_mut() {
-        VOLATILE_MEMBERS.iter().for_each(|name| drop(members.remove(*name)));
-    }
-    let unmasked = Some(Digest32::of(&request));
+    remove_volatile_members(&mut request);
     Redactor::default().json(&mut request);
+    // Masks hide differences between requests.
+    let unmasked = match Redactor::is_masked(&request) {
+        true => {
+            let mut received = shown.document(headers)?;
+            remove_volatile_members(&mut received);
+            Some(Digest32::of(&received))
+        }
+        false => None,
+    };
     let what = parse_subject(body.goal, body.workflow_id, body.version, body.steps, body.inputs)?;
     let act = ActRequest {
         actor: body.actor,
@@ -215,6 +221,12 @@ fn parse_request(
         ..default_act(what, request, seed)
     };
     Ok((act, wait))
+}
+
+fn remove_volatile_members(request: &mut Value) {
+    if let Some(members) = request.as_object_mut() {
+        VOLATILE_MEMBERS.iter().for_each(|name| drop(members.remove(*name)));
+    }
 }
 
 fn parse_subject(

@@ -189,6 +189,19 @@ impl Redactor {
         self.mask_document_values(value);
     }
 
+    /// Whether a document contains a mask, or the text of one. Every document that masking changed does.
+    #[must_use]
+    pub fn is_masked(value: &Value) -> bool {
+        match value {
+            Value::String(text) => text.contains(REDACTED),
+            Value::Array(items) => items.iter().any(Self::is_masked),
+            Value::Object(fields) => {
+                fields.iter().any(|(name, field)| name.contains(REDACTED) || Self::is_masked(field))
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => false,
+        }
+    }
+
     fn mask_json_at(&self, value: &mut Value, depth: usize) {
         match value {
             Value::String(text) => {

@@ -416,6 +416,25 @@ proptest! {
     }
 
     #[test]
+    fn a_document_that_masking_changed_contains_a_mask(
+        names in prop::collection::vec(prop::sample::select(vec!["token", "Cookie", "note", "a=b", "password=x"]), 1..4),
+        values in prop::collection::vec(prop::sample::select(vec![
+            json!(12), json!(null), json!(["x", {"secret": 4_111_111_111_111_111_i64}]), json!("token=0123456789abcdef"),
+            json!("plain"), json!("https://u:p@h/"), json!({"Authorization": "Bearer abc"}), json!(REDACTED), json!(JWT),
+        ]), 1..4),
+        needle in prop::sample::select(vec!["plain", "4111111111111111", "token=0123", "nothing"]),
+    ) {
+        let before: Value = names.into_iter().zip(values).map(|(name, value)| (name.to_owned(), value)).collect();
+        for redactor in [Redactor::default(), Redactor::new([&Secret::new(needle)])] {
+            let mut after = before.clone();
+            redactor.json(&mut after);
+            prop_assert!(after == before || Redactor::is_masked(&after), "{after}");
+        }
+        let unmasked = json!({"token": 1, "of": ["redacted"]});
+        prop_assert!(!Redactor::is_masked(&unmasked));
+    }
+
+    #[test]
     fn any_text_is_masked_without_panic_and_a_second_time_changes_nothing(
         parts in prop::collection::vec(prop::sample::select(vec![
             "token", "password", "=", ":", ": ", "\"", "\\\"", "'", "[", "]", "{", "}", "Bearer ", "eyJ", ".", "@", "://",

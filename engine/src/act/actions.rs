@@ -80,7 +80,7 @@ pub struct ActRequest {
     pub parent_span: Option<SpanId>,
     /// The request without what differs between retries, masked.
     pub request: Arc<Value>,
-    /// The digest of the request before masking, if known.
+    /// The digest of the request before masking; `None` if nothing was masked.
     pub unmasked: Option<Digest32>,
 }
 

@@ -86,7 +86,7 @@ impl Actions {
         RunKey::new(&self.access.directory.parts.seal, permit, said)
     }
 
-    /// Adds a keyed digest to a request, so that masked requests can be compared.
+    /// Adds a keyed digest to a masked request, so that it can be compared with another.
     pub(super) fn seal_request(&self, permit: &Permit, ask: &mut ActRequest) {
         let Some(unmasked) = ask.unmasked else { return };
         if let Some(members) = Arc::make_mut(&mut ask.request).as_object_mut() {
@@ -250,8 +250,7 @@ pub(super) fn duplicate_response(row: &Row, asked: &DuplicateCheck) -> Result<Ac
     let (before, _) = request_of_row(row);
     let seal = |request: &Value| request.get(SEALED).and_then(Value::as_str).map(str::to_owned);
     let sealed = seals_differ(seal(&before).as_deref(), seal(&asked.request).as_deref());
-    let differs =
-        sealed.unwrap_or_else(|| without_added_members(before) != without_added_members((*asked.request).clone()));
+    let differs = sealed.unwrap_or_else(|| digest_of_request(before) != digest_of_request((*asked.request).clone()));
     if asked.on_duplicate == DuplicatePolicy::Return {
         return Ok(ActOutcome::Duplicate { run, differs });
     }
@@ -266,12 +265,12 @@ pub(super) fn duplicate_response(row: &Row, asked: &DuplicateCheck) -> Result<Ac
     Err(body.into())
 }
 
-/// The request without added members.
-fn without_added_members(mut request: Value) -> Value {
+/// The digest of a request without added members.
+fn digest_of_request(mut request: Value) -> Digest32 {
     if let Some(members) = request.as_object_mut() {
         ["parent_span", SEALED].iter().for_each(|added| drop(members.remove(*added)));
     }
-    request
+    Digest32::of(&request)
 }
 
 #[cfg(test)]
