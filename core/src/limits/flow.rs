@@ -25,6 +25,9 @@ pub const WORKFLOW_MEMORY_FACTOR: usize = 16;
 /// Time for which a process trusts the latest version that it has read. After it the store is asked whether another
 /// process applied a newer one.
 pub const WORKFLOW_LATEST_CACHE_SECONDS: i64 = 1;
+/// Time before the end of that in which one request reads the latest version again. The others use the known one until
+/// it ends.
+pub const WORKFLOW_LATEST_REFRESH_MS: i64 = 100;
 /// Attempts to add a version while others add theirs. After the last one the request fails with `OCC_CONFLICT`.
 pub const APPLY_TRIES_MAX: u32 = 8;
 /// Bytes of a workflow that is compiled on a request thread. A larger one is compiled on a worker thread.

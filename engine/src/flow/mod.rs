@@ -26,6 +26,7 @@ mod link;
 mod link_seal;
 mod load;
 mod memory;
+mod newest;
 mod notify;
 mod notify_check;
 mod observe;

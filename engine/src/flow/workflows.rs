@@ -5,6 +5,7 @@
 
 use super::Registry;
 use super::compiled::{Compiled, VersionKey};
+use super::newest::NewestVersions;
 use super::share::is_own;
 use crate::access::{Permit, WORKFLOWS_READ, WORKFLOWS_WRITE, is_nonce_conflict};
 use crate::error::EngineError;
@@ -41,8 +42,7 @@ pub struct Workflows {
     graphs: Mutex<Compiled>,
     /// The author of each version.
     authors: Mutex<BTreeMap<VersionKey, String>>,
-    /// The newest version of a workflow, and when the cache entry expires.
-    newest: Mutex<BTreeMap<(String, String), (i64, Timestamp)>>,
+    newest: NewestVersions,
     /// Compiles large documents.
     pub(super) offload: Arc<Offload>,
 }
@@ -160,7 +160,7 @@ impl Workflows {
             registry,
             graphs: Mutex::default(),
             authors: Mutex::default(),
-            newest: Mutex::default(),
+            newest: NewestVersions::default(),
             offload,
         }
     }
@@ -352,7 +352,7 @@ impl Workflows {
             let version = last + 1;
             match self.records.commit(self.insert(permit, graph, version)?).await {
                 Ok(_) => {
-                    self.invalidate_newest(permit.tenant(), id);
+                    self.newest.keep(permit.tenant(), id, version, self.clock.steady());
                     return Ok(applied(version, true));
                 }
                 Err(error @ CommitError::Conflict(_)) if !is_nonce_conflict(&error) => {}
@@ -479,8 +479,8 @@ impl Workflows {
         id: &str,
         version: Option<i64>,
     ) -> Result<Option<(i64, Arc<Graph>)>, EngineError> {
-        let asked = version;
-        let version = version.or_else(|| self.newest(tenant, id));
+        let (asked, began) = (version, self.clock.steady());
+        let version = version.or_else(|| self.newest.get(tenant, id, began));
         if let Some(version) = version
             && let Some(graph) = self.cached_graph(tenant, id, version)
         {
@@ -492,7 +492,7 @@ impl Workflows {
         let Some(row) = own.or(shared) else { return Ok(None) };
         let version = row.int("version");
         if asked.is_none() && is_kept {
-            self.keep_newest(tenant, id, version);
+            self.newest.keep(tenant, id, version, began);
         }
         if let Some(graph) = self.cached_graph(tenant, id, version) {
             return Ok(Some((version, graph)));
@@ -512,26 +512,6 @@ impl Workflows {
         let mut graphs = self.graphs.lock().unwrap_or_else(PoisonError::into_inner);
         graphs.keep((tenant.to_owned(), id.to_owned(), version), Arc::clone(&graph), text.len());
         Ok(Some((version, graph)))
-    }
-
-    fn newest(&self, tenant: &str, id: &str) -> Option<i64> {
-        let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
-        let (version, until) = newest.get(&(tenant.to_owned(), id.to_owned()))?;
-        (*until > self.clock.steady()).then_some(*version)
-    }
-
-    fn keep_newest(&self, tenant: &str, id: &str, version: i64) {
-        let until = self.clock.steady().plus_seconds(limits::WORKFLOW_LATEST_CACHE_SECONDS);
-        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
-        if newest.len() >= limits::WORKFLOWS_CACHED_MAX {
-            newest.pop_first();
-        }
-        newest.insert((tenant.to_owned(), id.to_owned()), (version, until));
-    }
-
-    fn invalidate_newest(&self, tenant: &str, id: &str) {
-        let key = (tenant.to_owned(), id.to_owned());
-        self.newest.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
     }
 
     fn cached_graph(&self, tenant: &str, id: &str, version: i64) -> Option<Arc<Graph>> {
