@@ -241,16 +241,18 @@ fn bulk_insert(table: &Table, positions: impl Iterator<Item = usize>, tail: &str
     let columns: Vec<_> = positions.map(|at| &table.columns[at]).collect();
     let names: Vec<_> = columns.iter().map(|column| column.name).collect();
     let elements: Vec<_> = columns.iter().enumerate().map(|(n, c)| element(c.kind, &format!("v{n}"))).collect();
-    let unnest: Vec<_> =
-        columns.iter().enumerate().map(|(n, c)| format!("${}::{}", n + 1, array_type(c.kind))).collect();
-    let aliases: Vec<_> = (0..columns.len()).map(|n| format!("v{n}")).collect();
+    // One `unnest` of all arrays in FROM would store every column of every row once more before it is inserted.
+    let unnested: Vec<_> = columns
+        .iter()
+        .enumerate()
+        .map(|(n, c)| format!("unnest(${}::{}) AS v{n}", n + 1, array_type(c.kind)))
+        .collect();
     format!(
-        "INSERT INTO {} ({}) SELECT {} FROM unnest({}) AS v({}) {tail}",
+        "INSERT INTO {} ({}) SELECT {} FROM (SELECT {}) AS v {tail}",
         table.name,
         names.join(", "),
         elements.join(", "),
-        unnest.join(", "),
-        aliases.join(", "),
+        unnested.join(", "),
     )
 }
 
