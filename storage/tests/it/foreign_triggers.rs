@@ -275,6 +275,24 @@ async fn what_somebody_put_on_a_table_makes_a_database_unusable_whatever_it_does
     store.close().await;
 }
 
+/// Its function has the same body and was made again, so the OIDs that a session knows are of no use.
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_of_chimeras_that_were_made_again_keep_nobody_from_committing() {
+    let url = fresh_database();
+    let store = one_lane(&url).await;
+    let guard = include_str!("../../migrations/postgres/0007_guards.sql");
+    let body = guard.split("$$").nth(1).unwrap();
+    for n in 1..=6 {
+        store.commit(added(n)).await.unwrap();
+        let again =
+            format!("CREATE OR REPLACE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $${body}$$");
+        execute(&url, &again).await;
+        store.commit(renamed(n)).await.unwrap();
+    }
+    assert!(matches!(store.commit(renamed(1)).await, Err(CommitError::Conflict(Conflict::Stale(_)))));
+    store.close().await;
+}
+
 /// Another body under the name of Chimera's function, a trigger of a name that Chimera has elsewhere, and a view in the place of a table.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_stands_in_the_place_of_an_object_of_chimeras_is_not_chimeras_in_a_database_either() {

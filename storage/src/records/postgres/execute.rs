@@ -1,8 +1,8 @@
 //! Executes one batch on a lane's connection, in two round trips.
 //!
 //! The first carries everything from BEGIN to the last insert, pipelined. COMMIT is sent only after every answer was
-//! read and no transaction lost. A check of the lane row behind it distinguishes a commit from one that the server
-//! turned into a rollback. Key conflicts are rare and locating them is expensive, so inserts are plain at first. If
+//! read and no transaction lost. The check for foreign objects goes right before it: if it fails, the server turns the
+//! commit into a rollback. A check of the lane row behind it tells one from the other. Key conflicts are rare and locating them is expensive, so inserts are plain at first. If
 //! one conflicts, the batch is retried with inserts that skip taken keys, and one pass finds every loser.
 
 use super::cells::{DecodedCell, PgCell, PgColumn};
@@ -15,6 +15,7 @@ use chimera_core::record::{Conflict, Insert, RowKey, Step, Table, Update, Value}
 use chimera_engine::commit::{Batch, BatchOutcome, TxRejection};
 use futures::future::join_all;
 use std::collections::{BTreeSet, HashMap};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row, SimpleQueryMessage};
 use uuid::Uuid;
@@ -26,6 +27,64 @@ pub(super) struct LaneSession {
     lease_seconds: f64,
     /// Read with the first batch, and again when they may have changed.
     numbers: Option<OwnOids>,
+    /// The quick check failed, and the full check found nothing.
+    is_quick_check_wrong: bool,
+}
+
+/// What the statements of a batch did.
+enum StatementsResult<'a> {
+    Executed,
+    /// Somebody else holds the lane.
+    Fenced,
+    /// The database skipped rows of this table.
+    LeftOut(&'static str),
+    /// The losers of conflicts.
+    Lost(Vec<Loser<'a>>),
+}
+
+impl<'a> StatementsResult<'a> {
+    fn of(
+        fenced: Vec<Row>,
+        statements: &[Statement<'a>],
+        answers: Vec<Result<StatementAnswer, Error>>,
+    ) -> Result<Self, Error> {
+        if fenced.is_empty() {
+            return Ok(Self::Fenced);
+        }
+        let mut lost = Vec::new();
+        for (statement, answer) in statements.iter().zip(answers) {
+            let rows = match answer {
+                // A skipped row breaks the references to it: report the loss instead.
+                Err(error) if !lost.is_empty() && matches!(failure::of_batch(&error), BatchOutcome::Refused(_)) => {
+                    break;
+                }
+                Err(error) => return Err(error),
+                Ok(StatementAnswer::Count { table, left_out: true }) => return Ok(Self::LeftOut(table)),
+                Ok(StatementAnswer::Count { .. }) => continue,
+                Ok(StatementAnswer::Rows(rows)) => rows,
+            };
+            if matches!(statement.expects, ExpectedAnswer::Entries(entries) if entries != rows.len()) {
+                return Ok(Self::LeftOut(AUDIT_LOG_ENTRIES.name));
+            }
+            lost.extend(losers(statement, &rows));
+        }
+        Ok(if lost.is_empty() { Self::Executed } else { Self::Lost(lost) })
+    }
+}
+
+fn is_failed_check(error: &Error) -> bool {
+    error.code() == Some(&SqlState::DIVISION_BY_ZERO)
+}
+
+/// What became of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CommitAnswer {
+    Committed,
+    RolledBack,
+    /// Rolled back, because the tables are not as Chimera created them.
+    CheckFailed,
+    /// The check of the lane failed: the batch may be committed.
+    Unknown,
 }
 
 /// The id of the last batch of a lane.
@@ -33,7 +92,7 @@ const LAST_BATCH: &str = "SELECT last_batch_id FROM ledger_lanes WHERE lane = $1
 
 impl LaneSession {
     pub(super) fn new(client: Client, lease_seconds: f64) -> Self {
-        Self { client, prepared: HashMap::new(), lease_seconds, numbers: None }
+        Self { client, prepared: HashMap::new(), lease_seconds, numbers: None, is_quick_check_wrong: false }
     }
 
     pub(super) const fn client(&self) -> &Client {
@@ -104,64 +163,69 @@ impl LaneSession {
         let params: Vec<Vec<&(dyn ToSql + Sync)>> = statements.iter().map(borrowed).collect();
         let sent = prepared[4..].iter().zip(&statements).zip(&params);
         let work = join_all(sent.map(|((text, statement), params)| self.answer(statement, text, params)));
+        let is_quick = question.is_some();
         let own = OWN_OBJECTS.params();
-        let own = if question.is_some() { &own[..0] } else { &own };
-        let look = self.client.query(&prepared[3], own);
+        let look = async { if is_quick { Ok(Vec::new()) } else { self.client.query(&prepared[3], &own).await } };
         let (begun, queued, fenced, answers, looked) = tokio::join!(biased; begin, queue, fence, work, look);
         begun?;
         queued?;
-        let looked = match looked {
-            Ok(rows) if question.is_some() && !rows.iter().all(|row| row.get(0)) => {
-                self.numbers = None;
-                self.client.query(objects::LOOK, &OWN_OBJECTS.params()).await
-            }
-            Ok(_) if question.is_some() => Ok(Vec::new()),
-            looked => looked,
-        };
         if let Some(foreign) = looked.as_ref().ok().and_then(|rows| objects::first_foreign(rows)) {
             return Ok(BatchOutcome::Unavailable(foreign));
         }
-        if fenced?.is_empty() {
-            return Ok(BatchOutcome::Fenced);
+        let result = StatementsResult::of(fenced?, &statements, answers)?;
+        // A foreign object may have caused it.
+        if is_quick
+            && !matches!(result, StatementsResult::Executed)
+            && let Some(outcome) = self.failed_check(&prepared[3]).await?
+        {
+            return Ok(outcome);
         }
-        let mut lost = Vec::new();
-        for (statement, answer) in statements.iter().zip(answers) {
-            let rows = match answer {
-                // A skipped row breaks the references to it: report the loss instead.
-                Err(error) if !lost.is_empty() && matches!(failure::of_batch(&error), BatchOutcome::Refused(_)) => {
-                    break;
-                }
-                Err(error) => return Err(error),
-                Ok(StatementAnswer::Count { table, left_out: true }) => {
-                    return Ok(BatchOutcome::Lacking(left_out(table)));
-                }
-                Ok(StatementAnswer::Count { .. }) => continue,
-                Ok(StatementAnswer::Rows(rows)) => rows,
-            };
-            if matches!(statement.expects, ExpectedAnswer::Entries(entries) if entries != rows.len()) {
-                return Ok(BatchOutcome::Lacking(left_out(AUDIT_LOG_ENTRIES.name)));
-            }
-            lost.extend(losers(statement, &rows));
-        }
-        if !lost.is_empty() {
-            return Ok(BatchOutcome::Lost(self.name_losses(batch, lost).await?));
+        match result {
+            StatementsResult::Executed => {}
+            StatementsResult::Fenced => return Ok(BatchOutcome::Fenced),
+            StatementsResult::LeftOut(table) => return Ok(BatchOutcome::Lacking(left_out(table))),
+            StatementsResult::Lost(lost) => return Ok(BatchOutcome::Lost(self.name_losses(batch, lost).await?)),
         }
         looked?;
         if batch.txs.iter().any(super::super::is_probe) && !self.probe(batch).await? {
             return Ok(BatchOutcome::Lacking(left_out(AUDIT_LOG_ENTRIES.name)));
         }
-        match self.commit(batch.lane.id, batch.id).await {
-            Ok(Some(true)) => Ok(BatchOutcome::Committed { head, lost: Vec::new() }),
-            Ok(Some(false)) => Ok(BatchOutcome::Contended),
-            Ok(None) => Ok(BatchOutcome::Unknown { lost: Vec::new() }),
+        let check = is_quick.then_some(&prepared[3]);
+        match self.commit(batch.lane.id, batch.id, check).await {
+            Ok(CommitAnswer::Committed) => Ok(BatchOutcome::Committed { head, lost: Vec::new() }),
+            Ok(CommitAnswer::RolledBack) => Ok(BatchOutcome::Contended),
+            Ok(CommitAnswer::CheckFailed) => Ok(self.find_foreign().await),
+            Ok(CommitAnswer::Unknown) => Ok(BatchOutcome::Unknown { lost: Vec::new() }),
             Err(error) if failure::is_lost(&error) => Ok(BatchOutcome::Unknown { lost: Vec::new() }),
             Err(error) => Err(error),
         }
     }
 
+    /// Runs the quick check in the open transaction, which ends if it fails. A transaction in which a statement failed
+    /// can't be checked.
+    async fn failed_check(&mut self, check: &tokio_postgres::Statement) -> Result<Option<BatchOutcome>, Error> {
+        match self.client.query(check, &[]).await {
+            Ok(_) => Ok(None),
+            Err(error) if error.code() == Some(&SqlState::IN_FAILED_SQL_TRANSACTION) => Ok(None),
+            Err(error) if is_failed_check(&error) => {
+                self.client.batch_execute("ROLLBACK").await?;
+                Ok(Some(self.find_foreign().await))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What made the quick check fail. If it is nothing, the objects were made again: the batch is executed again with
+    /// the full check, and the next one with new OIDs.
+    async fn find_foreign(&mut self) -> BatchOutcome {
+        self.numbers = None;
+        self.is_quick_check_wrong = true;
+        objects::check_objects(&self.client).await.map_or_else(BatchOutcome::Unavailable, |()| BatchOutcome::Contended)
+    }
+
     /// The quick check of the tables that a batch changes. A probe checks all of them.
     async fn question(&mut self, batch: &Batch, statements: &[Statement<'_>]) -> Result<Option<String>, Error> {
-        if batch.txs.iter().any(super::super::is_probe) {
+        if std::mem::take(&mut self.is_quick_check_wrong) || batch.txs.iter().any(super::super::is_probe) {
             return Ok(None);
         }
         let numbers = match self.numbers.take() {
@@ -193,18 +257,34 @@ impl LaneSession {
     }
 
     /// Sends COMMIT and checks the lane right behind it: the driver reports success for a commit that the server
-    /// turned into a rollback, but then the batch id is missing. `None` if the check fails: the batch may be
-    /// committed.
-    pub(super) async fn commit(&mut self, lane: i64, batch: Uuid) -> Result<Option<bool>, Error> {
+    /// turned into a rollback, but then the batch id is missing. A failed quick check of the objects causes that.
+    async fn commit(
+        &mut self,
+        lane: i64,
+        batch: Uuid,
+        quick_check: Option<&tokio_postgres::Statement>,
+    ) -> Result<CommitAnswer, Error> {
         let place: [&(dyn ToSql + Sync); 1] = [&lane];
-        let look = self.prepare(&[&StatementText::Words(LAST_BATCH.into())]).await?.remove(0);
+        let last = self.prepare(&[&StatementText::Words(LAST_BATCH.into())]).await?.remove(0);
+        let check = async {
+            match quick_check {
+                Some(check) => self.client.query(check, &[]).await.map(drop),
+                None => Ok(()),
+            }
+        };
         let commit = self.client.batch_execute("COMMIT");
-        let check = self.client.query(&look, &place);
-        let (committed, checked) = tokio::join!(biased; commit, check);
+        let last = self.client.query(&last, &place);
+        let (checked, committed, last) = tokio::join!(biased; check, commit, last);
         committed?;
-        let Ok(checked) = checked else { return Ok(None) };
-        let last: Option<Uuid> = checked.first().and_then(|row| row.get(0));
-        Ok(Some(last == Some(batch)))
+        let Ok(last) = last else { return Ok(CommitAnswer::Unknown) };
+        if last.first().and_then(|row| row.get(0)) == Some(batch) {
+            return Ok(CommitAnswer::Committed);
+        }
+        match checked {
+            Ok(()) => Ok(CommitAnswer::RolledBack),
+            Err(error) if is_failed_check(&error) => Ok(CommitAnswer::CheckFailed),
+            Err(error) => Err(error),
+        }
     }
 
     /// Whether the ledger accepts appends, up to the commit; rolls back.
@@ -381,9 +461,9 @@ mod tests {
         session.client().batch_execute("BEGIN").await.unwrap();
         session.client().execute(mark, &[&batch]).await.unwrap();
         assert!(session.client().batch_execute("SELECT 1 / 0").await.is_err());
-        assert_eq!(session.commit(lane.id, batch).await.unwrap(), Some(false));
+        assert_eq!(session.commit(lane.id, batch, None).await.unwrap(), CommitAnswer::RolledBack);
         session.client().batch_execute("BEGIN").await.unwrap();
         session.client().execute(mark, &[&batch]).await.unwrap();
-        assert_eq!(session.commit(lane.id, batch).await.unwrap(), Some(true));
+        assert_eq!(session.commit(lane.id, batch, None).await.unwrap(), CommitAnswer::Committed);
     }
 }

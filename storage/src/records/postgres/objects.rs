@@ -93,8 +93,8 @@ impl OwnOids {
         Ok(numbers)
     }
 
-    /// A statement that checks whether these tables and their triggers are as Chimera created them. It has no
-    /// parameters, so that it is planned once. `None` if a table is unknown: then the full check is needed.
+    /// A statement that fails with a division by zero unless these tables and their triggers are as Chimera created
+    /// them. It has no parameters, so that it is planned once. `None` if a table is unknown: then the full check is needed.
     pub(super) fn quick_check_sql(&self, tables: &BTreeSet<&str>) -> Option<String> {
         let numbers: Option<Vec<String>> =
             tables.iter().map(|name| self.tables.get(*name).map(ToString::to_string)).collect();
@@ -107,12 +107,12 @@ impl OwnOids {
             return None;
         }
         Some(format!(
-            "SELECT (SELECT count(*) FROM unnest('{{{numbers}}}'::oid[], '{{{}}}'::name[]) AS own(oid, name) CROSS JOIN LATERAL \
+            "SELECT 1 / ((SELECT count(*) FROM unnest('{{{numbers}}}'::oid[], '{{{}}}'::name[]) AS own(oid, name) CROSS JOIN LATERAL \
                  (SELECT FROM pg_catalog.pg_class c WHERE c.oid = own.oid AND relname = own.name AND relkind = 'r' \
                   AND NOT (relhasrules OR relrowsecurity OR relforcerowsecurity) LIMIT 1) AS made) = {} \
              AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger WHERE tgrelid IN ({numbers}) AND NOT tgisinternal \
                  AND oid NOT IN ({})) \
-             AND (SELECT count(*) FROM pg_catalog.pg_proc WHERE {}) = {}",
+             AND (SELECT count(*) FROM pg_catalog.pg_proc WHERE {}) = {})::int",
             names.join(", "),
             names.len(),
             triggers.join(", "),
