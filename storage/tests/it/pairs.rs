@@ -8,12 +8,12 @@ use chimera_core::time::Timestamp;
 use chimera_engine::port::{Hold, Outage, Random, Records};
 use chimera_storage::records::{AccessMode, MARK_FILE, OpenError, SqliteRecords};
 use chimera_testkit::build::{entry, run};
+use chimera_testkit::flow::until;
 use chimera_testkit::ledger_fixture::LedgerFixture;
 use chimera_testkit::seeded::{FakeClock, Seeded};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 use tempfile::TempDir;
 
 const DATA: &str = "chimera.db";
@@ -179,9 +179,7 @@ async fn content(store: &dyn Records) -> String {
 /// A store that has claimed its lane: from here on it writes only what it is given.
 async fn claimed(folder: &Path) -> SqliteRecords {
     let store = open(folder, AccessMode::Write);
-    while store.lane(0).is_none() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until("the lane", || store.lane(0).is_some()).await;
     store
 }
 
