@@ -1,100 +1,74 @@
 //! OpenAPI descriptions of the error responses that many endpoints share.
 
 use crate::ops::schema::ProblemDocument;
+use crate::problem::PROBLEM_JSON;
+use crate::wire;
+use std::collections::BTreeMap;
 use utoipa::IntoResponses;
+use utoipa::openapi::{ContentBuilder, RefOr, Response, ResponseBuilder};
 
 /// Errors of endpoints that read.
-#[derive(IntoResponses)]
-#[allow(dead_code)]
-pub(crate) enum ReadErrors {
-    /// SCHEMA_INVALID
-    #[response(status = 400, content_type = "application/problem+json")]
-    Malformed(ProblemDocument),
-    /// UNAUTHENTICATED, SIGNATURE_INVALID, EXPIRED_TTL
-    #[response(status = 401, content_type = "application/problem+json")]
-    Stranger(ProblemDocument),
-    /// RBAC_FORBIDDEN
-    #[response(status = 403, content_type = "application/problem+json")]
-    Forbidden(ProblemDocument),
-    /// NOT_FOUND
-    #[response(status = 404, content_type = "application/problem+json")]
-    Absent(ProblemDocument),
-    /// RATE_LIMITED
-    #[response(status = 429, content_type = "application/problem+json")]
-    TooMany(ProblemDocument),
-    /// STORE_UNAVAILABLE, SCHEMA_MISMATCH
-    #[response(status = 503, content_type = "application/problem+json")]
-    Unavailable(ProblemDocument),
-}
+pub(crate) enum ReadErrors {}
 
 /// Errors of endpoints that change something.
-#[derive(IntoResponses)]
-#[allow(dead_code)]
-pub(crate) enum WriteErrors {
-    /// SCHEMA_INVALID
-    #[response(status = 400, content_type = "application/problem+json")]
-    Malformed(ProblemDocument),
-    /// UNAUTHENTICATED, SIGNATURE_INVALID, EXPIRED_TTL
-    #[response(status = 401, content_type = "application/problem+json")]
-    Stranger(ProblemDocument),
-    /// RBAC_FORBIDDEN, POLICY_DENIED
-    #[response(status = 403, content_type = "application/problem+json")]
-    Forbidden(ProblemDocument),
-    /// NOT_FOUND
-    #[response(status = 404, content_type = "application/problem+json")]
-    Absent(ProblemDocument),
-    /// INVALID_TRANSITION, OCC_CONFLICT, STALE_APPROVAL, CONFLICT_IDEMPOTENCY
-    #[response(status = 409, content_type = "application/problem+json")]
-    Conflict(ProblemDocument),
-    /// BODY_TIMEOUT
-    #[response(status = 408, content_type = "application/problem+json")]
-    TooSlow(ProblemDocument),
-    /// PAYLOAD_TOO_LARGE
-    #[response(status = 413, content_type = "application/problem+json")]
-    TooLarge(ProblemDocument),
-    /// UNSUPPORTED_MEDIA_TYPE
-    #[response(status = 415, content_type = "application/problem+json")]
-    OtherType(ProblemDocument),
-    /// MALFORMED_ARGS, VALIDATION_FAILED
-    #[response(status = 422, content_type = "application/problem+json")]
-    Invalid(ProblemDocument),
-    /// RATE_LIMITED
-    #[response(status = 429, content_type = "application/problem+json")]
-    TooMany(ProblemDocument),
-    /// STORE_UNAVAILABLE, SCHEMA_MISMATCH, OVERLOADED
-    #[response(status = 503, content_type = "application/problem+json")]
-    Unavailable(ProblemDocument),
-}
+pub(crate) enum WriteErrors {}
 
 /// Errors of sign-in and refresh.
-#[derive(IntoResponses)]
-#[allow(dead_code)]
-pub(crate) enum SignInErrors {
-    /// SCHEMA_INVALID
-    #[response(status = 400, content_type = "application/problem+json")]
-    Malformed(ProblemDocument),
-    /// UNAUTHENTICATED, SIGNATURE_INVALID, EXPIRED_TTL
-    #[response(status = 401, content_type = "application/problem+json")]
-    Stranger(ProblemDocument),
-    /// RBAC_FORBIDDEN
-    #[response(status = 403, content_type = "application/problem+json")]
-    Forbidden(ProblemDocument),
-    /// BODY_TIMEOUT
-    #[response(status = 408, content_type = "application/problem+json")]
-    TooSlow(ProblemDocument),
-    /// PAYLOAD_TOO_LARGE
-    #[response(status = 413, content_type = "application/problem+json")]
-    TooLarge(ProblemDocument),
-    /// UNSUPPORTED_MEDIA_TYPE
-    #[response(status = 415, content_type = "application/problem+json")]
-    OtherType(ProblemDocument),
-    /// VALIDATION_FAILED
-    #[response(status = 422, content_type = "application/problem+json")]
-    Invalid(ProblemDocument),
-    /// RATE_LIMITED
-    #[response(status = 429, content_type = "application/problem+json")]
-    TooMany(ProblemDocument),
-    /// STORE_UNAVAILABLE, SCHEMA_MISMATCH
-    #[response(status = 503, content_type = "application/problem+json")]
-    Unavailable(ProblemDocument),
+pub(crate) enum SignInErrors {}
+
+impl IntoResponses for ReadErrors {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        problems(&[
+            (400, "SCHEMA_INVALID"),
+            (401, "UNAUTHENTICATED, SIGNATURE_INVALID, EXPIRED_TTL"),
+            (403, "RBAC_FORBIDDEN"),
+            (404, "NOT_FOUND"),
+            (429, "RATE_LIMITED"),
+            (503, "STORE_UNAVAILABLE, SCHEMA_MISMATCH"),
+        ])
+    }
+}
+
+impl IntoResponses for WriteErrors {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        problems(&[
+            (400, "SCHEMA_INVALID"),
+            (401, "UNAUTHENTICATED, SIGNATURE_INVALID, EXPIRED_TTL"),
+            (403, "RBAC_FORBIDDEN, POLICY_DENIED"),
+            (404, "NOT_FOUND"),
+            (408, "BODY_TIMEOUT"),
+            (409, "INVALID_TRANSITION, OCC_CONFLICT, STALE_APPROVAL, CONFLICT_IDEMPOTENCY"),
+            (413, "PAYLOAD_TOO_LARGE"),
+            (415, "UNSUPPORTED_MEDIA_TYPE"),
+            (422, "MALFORMED_ARGS, VALIDATION_FAILED"),
+            (429, "RATE_LIMITED"),
+            (503, "STORE_UNAVAILABLE, SCHEMA_MISMATCH, OVERLOADED"),
+        ])
+    }
+}
+
+impl IntoResponses for SignInErrors {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        problems(&[
+            (400, "SCHEMA_INVALID"),
+            (401, "UNAUTHENTICATED, SIGNATURE_INVALID, EXPIRED_TTL"),
+            (403, "RBAC_FORBIDDEN"),
+            (408, "BODY_TIMEOUT"),
+            (413, "PAYLOAD_TOO_LARGE"),
+            (415, "UNSUPPORTED_MEDIA_TYPE"),
+            (422, "VALIDATION_FAILED"),
+            (429, "RATE_LIMITED"),
+            (503, "STORE_UNAVAILABLE, SCHEMA_MISMATCH"),
+        ])
+    }
+}
+
+/// Problem documents with these statuses and codes.
+fn problems(list: &[(u16, &str)]) -> BTreeMap<String, RefOr<Response>> {
+    let response = |(status, codes): &(u16, &str)| {
+        let body = ContentBuilder::new().schema(Some(wire::reference::<ProblemDocument>())).build();
+        let response = ResponseBuilder::new().description(*codes).content(PROBLEM_JSON, body).build();
+        (status.to_string(), RefOr::T(response))
+    };
+    list.iter().map(response).collect()
 }

@@ -10,6 +10,7 @@ mod audit;
 mod caller;
 mod edge;
 mod error_responses;
+mod examples;
 mod extract;
 mod flow;
 mod gate;
@@ -23,6 +24,7 @@ mod route;
 mod routes;
 mod server;
 mod trace;
+mod wire;
 
 pub use edge::{Edge, ReadinessCheck, TraceLink};
 pub use extract::ApiJson;
@@ -32,3 +34,13 @@ pub use route::{Freshness, RateClass, Route, RouteRules, Signed};
 pub use routes::{document, route_table, router, waiting_router, with_routes};
 pub use server::{InProcessClient, ServerLimits, ShutdownReport, serve, serve_until};
 pub use trace::{Origin, TraceContext};
+
+/// The bodies of answers. The command line writes the same ones when it reads a store without a server.
+pub mod answer {
+    pub use crate::access::actor_get::ActorDocument;
+    pub use crate::access::tenant_list::TenantDocument;
+    pub use crate::audit::audit_list::EntryPage;
+    pub use crate::flow::wire::{
+        DoubtPage, EventDocument, InboxPage, RunDocument, RunPage, StepList, WorkflowDocument, WorkflowPage,
+    };
+}

@@ -3,18 +3,18 @@
 //! A malformed id is `NOT_FOUND`, like an id that does not exist.
 
 use crate::caller::Caller;
+use crate::flow::wire::Accepted;
 use crate::problem::ApiError;
-use axum::Json;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use chimera_core::error::Code;
-use chimera_core::json::{self as documents, Digest32};
+use chimera_core::json::Digest32;
 use chimera_core::limits::{
     JSON_INLINE_BYTES_MAX, NOTES_BYTES_MAX, PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, WAIT_SECONDS_MAX, WORKFLOW_ID_CHARS_MAX,
 };
 use chimera_core::time::Timestamp;
-use chimera_engine::flow::Document;
-use serde_json::{Value, json};
+use chimera_engine::flow::view::Page;
+use serde::Serialize;
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -84,9 +84,9 @@ pub(crate) fn parse_limit(limit: Option<usize>) -> Result<usize, ApiError> {
 }
 
 /// The response after a signal was sent to a run, which processes it in its next turn.
-pub(crate) async fn told(caller: &Caller, run: Uuid) -> Result<Value, ApiError> {
+pub(crate) async fn told(caller: &Caller, run: Uuid) -> Result<Accepted, ApiError> {
     let status = caller.flow.status(&caller.permit, run).await?;
-    Ok(json!({"run_id": run, "status": status.as_str(), "accepted": true}))
+    Ok(Accepted { run_id: run, status: status.into(), accepted: true })
 }
 
 /// Checks the length of a note.
@@ -99,16 +99,18 @@ pub(crate) fn check_note(text: Option<String>) -> Result<Option<String>, ApiErro
     }
 }
 
-/// A response from JSON that is serialised already.
-pub(crate) fn serialized_response(document: Document) -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], document.into_text()).into_response()
+/// A JSON response.
+pub(crate) fn json(document: &impl Serialize) -> Result<Response, ApiError> {
+    let text = serde_json::to_vec(document).map_err(|_| ApiError::internal())?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
 }
 
-/// A JSON response. A large document is serialised on a worker thread.
-pub(crate) async fn document(caller: &Caller, document: Value) -> Result<Response, ApiError> {
-    let large = documents::is_larger_than(&document, JSON_INLINE_BYTES_MAX);
-    Ok(caller
-        .flow
-        .offload(&caller.permit.claimant(), large, Box::pin(async { Json(document).into_response() }))
-        .await?)
+/// A page of a listing. A large one is serialised on a worker thread.
+pub(crate) async fn page<T, W>(caller: &Caller, page: Page<T>) -> Result<Response, ApiError>
+where
+    W: From<Page<T>> + Serialize,
+{
+    let large = page.bytes > JSON_INLINE_BYTES_MAX;
+    let written = Box::pin(async { json(&W::from(page)) });
+    caller.flow.offload(&caller.permit.claimant(), large, written).await?
 }

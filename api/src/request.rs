@@ -4,6 +4,7 @@
 //! document with its trace id.
 
 use crate::edge::Edge;
+use crate::ops::schema::ProblemDocument;
 use crate::problem::{ApiError, PROBLEM_JSON, PendingProblem, RenderedError, told};
 use crate::routes;
 use crate::trace::{Origin, RunSeed, TraceContext};
@@ -146,8 +147,10 @@ fn render_problem(mut response: Response, instance: &str, trace_id: &str) -> Res
     let problem = error.problem(&redacted_path(instance), trace_id);
     let mut headers = std::mem::take(response.headers_mut());
     headers.remove(header::CONTENT_LENGTH);
-    let mut explained = Response::new(Body::from(serde_json::to_vec(&problem).unwrap_or_default()));
-    *explained.status_mut() = axum::http::StatusCode::from_u16(problem.status).unwrap_or(status);
+    let status = axum::http::StatusCode::from_u16(problem.status).unwrap_or(status);
+    let document = ProblemDocument::from(problem);
+    let mut explained = Response::new(Body::from(serde_json::to_vec(&document).unwrap_or_default()));
+    *explained.status_mut() = status;
     set_header(&mut headers, header::CONTENT_TYPE, PROBLEM_JSON);
     set_header(&mut headers, header::CACHE_CONTROL, "no-store");
     *explained.headers_mut() = headers;

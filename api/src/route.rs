@@ -11,6 +11,8 @@ pub struct Route {
     pub method: Method,
     /// Parameters are in braces.
     pub path: &'static str,
+    /// The operation id in the OpenAPI document. Unique, because generated clients name a function after it.
+    pub operation: &'static str,
     pub rules: &'static RouteRules,
 }
 

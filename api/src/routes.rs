@@ -1,6 +1,7 @@
 //! The route table, and the OpenAPI document made from the same handlers.
 //!
-//! Each route is listed once, with the rules that apply to it.
+//! Each route is listed once, with the operation id that generated clients use as its name, and the rules that
+//! apply to it.
 
 use crate::access::{
     actor_get, actor_key, actor_list, actor_put, actor_remove, jwks, tenant_add, tenant_get, tenant_list, tenant_set,
@@ -18,7 +19,7 @@ use crate::flow::{
 use crate::ops::{docs, errors, healthz, metrics, openapi, readyz, schema, webhooks};
 use crate::problem::ApiError;
 use crate::route::{self, Route, RouteRules, Signed};
-use crate::{gate, request};
+use crate::{examples, gate, request};
 use axum::Router;
 use axum::http::{Method, Uri};
 use axum::middleware::from_fn_with_state;
@@ -36,10 +37,15 @@ use utoipa::{Modify, OpenApi};
 
 /// Generates the route table, the list of handlers and the OpenAPI document from one list.
 macro_rules! routes {
-    ($($method:ident $path:literal $module:ident::$handler:ident $rules:ident;)*) => {
+    ($($method:ident $path:literal $operation:ident $module:ident::$handler:ident $rules:ident;)*) => {
         /// The route table.
         static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
-            vec![$(Route { method: Method::$method, path: $path, rules: &route::$rules }),*]
+            vec![$(Route {
+                method: Method::$method,
+                path: $path,
+                operation: stringify!($operation),
+                rules: &route::$rules,
+            }),*]
         });
 
         /// One handler per line of the table, in the same order.
@@ -54,60 +60,60 @@ macro_rules! routes {
 }
 
 routes! {
-    GET "/healthz" healthz::healthz OPEN;
-    GET "/readyz" readyz::readyz OPEN;
-    GET "/metrics" metrics::metrics OPEN;
-    GET "/openapi.json" openapi::openapi OPEN;
-    GET "/docs" docs::docs OPEN;
-    GET "/docs/errors/{code}" errors::error OPEN;
-    GET "/.well-known/webhooks.json" webhooks::keys OPEN;
-    GET "/.well-known/jwks.json" jwks::jwks OPEN;
-    GET "/approvals/{token}" link_open::open OPEN;
-    POST "/approvals/{token}" link_decide::decide LINK;
-    GET "/artifacts/{sha256}" artifact_get::artifact OPEN;
-    POST "/auth/token" token::sign_in SIGN_IN;
-    POST "/auth/refresh" token_refresh::refresh REFRESH;
-    POST "/auth/revoke" token_revoke::revoke CHANGE;
-    POST "/act" act_post::act ACT;
-    GET "/actors" actor_list::list READ;
-    GET "/actors/{id}" actor_get::get READ;
-    PUT "/actors/{id}" actor_put::put CHANGE;
-    DELETE "/actors/{id}" actor_remove::remove CHANGE;
-    POST "/actors/{id}/keys" actor_key::add CHANGE;
-    GET "/tenants" tenant_list::list READ;
-    POST "/tenants" tenant_add::add CHANGE;
-    GET "/tenants/{slug}" tenant_get::get READ;
-    PATCH "/tenants/{slug}" tenant_set::set CHANGE;
-    GET "/tools" tool_list::list READ;
-    GET "/tool-calls" call_list::list READ;
-    GET "/doubts" doubt_list::list READ;
-    GET "/inbox" inbox_list::list READ;
-    GET "/audit" audit_list::list READ;
-    GET "/workflows" workflow_list::list READ;
-    GET "/workflows/{id}" workflow_get::get READ;
-    PUT "/workflows/{id}" workflow_apply::apply CHANGE;
-    POST "/workflows/{id}/check" workflow_check::check CHECK;
-    PUT "/workflows/{id}/share" workflow_share::share CHANGE;
-    DELETE "/workflows/{id}/share" workflow_unshare::unshare CHANGE;
-    DELETE "/workflows/{id}/cache" cache_forget::forget CHANGE;
-    POST "/workflows/{id}/call" run_call::call CALL;
-    GET "/runs" run_list::list READ;
-    GET "/runs/{id}" run_get::get READ;
-    PATCH "/runs/{id}" run_mark::mark CHANGE;
-    GET "/runs/{id}/steps" run_steps::steps READ;
-    POST "/runs/{id}/steps/{step}/resolve" step_resolve::resolve CHANGE;
-    POST "/runs/{id}/steps/{step}/edit" step_edit::edit CHANGE;
-    GET "/runs/{id}/events" run_events::events READ;
-    POST "/runs/{id}/approve" run_approve::approve CHANGE;
-    POST "/runs/{id}/reject" run_reject::reject CHANGE;
-    POST "/runs/{id}/cancel" run_cancel::cancel CHANGE;
-    POST "/runs/{id}/pause" run_pause::pause CHANGE;
-    POST "/runs/{id}/resume" run_resume::resume CHANGE;
-    POST "/runs/{id}/rollback" run_rollback::rollback CHANGE;
-    POST "/runs/{id}/retry" run_retry::retry CHANGE;
-    POST "/runs/{id}/replay" run_replay::replay CHANGE;
-    POST "/runs/{id}/patch" run_patch::patch CHANGE;
-    DELETE "/runs/{id}/patches/{number}" run_unpatch::unpatch CHANGE;
+    GET "/healthz" get_health healthz::healthz OPEN;
+    GET "/readyz" get_readiness readyz::readyz OPEN;
+    GET "/metrics" get_metrics metrics::metrics OPEN;
+    GET "/openapi.json" get_openapi openapi::openapi OPEN;
+    GET "/docs" get_docs docs::docs OPEN;
+    GET "/docs/errors/{code}" get_error_page errors::error OPEN;
+    GET "/.well-known/webhooks.json" get_webhook_keys webhooks::keys OPEN;
+    GET "/.well-known/jwks.json" get_token_keys jwks::jwks OPEN;
+    GET "/approvals/{token}" open_approval_link link_open::open OPEN;
+    POST "/approvals/{token}" decide_by_link link_decide::decide LINK;
+    GET "/artifacts/{sha256}" download_artifact artifact_get::artifact OPEN;
+    POST "/auth/token" create_token token::sign_in SIGN_IN;
+    POST "/auth/refresh" refresh_token token_refresh::refresh REFRESH;
+    POST "/auth/revoke" revoke_token token_revoke::revoke CHANGE;
+    POST "/act" act act_post::act ACT;
+    GET "/actors" list_actors actor_list::list READ;
+    GET "/actors/{id}" get_actor actor_get::get READ;
+    PUT "/actors/{id}" put_actor actor_put::put CHANGE;
+    DELETE "/actors/{id}" remove_actor actor_remove::remove CHANGE;
+    POST "/actors/{id}/keys" create_actor_key actor_key::add CHANGE;
+    GET "/tenants" list_tenants tenant_list::list READ;
+    POST "/tenants" create_tenant tenant_add::add CHANGE;
+    GET "/tenants/{slug}" get_tenant tenant_get::get READ;
+    PATCH "/tenants/{slug}" update_tenant tenant_set::set CHANGE;
+    GET "/tools" list_tools tool_list::list READ;
+    GET "/tool-calls" list_tool_calls call_list::list READ;
+    GET "/doubts" list_doubts doubt_list::list READ;
+    GET "/inbox" list_inbox inbox_list::list READ;
+    GET "/audit" list_audit_entries audit_list::list READ;
+    GET "/workflows" list_workflows workflow_list::list READ;
+    GET "/workflows/{id}" get_workflow workflow_get::get READ;
+    PUT "/workflows/{id}" apply_workflow workflow_apply::apply CHANGE;
+    POST "/workflows/{id}/check" check_workflow workflow_check::check CHECK;
+    PUT "/workflows/{id}/share" share_workflow workflow_share::share CHANGE;
+    DELETE "/workflows/{id}/share" unshare_workflow workflow_unshare::unshare CHANGE;
+    DELETE "/workflows/{id}/cache" clear_workflow_cache cache_forget::forget CHANGE;
+    POST "/workflows/{id}/call" call_workflow run_call::call CALL;
+    GET "/runs" list_runs run_list::list READ;
+    GET "/runs/{id}" get_run run_get::get READ;
+    PATCH "/runs/{id}" mark_run run_mark::mark CHANGE;
+    GET "/runs/{id}/steps" list_steps run_steps::steps READ;
+    POST "/runs/{id}/steps/{step}/resolve" resolve_step step_resolve::resolve CHANGE;
+    POST "/runs/{id}/steps/{step}/edit" edit_step step_edit::edit CHANGE;
+    GET "/runs/{id}/events" stream_run_events run_events::events READ;
+    POST "/runs/{id}/approve" approve_run run_approve::approve CHANGE;
+    POST "/runs/{id}/reject" reject_run run_reject::reject CHANGE;
+    POST "/runs/{id}/cancel" cancel_run run_cancel::cancel CHANGE;
+    POST "/runs/{id}/pause" pause_run run_pause::pause CHANGE;
+    POST "/runs/{id}/resume" resume_run run_resume::resume CHANGE;
+    POST "/runs/{id}/rollback" roll_back_run run_rollback::rollback CHANGE;
+    POST "/runs/{id}/retry" retry_run run_retry::retry CHANGE;
+    POST "/runs/{id}/replay" replay_run run_replay::replay CHANGE;
+    POST "/runs/{id}/patch" patch_run run_patch::patch CHANGE;
+    DELETE "/runs/{id}/patches/{number}" revert_patch run_unpatch::unpatch CHANGE;
 }
 
 /// The route of a matched path. HEAD uses the route of GET.
@@ -136,10 +142,10 @@ pub fn route_table() -> &'static [Route] {
 )]
 struct Document;
 
-/// Adds the security schemes, and what each operation requires of them.
-struct SecuritySchemes;
+/// Adds what the route table says of each operation: its id, its security requirements, its examples.
+struct RouteTable;
 
-impl Modify for SecuritySchemes {
+impl Modify for RouteTable {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
         let token = HttpBuilder::new()
             .scheme(HttpAuthScheme::Bearer)
@@ -159,10 +165,13 @@ impl Modify for SecuritySchemes {
         components.add_security_scheme("bearer", SecurityScheme::Http(token));
         components.add_security_scheme("hmac", SecurityScheme::ApiKey(ApiKey::Header(body)));
         components.add_security_scheme("signature", SecurityScheme::ApiKey(ApiKey::Header(message)));
+        let examples = examples::all();
         for route in route_table() {
             let operations = document.paths.paths.get_mut(route.path).into_iter();
             for operation in operations.filter_map(|item| operation(item, &route.method)) {
+                operation.operation_id = Some(route.operation.to_owned());
                 operation.security = Some(vec![security_requirement(route.rules)]);
+                examples.get(route.operation).into_iter().for_each(|found| examples::add(operation, found));
                 if route.rules.token && route.rules.signed != Signed::Body {
                     operation.parameters.get_or_insert_default().push(RefOr::T(for_tenant()));
                 }
@@ -209,7 +218,7 @@ fn security_requirement(rules: &RouteRules) -> SecurityRequirement {
 pub fn document() -> utoipa::openapi::OpenApi {
     let mut document = Document::openapi();
     document.merge(Operations::openapi());
-    SecuritySchemes.modify(&mut document);
+    RouteTable.modify(&mut document);
     document
 }
 

@@ -8,14 +8,19 @@ use crate::config::Config;
 use crate::data_folder;
 use crate::failure::{Failure, Outcome};
 use async_trait::async_trait;
+use chimera_api::answer::{
+    DoubtPage, EventDocument, InboxPage, RunDocument, RunPage, StepList, WorkflowDocument, WorkflowPage,
+};
 use chimera_core::access::ADMIN;
 use chimera_core::error::Code;
+use chimera_core::flow::run::RunStatus;
 use chimera_core::limits::{
     COMMAND_RECONNECTS_MAX, COMMAND_SIGNAL_POLL_INTERVAL, COMMAND_SIGNAL_POLLS_MAX, EVENTS_POLL_INTERVAL, PAGE_ROWS_MAX,
 };
 use chimera_engine::access::Permit;
 use chimera_engine::flow::{DoubtFilter, Flow, RunFilter};
 use futures::stream::{self, BoxStream, StreamExt};
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::sync::Arc;
@@ -129,7 +134,7 @@ impl Backend {
                 let path = with_query("workflows", &[("limit", Some(&limit.to_string())), ("cursor", cursor)]);
                 server.ask("GET", &path, None).await
             }
-            Self::Store(flow, permit) => Ok(flow.list_workflows(permit, limit, cursor).await?),
+            Self::Store(flow, permit) => shown(WorkflowPage::from(flow.list_workflows(permit, limit, cursor).await?)),
         }
     }
 
@@ -141,7 +146,7 @@ impl Backend {
                 let path = with_query(&format!("workflows/{}", percent_encode(id)), &[("version", version.as_deref())]);
                 server.ask("GET", &path, None).await
             }
-            Self::Store(flow, permit) => Ok(flow.show_workflow(permit, id, version).await?),
+            Self::Store(flow, permit) => shown(WorkflowDocument::from(flow.show_workflow(permit, id, version).await?)),
         }
     }
 
@@ -168,7 +173,7 @@ impl Backend {
         match self {
             Self::Server(server) => {
                 let pairs = [
-                    ("status", filter.status.as_deref()),
+                    ("status", filter.status.map(RunStatus::as_str)),
                     ("actor", filter.actor.as_deref()),
                     ("workflow_id", filter.workflow_id.as_deref()),
                     ("in_doubt", filter.in_doubt.then_some("true")),
@@ -177,7 +182,7 @@ impl Backend {
                 ];
                 server.ask("GET", &with_query("runs", &pairs), None).await
             }
-            Self::Store(flow, permit) => Ok(flow.list(permit, filter).await?),
+            Self::Store(flow, permit) => shown(RunPage::from(flow.list(permit, filter).await?)),
         }
     }
 
@@ -193,7 +198,7 @@ impl Backend {
                 ];
                 server.ask("GET", &with_query("doubts", &pairs), None).await
             }
-            Self::Store(flow, permit) => Ok(flow.list_doubts(permit, filter).await?),
+            Self::Store(flow, permit) => shown(DoubtPage::from(flow.list_doubts(permit, filter).await?)),
         }
     }
 
@@ -204,14 +209,14 @@ impl Backend {
                 let pairs = [("limit", Some(&*limit.to_string())), ("cursor", cursor)];
                 server.ask("GET", &with_query("inbox", &pairs), None).await
             }
-            Self::Store(flow, permit) => Ok(flow.inbox(permit, limit, cursor).await?),
+            Self::Store(flow, permit) => shown(InboxPage::from(flow.inbox(permit, limit, cursor).await?)),
         }
     }
 
     pub(crate) async fn run(&self, run: Uuid) -> Outcome<Value> {
         match self {
             Self::Server(server) => server.ask("GET", &format!("runs/{run}"), None).await,
-            Self::Store(flow, permit) => Ok(flow.show(permit, run).await?),
+            Self::Store(flow, permit) => shown(RunDocument::from(flow.show(permit, run).await?)),
         }
     }
 
@@ -245,7 +250,7 @@ impl Backend {
                 let path = with_query(&format!("runs/{run}/steps"), &[("cursor", cursor)]);
                 server.ask("GET", &path, None).await
             }
-            Self::Store(flow, permit) => Ok(flow.steps(permit, run, PAGE_ROWS_MAX, cursor).await?),
+            Self::Store(flow, permit) => shown(StepList::from(flow.steps(permit, run, PAGE_ROWS_MAX, cursor).await?)),
         }
     }
 
@@ -331,13 +336,18 @@ fn poll_events(flow: Flow, permit: Permit, run: Uuid, after: i64) -> Events {
                 Ok(feed) if feed.over => return None,
                 Ok(feed) if feed.after == after => tokio::time::sleep(EVENTS_POLL_INTERVAL).await,
                 Ok(feed) => {
-                    let events = feed.events.into_iter().map(Ok).collect();
+                    let events = feed.events.into_iter().map(|event| shown(EventDocument::from(event))).collect();
                     return Some((events, Some((flow, permit, feed.after))));
                 }
             }
         }
     });
     pages.flat_map(stream::iter).boxed()
+}
+
+/// What a server would answer.
+pub(crate) fn shown(answer: impl Serialize) -> Outcome<Value> {
+    serde_json::to_value(answer).map_err(|_| Failure::new(Code::Internal, "the answer can't be written"))
 }
 
 /// The local key of an actor: from the settings, which belongs to the configured actor, or from the data

@@ -3,6 +3,7 @@
 //! The text form is RFC 3339 with six decimals and `Z`. Text order is therefore time order, and an instant has
 //! exactly one representation in hashed content.
 
+use serde::{Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
@@ -41,6 +42,13 @@ impl Timestamp {
     #[must_use]
     pub const fn plus_seconds(self, seconds: i64) -> Self {
         Self(self.0.saturating_add(seconds.saturating_mul(MICROS_PER_SECOND)))
+    }
+}
+
+/// As its text form.
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

@@ -1,27 +1,26 @@
 //! `GET /actors/{id}`: an actor's scopes, quota and autonomy level.
 
+use super::notify::Notify;
+use super::wire::{ActorKind, ActorSource, AutonomyLevel};
 use crate::caller::Caller;
 use crate::edge::Edge;
 use crate::error_responses::ReadErrors;
 use crate::problem::ApiError;
 use axum::Json;
 use axum::extract::{Path, State};
-use chimera_core::access::{Kind, Level};
 use chimera_engine::access::{ActorView, Directory};
 use serde::Serialize;
-use serde_json::Value;
 use utoipa::ToSchema;
 
 /// An actor, or a pattern of actors.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct ActorDocument {
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ActorDocument {
     /// Name or pattern.
     id: String,
     /// Slug of its tenant.
     tenant: String,
-    /// `human` or `service`.
-    #[schema(value_type = String)]
-    kind: Kind,
+    /// Kind of the actor.
+    kind: ActorKind,
     /// Scopes granted directly.
     scopes: Vec<String>,
     /// Roles of its tenant, which grant further scopes. A deleted role grants nothing.
@@ -31,17 +30,18 @@ pub(crate) struct ActorDocument {
     /// Maximum requests per minute.
     quota_per_minute: u32,
     /// Autonomy level; null if it is derived from the risk.
-    #[schema(value_type = Option<String>)]
-    autonomy_level: Option<Level>,
+    #[schema(required)]
+    autonomy_level: Option<AutonomyLevel>,
     /// Where notifications about its runs are sent.
-    #[schema(value_type = Option<Object>)]
-    notify: Option<Value>,
+    #[schema(required)]
+    notify: Option<Notify>,
     /// A disabled actor is refused everything.
     disabled: bool,
     /// Name or pattern of the registry entry that applies.
+    #[schema(required)]
     matched: Option<String>,
-    /// Where that entry comes from: `shipped`, `config`, `registry` or `none`.
-    source: &'static str,
+    /// Where that entry comes from.
+    source: ActorSource,
     /// Number of valid keys.
     keys: usize,
 }
@@ -52,16 +52,16 @@ impl From<ActorView> for ActorDocument {
         Self {
             id: entry.id,
             tenant: shown.tenant,
-            kind: entry.kind,
+            kind: entry.kind.into(),
             scopes: entry.scopes,
             roles: entry.roles,
             effective_scopes: shown.effective_scopes,
             quota_per_minute: entry.quota_per_minute,
-            autonomy_level: entry.level,
-            notify: entry.notify,
+            autonomy_level: entry.level.map(Into::into),
+            notify: entry.notify.and_then(|notify| serde_json::from_value(notify).ok()),
             disabled: entry.disabled,
             matched: shown.matched,
-            source: shown.source,
+            source: shown.source.into(),
             keys: shown.keys,
         }
     }

@@ -6,6 +6,7 @@ use crate::edge::Edge;
 use crate::error_responses::WriteErrors;
 use crate::extract::OptionalJson;
 use crate::problem::ApiError;
+use crate::wire::{DateTime, IntoWire};
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
@@ -13,6 +14,7 @@ use axum::response::{IntoResponse, Response};
 use chimera_core::limits;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use uuid::Uuid;
 
 /// Options of a new key.
 #[derive(Default, Deserialize, ToSchema)]
@@ -30,11 +32,12 @@ pub(crate) struct KeyDocument {
     /// Name of the actor.
     actor: String,
     /// Id of the key.
-    key_id: String,
+    key_id: Uuid,
     /// The key. It cannot be retrieved again.
     hmac_key: String,
     /// When earlier keys expire.
-    keys_before_until: Option<String>,
+    #[schema(required)]
+    keys_before_until: Option<DateTime>,
 }
 
 /// Creates a key for an actor.
@@ -56,9 +59,9 @@ pub(crate) async fn add(
     let made = directory(&edge)?.add_key(&caller.permit, &id, body.hmac_key, Some(overlap)).await?;
     let document = KeyDocument {
         actor: id,
-        key_id: made.id.to_string(),
+        key_id: made.id,
         hmac_key: made.key,
-        keys_before_until: made.before_until.map(|until| until.to_string()),
+        keys_before_until: made.before_until.into_wire(),
     };
     Ok((StatusCode::CREATED, [(header::CACHE_CONTROL, "no-store")], Json(document)).into_response())
 }

@@ -11,11 +11,12 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 /// The actors of a tenant.
-#[derive(Serialize, ToSchema)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ActorPage {
     /// Names in alphabetical order, then patterns, longest first.
     items: Vec<ActorDocument>,
     /// Always null: the list is complete.
+    #[schema(required)]
     next_cursor: Option<String>,
 }
 

@@ -5,6 +5,7 @@
 
 use super::actor_get::{ActorDocument, directory};
 use super::notify::Notify;
+use super::wire::{ActorKind, AutonomyLevel};
 use crate::caller::Caller;
 use crate::edge::Edge;
 use crate::error_responses::WriteErrors;
@@ -12,7 +13,7 @@ use crate::extract::ApiJson;
 use crate::problem::ApiError;
 use axum::Json;
 use axum::extract::{Path, State};
-use chimera_core::access::{ActorEntry, Kind, Level};
+use chimera_core::access::ActorEntry;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -30,11 +31,9 @@ pub(crate) struct ActorBody {
     /// Maximum requests per minute.
     quota_per_minute: Option<u32>,
     /// Autonomy level; derived from the risk if omitted.
-    #[schema(value_type = Option<String>, example = "L1_Draft")]
-    autonomy_level: Option<Level>,
-    /// `human` or `service`; unchanged if omitted.
-    #[schema(value_type = Option<String>, example = "service")]
-    kind: Option<Kind>,
+    autonomy_level: Option<AutonomyLevel>,
+    /// Kind of the actor; unchanged if omitted.
+    kind: Option<ActorKind>,
     /// Slug of its tenant; the caller's tenant if omitted.
     tenant: Option<String>,
     /// Where notifications about its runs are sent.
@@ -63,11 +62,11 @@ pub(crate) async fn put(
     let plain = ActorEntry::default_for(&id, caller.permit.tenant());
     let notify = body.notify.map(Notify::validate).transpose()?;
     let entry = ActorEntry {
-        kind: body.kind.unwrap_or_else(|| directory.kind(&id)),
+        kind: body.kind.map_or_else(|| directory.kind(&id), Into::into),
         scopes: body.scopes,
         roles: body.roles,
         quota_per_minute: body.quota_per_minute.unwrap_or(plain.quota_per_minute),
-        level: body.autonomy_level,
+        level: body.autonomy_level.map(Into::into),
         notify,
         disabled: body.disabled,
         ..plain

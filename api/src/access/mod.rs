@@ -14,3 +14,4 @@ pub(crate) mod tenant_set;
 pub(crate) mod token;
 pub(crate) mod token_refresh;
 pub(crate) mod token_revoke;
+pub(crate) mod wire;

@@ -8,15 +8,15 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 /// Where notifications about a run are sent.
-#[derive(Deserialize, Serialize, ToSchema)]
+#[derive(Debug, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Notify {
     /// URL that receives signed webhooks.
     #[serde(skip_serializing_if = "Option::is_none")]
-    webhook: Option<String>,
+    pub(crate) webhook: Option<String>,
     /// Email address.
     #[serde(skip_serializing_if = "Option::is_none")]
-    email: Option<String>,
+    pub(crate) email: Option<String>,
 }
 
 impl Notify {

@@ -5,6 +5,7 @@ use crate::caller::Caller;
 use crate::edge::Edge;
 use crate::error_responses::ReadErrors;
 use crate::problem::ApiError;
+use crate::wire::{DateTime, IntoWire};
 use axum::Json;
 use axum::extract::State;
 use chimera_engine::access::TenantView;
@@ -12,8 +13,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 /// A tenant.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct TenantDocument {
+#[derive(Debug, Serialize, ToSchema)]
+pub struct TenantDocument {
     /// Opaque id; never changes.
     id: String,
     /// Short name, used in paths and parameters.
@@ -23,22 +24,24 @@ pub(crate) struct TenantDocument {
     /// Whether its actors are refused.
     disabled: bool,
     /// When it was created.
-    created_at: Option<String>,
+    #[schema(required)]
+    created_at: Option<DateTime>,
 }
 
 impl From<TenantView> for TenantDocument {
     fn from(shown: TenantView) -> Self {
         let TenantView { id, slug, name, disabled, created_at, .. } = shown;
-        Self { id, slug, name, disabled, created_at: created_at.map(|at| at.to_string()) }
+        Self { id, slug, name, disabled, created_at: created_at.into_wire() }
     }
 }
 
 /// All tenants.
-#[derive(Serialize, ToSchema)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct TenantPage {
     /// Ordered by slug.
     items: Vec<TenantDocument>,
     /// Always null: the list is complete.
+    #[schema(required)]
     next_cursor: Option<String>,
 }
 

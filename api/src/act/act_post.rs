@@ -4,15 +4,18 @@
 //! result if it is ready in time, at L3 only that the run started. The gate records every refusal in the
 //! ledger.
 
+use super::acted::{ActedDocument, DuplicateDocument};
 use crate::access::notify::Notify;
+use crate::access::wire::AutonomyLevel;
 use crate::caller::Caller;
 use crate::edge::Edge;
 use crate::error_responses::WriteErrors;
-use crate::flow::schema::ActedDocument;
 use crate::flow::start_response::wait_until_settled;
+use crate::flow::wire::RunDocument;
 use crate::gate::received::ReceivedRequest;
 use crate::problem::ApiError;
 use crate::trace::RunSeed;
+use crate::wire::JsonObject;
 use crate::{json, params};
 use axum::Extension;
 use axum::extract::State;
@@ -35,9 +38,6 @@ use uuid::Uuid;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// Initial buffer size; most summaries fit.
-const SUMMARY_BYTES: usize = 1_024;
-
 /// Members that differ between retries of the same request, so they are not compared.
 const VOLATILE_MEMBERS: [&str; 4] = ["issued_at", "nonce", "wait", "on_duplicate"];
 
@@ -55,7 +55,7 @@ pub(crate) struct ActBody {
     /// Workflow version; the latest if omitted.
     version: Option<i64>,
     /// Inputs of the workflow, or values that the goal leaves open.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<JsonObject>)]
     inputs: Option<Value>,
     /// Tool calls to run in sequence. `${nodes.s1.outputs.…}` refers to the output of the first one.
     steps: Option<Vec<StepBody>>,
@@ -66,8 +66,7 @@ pub(crate) struct ActBody {
     #[serde(default)]
     dry_run: bool,
     /// Overrides the autonomy level; a higher one requires the scope `autonomy.override`.
-    #[schema(value_type = Option<String>, example = "L1_Draft")]
-    autonomy_level: Option<Level>,
+    autonomy_level: Option<AutonomyLevel>,
     /// How long to wait for the result, in seconds.
     wait: Option<f64>,
     /// Where notifications about the run are sent.
@@ -98,7 +97,7 @@ pub(crate) struct StepBody {
     tool: String,
     /// Input of the tool.
     #[serde(default = "empty_object")]
-    #[schema(value_type = Object)]
+    #[schema(value_type = JsonObject)]
     input: Value,
 }
 
@@ -207,7 +206,7 @@ fn parse_request(
     let what = parse_subject(body.goal, body.workflow_id, body.version, body.steps, body.inputs)?;
     let act = ActRequest {
         actor: body.actor,
-        level: body.autonomy_level,
+        level: body.autonomy_level.map(Into::into),
         dry_run: body.dry_run,
         idempotency_key: body.idempotency_key,
         on_duplicate: match body.on_duplicate {
@@ -287,22 +286,19 @@ async fn act_response(
 
 /// A summary of the run from memory, without reading the store.
 fn summary_response(status: StatusCode, run: Uuid, begun: &StartedAction) -> Result<Response, ApiError> {
-    let mut text = Vec::with_capacity(SUMMARY_BYTES);
-    serde_json::to_writer(&mut text, &begun.summary()).map_err(|_| ApiError::internal())?;
-    let kind = [(header::CONTENT_TYPE, "application/json")];
-    Ok((status, location_header(run), kind, text).into_response())
+    Ok((status, location_header(run), params::json(&ActedDocument::try_from(begun)?)?).into_response())
 }
 
 /// The earlier run with this idempotency key, and whether the request differs.
 async fn duplicate_response(caller: &Caller, run: Uuid, differs: bool) -> Result<Response, ApiError> {
-    let mut shown = caller.flow.show(&caller.permit, run).await?;
-    shown["request_differs"] = differs.into();
-    Ok((location_header(run), params::document(caller, shown).await?).into_response())
+    let written = |run| params::json(&DuplicateDocument { run: RunDocument::from(run), request_differs: differs });
+    let shown = caller.flow.show_as(&caller.permit, run, written).await??;
+    Ok((location_header(run), shown).into_response())
 }
 
 async fn full_response(caller: &Caller, run: Uuid, status: StatusCode) -> Result<Response, ApiError> {
-    let shown = caller.flow.show_document(&caller.permit, run).await?;
-    Ok((status, location_header(run), params::serialized_response(shown)).into_response())
+    let shown = caller.flow.show_as(&caller.permit, run, |run| params::json(&RunDocument::from(run))).await??;
+    Ok((status, location_header(run), shown).into_response())
 }
 
 fn location_header(run: Uuid) -> [(HeaderName, String); 1] {

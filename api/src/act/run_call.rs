@@ -8,10 +8,12 @@ use crate::caller::Caller;
 use crate::edge::Edge;
 use crate::error_responses::WriteErrors;
 use crate::extract::{ApiJson, ApiQuery};
-use crate::flow::schema::StartedDocument;
+use crate::flow::start_response::started_document;
+use crate::flow::wire::StartedDocument;
 use crate::params;
 use crate::problem::ApiError;
 use crate::trace::RunSeed;
+use crate::wire::{AnyJson, JsonObject};
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
@@ -42,9 +44,9 @@ pub(crate) struct CallWorkflowQuery {
     path = "/workflows/{id}/call",
     tag = "flow",
     params(("id" = String, Path, description = "Workflow id"), CallWorkflowQuery),
-    request_body(content = Object, description = "The inputs"),
+    request_body(content = JsonObject, description = "The inputs"),
     responses(
-        (status = 200, body = Object, description = "The result"),
+        (status = 200, body = AnyJson, description = "The result"),
         (status = 202, body = StartedDocument, description = "The run has not ended yet; it continues"),
         WriteErrors
     )
@@ -74,11 +76,8 @@ pub(crate) async fn call(
 fn call_response(run: Uuid, level: Level, standing: &RunProgress) -> Result<Response, ApiError> {
     let place = [(header::LOCATION, format!("/runs/{run}"))];
     let Some(ended) = &standing.ended else {
-        let told = json!({
-            "run_id": run, "status": standing.status.as_str(), "autonomy_level": level.as_str(),
-            "trace_id": chimera_core::id::trace_id(run),
-        });
-        return Ok((StatusCode::ACCEPTED, place, Json(told)).into_response());
+        let started = started_document(run, standing.status, level);
+        return Ok((StatusCode::ACCEPTED, place, Json(started)).into_response());
     };
     if standing.status == RunStatus::Completed {
         return Ok((place, Json(ended.result.clone().unwrap_or_default())).into_response());

@@ -7,19 +7,22 @@ use crate::error_responses::WriteErrors;
 use crate::extract::ApiJson;
 use crate::params;
 use crate::problem::ApiError;
+use crate::wire::{JsonObject, wire};
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use chimera_engine::flow::view;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
+use uuid::Uuid;
 
 /// A patch of a run.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PatchBody {
     /// The patch document.
-    #[schema(value_type = Object)]
+    #[schema(value_type = JsonObject)]
     patch: Value,
     /// `state_version` of the run that the patch was made for.
     state_version: Option<i64>,
@@ -32,11 +35,56 @@ pub(crate) struct PatchBody {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ProposedDocument {
     /// Id of the run.
-    run_id: String,
+    run_id: Uuid,
     /// Number of the patch; null for a dry run.
+    #[schema(required)]
     number: Option<u32>,
     /// What the patch changes, and how to revert it.
-    preview: Value,
+    preview: PreviewDocument,
+}
+
+wire! {
+    /// What a patch changes, and how to revert it.
+    pub(crate) PreviewDocument from view::PatchPreview {
+        /// Difference between the graphs.
+        diff: GraphDiffDocument,
+        /// What reverts the patch.
+        inverse: InverseDocument,
+    }
+
+    /// Difference between two graphs.
+    pub(crate) GraphDiffDocument from view::GraphDiff {
+        /// Digests of the documents.
+        digest: DigestChangeDocument,
+        /// Nodes, as in a workflow document.
+        nodes: MemberDiffDocument,
+        /// Edges, as in a workflow document.
+        edges: MemberDiffDocument,
+    }
+
+    /// Digests before and after a change.
+    pub(crate) DigestChangeDocument from view::DigestChange {
+        /// Before the change.
+        before: String,
+        /// After the change.
+        after: String,
+    }
+
+    /// What was added and removed.
+    pub(crate) MemberDiffDocument from view::MemberDiff {
+        /// Added.
+        added: Vec<JsonObject>,
+        /// Removed.
+        removed: Vec<JsonObject>,
+    }
+
+    /// What reverts a patch.
+    pub(crate) InverseDocument from view::PatchInverse {
+        /// Ids of the nodes to remove.
+        remove_nodes: Vec<String>,
+        /// Edges to remove, as in a workflow document.
+        remove_edges: Vec<JsonObject>,
+    }
 }
 
 /// Patches a run.
@@ -44,7 +92,7 @@ pub(crate) struct ProposedDocument {
     post,
     path = "/runs/{id}/patch",
     tag = "flow",
-    params(("id" = String, Path, description = "Run id")),
+    params(("id" = uuid::Uuid, Path, description = "Run id")),
     request_body = PatchBody,
     responses(
         (status = 200, body = ProposedDocument, description = "Preview of a dry run"),
@@ -62,6 +110,6 @@ pub(crate) async fn patch(
     let actions = act_post::actions(&edge)?;
     let proposed = actions.patch(&caller.permit, run, body.patch, body.state_version, body.dry_run).await?;
     let status = if body.dry_run { StatusCode::OK } else { StatusCode::ACCEPTED };
-    let told = ProposedDocument { run_id: run.to_string(), number: proposed.number, preview: proposed.preview };
+    let told = ProposedDocument { run_id: run, number: proposed.number, preview: proposed.preview.into() };
     Ok((status, Json(told)))
 }

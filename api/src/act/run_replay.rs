@@ -5,13 +5,13 @@ use crate::caller::Caller;
 use crate::edge::Edge;
 use crate::error_responses::WriteErrors;
 use crate::extract::ApiJson;
-use crate::flow::schema::{RunDocument, StartedDocument};
 use crate::flow::start_response::answer;
+use crate::flow::wire::{self, RunDocument, StartedDocument};
 use crate::params;
 use crate::problem::ApiError;
 use axum::extract::{Path, State};
 use axum::response::Response;
-use chimera_core::flow::run::{Replay, ReplayMode};
+use chimera_core::flow::run::Replay;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -20,23 +20,11 @@ use utoipa::ToSchema;
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReplayBody {
     /// Replay mode.
-    mode: ReplayWord,
+    mode: wire::ReplayMode,
     /// Node to start from; the beginning if omitted.
     from: Option<String>,
     /// How long to wait for the end of the run, in seconds.
     wait: Option<f64>,
-}
-
-/// Replay mode.
-#[derive(Clone, Copy, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum ReplayWord {
-    /// Uses recorded outputs only; no tool is called.
-    Freeze,
-    /// Has no effects; reports differences to the original run.
-    Shadow,
-    /// Executes for real.
-    Retry,
 }
 
 /// Replays a run.
@@ -44,7 +32,7 @@ pub(crate) enum ReplayWord {
     post,
     path = "/runs/{id}/replay",
     tag = "flow",
-    params(("id" = String, Path, description = "Id of the run to replay")),
+    params(("id" = uuid::Uuid, Path, description = "Id of the run to replay")),
     request_body = ReplayBody,
     responses(
         (status = 200, body = RunDocument, description = "The run ended in time"),
@@ -58,12 +46,7 @@ pub(crate) async fn replay(
     Path(id): Path<String>,
     ApiJson(body): ApiJson<ReplayBody>,
 ) -> Result<Response, ApiError> {
-    let mode = match body.mode {
-        ReplayWord::Freeze => ReplayMode::Freeze,
-        ReplayWord::Shadow => ReplayMode::Shadow,
-        ReplayWord::Retry => ReplayMode::Retry,
-    };
-    let replay = Replay { of: params::run(&id)?, mode, from: body.from };
+    let replay = Replay { of: params::run(&id)?, mode: body.mode.into(), from: body.from };
     let wait = params::parse_wait(body.wait)?;
     let started = act_post::actions(&edge)?.replay(&caller.permit, replay).await?;
     answer(&edge, &caller, started, wait).await

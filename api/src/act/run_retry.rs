@@ -5,8 +5,8 @@ use crate::caller::Caller;
 use crate::edge::Edge;
 use crate::error_responses::WriteErrors;
 use crate::extract::OptionalJson;
-use crate::flow::schema::{RunDocument, StartedDocument};
 use crate::flow::start_response::answer;
+use crate::flow::wire::{RunDocument, StartedDocument};
 use crate::params;
 use crate::problem::ApiError;
 use axum::extract::{Path, State};
@@ -30,7 +30,7 @@ pub(crate) struct RetryBody {
     post,
     path = "/runs/{id}/retry",
     tag = "flow",
-    params(("id" = String, Path, description = "Id of the run to retry")),
+    params(("id" = uuid::Uuid, Path, description = "Id of the run to retry")),
     request_body(content = Option<RetryBody>, description = "Optional"),
     responses(
         (status = 200, body = RunDocument, description = "The run ended in time"),

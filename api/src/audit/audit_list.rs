@@ -4,14 +4,14 @@ use crate::caller::Caller;
 use crate::edge::Edge;
 use crate::error_responses::ReadErrors;
 use crate::extract::ApiQuery;
+use crate::flow::wire::pages;
 use crate::params;
 use crate::problem::ApiError;
+use crate::wire::{AnyJson, DateTime, wire};
 use axum::extract::State;
 use axum::response::Response;
-use chimera_engine::audit::{EntryFilter, list_entries};
+use chimera_engine::audit::{EntryFilter, EntryView, list_entries};
 use serde::Deserialize;
-use serde_json::Value;
-use utoipa::ToSchema;
 use uuid::Uuid;
 
 #[derive(Deserialize)]
@@ -26,16 +26,49 @@ pub(crate) struct ListEntriesQuery {
     after: Option<String>,
 }
 
-/// A page of ledger entries.
-#[derive(ToSchema)]
-#[allow(dead_code)]
-pub(crate) struct EntryPage {
-    /// Ordered by lane and sequence number. Members: `lane`, `seq`, `id`, `event_type`, `subject_id`, `actor_id`,
-    /// `timestamp`, `data_json`, `run_id`, `trace_id`, `content_digest`, `prev_hash`, `hash`.
-    #[schema(value_type = Vec<Object>)]
-    items: Vec<Value>,
-    /// Cursor of the next page; null on the last one.
-    next_cursor: Option<String>,
+wire! {
+    /// A ledger entry.
+    pub(crate) EntryDocument from EntryView {
+        /// Lane: one writer's chain of entries.
+        lane: i64,
+        /// Number within the lane.
+        seq: i64,
+        /// Id of the entry.
+        id: String,
+        /// Id of the tenant.
+        tenant_id: String,
+        /// Type of the subject.
+        subject_type: String,
+        /// What the entry is about.
+        subject_id: String,
+        /// Type of the event.
+        event_type: String,
+        /// Type of the actor.
+        actor_type: String,
+        /// Actor who caused it.
+        actor_id: Option<String>,
+        /// When it was recorded.
+        timestamp: Option<DateTime>,
+        /// Details; the members depend on the type. Null if they were erased.
+        data_json: AnyJson,
+        /// Id of the run.
+        run_id: Option<Uuid>,
+        /// Number within the run.
+        run_seq: Option<i64>,
+        /// W3C trace id.
+        trace_id: Option<String>,
+        /// SHA-256 of the salted content.
+        content_digest: String,
+        /// Hash of the entry before it.
+        prev_hash: String,
+        /// Hash of this entry.
+        hash: String,
+    }
+}
+
+pages! {
+    /// A page of ledger entries.
+    pub EntryPage of EntryDocument from EntryView: "Ordered by lane and sequence number.";
 }
 
 /// Lists ledger entries.
@@ -47,8 +80,8 @@ pub(crate) struct EntryPage {
         ("subject_id" = Option<String>, Query, description = "Only entries about this subject"),
         ("event_type" = Option<String>, Query, description = "Only entries of this type"),
         ("actor" = Option<String>, Query, description = "Only entries caused by this actor"),
-        ("run_id" = Option<String>, Query, description = "Only entries of this run"),
-        ("since" = Option<String>, Query, description = "Only entries at or after this time (RFC 3339)"),
+        ("run_id" = Option<Uuid>, Query, description = "Only entries of this run"),
+        ("since" = Option<DateTime>, Query, description = "Only entries at or after this time (RFC 3339)"),
         ("limit" = Option<usize>, Query, description = "Maximum number of entries"),
         ("after" = Option<String>, Query, description = "Cursor from the previous page"),
     ),
@@ -70,5 +103,5 @@ pub(crate) async fn list(
     };
     let access = edge.access.as_deref().ok_or_else(ApiError::internal)?;
     let entries = list_entries(access.records(), &caller.permit, filter).await?;
-    params::document(&caller, entries).await
+    params::page::<_, EntryPage>(&caller, entries).await
 }

@@ -3,13 +3,12 @@
 use crate::caller::Caller;
 use crate::error_responses::ReadErrors;
 use crate::extract::ApiQuery;
-use crate::flow::schema::DoubtDocument;
+use crate::flow::wire::DoubtPage;
 use crate::params;
 use crate::problem::ApiError;
 use axum::response::Response;
 use chimera_engine::flow::DoubtFilter;
 use serde::Deserialize;
-use utoipa::ToSchema;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -18,16 +17,6 @@ pub(crate) struct ListDoubtsQuery {
     tool: Option<String>,
     limit: Option<usize>,
     cursor: Option<String>,
-}
-
-/// A page of tool calls whose outcome is unknown.
-#[derive(ToSchema)]
-#[allow(dead_code)]
-pub(crate) struct DoubtPage {
-    /// Calls of the oldest steps first.
-    items: Vec<DoubtDocument>,
-    /// Cursor of the next page; null on the last one.
-    next_cursor: Option<String>,
 }
 
 /// Lists tool calls whose outcome is unknown and not resolved yet.
@@ -50,6 +39,6 @@ pub(crate) async fn list(caller: Caller, ApiQuery(query): ApiQuery<ListDoubtsQue
         limit: params::parse_limit(query.limit)?,
         cursor: query.cursor,
     };
-    let shown = caller.flow.list_doubts(&caller.permit, filter).await?;
-    params::document(&caller, shown).await
+    let doubts = caller.flow.list_doubts(&caller.permit, filter).await?;
+    params::page::<_, DoubtPage>(&caller, doubts).await
 }

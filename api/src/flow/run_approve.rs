@@ -8,6 +8,7 @@ use crate::error_responses::WriteErrors;
 use crate::extract::OptionalJson;
 use crate::params;
 use crate::problem::ApiError;
+use crate::wire::words;
 use axum::Json;
 use axum::extract::Path;
 use chimera_engine::flow::{Decide, Decision};
@@ -15,41 +16,35 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-/// A decision about an approval request.
-#[derive(Clone, Copy, Default, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Word {
-    /// Approve the request.
-    #[default]
-    Approve,
-    /// Reject the request.
-    Reject,
-    /// Ask for changes.
-    RequestChanges,
-}
-
-impl From<Word> for Decision {
-    fn from(word: Word) -> Self {
-        match word {
-            Word::Approve => Self::Approve,
-            Word::Reject => Self::Reject,
-            Word::RequestChanges => Self::RequestChanges,
-        }
+words! {
+    /// A decision about an approval request.
+    pub(crate) DecisionWord from Decision {
+        Approve = "approve",
+        Reject = "reject",
+        RequestChanges = "request_changes",
     }
 }
 
+/// Status of an approval request after a decision.
+#[derive(Clone, Copy, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum DecidedStatus {
+    Approved,
+    Denied,
+    Pending,
+}
+
 /// A decision about an approval request.
-#[derive(Default, Deserialize, ToSchema)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DecisionBody {
     /// The decision.
-    decision: Word,
+    decision: DecisionWord,
     /// Step id or node id.
     step_id: Option<String>,
     /// Digest of what was reviewed: 64 hex digits.
     digest: Option<String>,
     /// Id of the approval request.
-    #[schema(value_type = Option<String>)]
     approval_id: Option<Uuid>,
     /// Reason for the decision.
     reason: Option<String>,
@@ -64,7 +59,6 @@ pub(crate) struct About {
     /// Digest of what was reviewed: 64 hex digits.
     digest: Option<String>,
     /// Id of the approval request.
-    #[schema(value_type = Option<String>)]
     approval_id: Option<Uuid>,
     /// Reason for the decision.
     reason: Option<String>,
@@ -74,17 +68,23 @@ pub(crate) struct About {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct DecidedDocument {
     /// Id of the run.
-    run_id: String,
+    run_id: Uuid,
     /// Id of the approval request.
-    approval_id: String,
+    approval_id: Uuid,
     /// The decision.
-    decision: &'static str,
-    /// `approved`, `denied`, or `pending` while more people must approve.
-    approval_status: &'static str,
+    decision: DecisionWord,
+    /// `pending` while more people must approve.
+    approval_status: DecidedStatus,
     /// Number of approvals so far.
     approvals: usize,
     /// Minimum number of approvals; more may be needed if one person does not satisfy every requirement.
     approvals_needed: i64,
+}
+
+impl Default for DecisionBody {
+    fn default() -> Self {
+        Self { decision: DecisionWord::Approve, step_id: None, digest: None, approval_id: None, reason: None }
+    }
 }
 
 /// Decides an approval request.
@@ -92,7 +92,7 @@ pub(crate) struct DecidedDocument {
     post,
     path = "/runs/{id}/approve",
     tag = "flow",
-    params(("id" = String, Path, description = "Run id")),
+    params(("id" = uuid::Uuid, Path, description = "Run id")),
     request_body(content = Option<DecisionBody>, description = "Optional; an empty body approves"),
     responses((status = 200, body = DecidedDocument, description = "The decision was recorded"), WriteErrors)
 )]
@@ -121,10 +121,14 @@ pub(super) async fn decide(
     let ask = Decide { run, decision, approval: about.approval_id, step, digest, reason: about.reason };
     let decided = caller.flow.decide(&caller.permit, ask).await?;
     Ok(DecidedDocument {
-        run_id: run.to_string(),
-        approval_id: decided.approval.to_string(),
-        decision: decision.as_str(),
-        approval_status: decided.status,
+        run_id: run,
+        approval_id: decided.approval,
+        decision: decision.into(),
+        approval_status: match decided.status {
+            "approved" => DecidedStatus::Approved,
+            "denied" => DecidedStatus::Denied,
+            _ => DecidedStatus::Pending,
+        },
         approvals: decided.approvals,
         approvals_needed: decided.needed,
     })

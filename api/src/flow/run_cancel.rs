@@ -3,14 +3,13 @@
 use crate::caller::Caller;
 use crate::error_responses::WriteErrors;
 use crate::extract::OptionalJson;
-use crate::flow::schema::Accepted;
+use crate::flow::wire::Accepted;
 use crate::params;
 use crate::problem::ApiError;
 use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
 use serde::Deserialize;
-use serde_json::Value;
 use utoipa::ToSchema;
 
 /// Options of a cancellation.
@@ -26,7 +25,7 @@ pub(crate) struct CancelBody {
     post,
     path = "/runs/{id}/cancel",
     tag = "flow",
-    params(("id" = String, Path, description = "Run id")),
+    params(("id" = uuid::Uuid, Path, description = "Run id")),
     request_body(content = Option<CancelBody>, description = "Optional"),
     responses((status = 202, body = Accepted, description = "The signal was sent to the run"), WriteErrors)
 )]
@@ -34,7 +33,7 @@ pub(crate) async fn cancel(
     caller: Caller,
     Path(id): Path<String>,
     OptionalJson(body): OptionalJson<CancelBody>,
-) -> Result<(StatusCode, Json<Value>), ApiError> {
+) -> Result<(StatusCode, Json<Accepted>), ApiError> {
     let run = params::run(&id)?;
     caller.flow.cancel(&caller.permit, run, params::check_note(body.reason)?).await?;
     Ok((StatusCode::ACCEPTED, Json(params::told(&caller, run).await?)))

@@ -10,6 +10,7 @@ use crate::caller::Caller;
 use crate::edge::Edge;
 use crate::error_responses::ReadErrors;
 use crate::extract::ApiQuery;
+use crate::flow::wire::EventDocument;
 use crate::gate::received::ReceivedRequest;
 use crate::problem::ApiError;
 use crate::{gate, params};
@@ -22,9 +23,9 @@ use chimera_core::error::Code;
 use chimera_core::limits;
 use chimera_engine::access::Permit;
 use chimera_engine::flow::EventPage;
+use chimera_engine::flow::view::EventView;
 use futures::{Stream, stream};
 use serde::Deserialize;
-use serde_json::Value;
 use std::convert::Infallible;
 use std::sync::Arc;
 use tokio::time::{Instant, sleep};
@@ -44,7 +45,7 @@ pub(crate) struct RunEventsQuery {
     path = "/runs/{id}/events",
     tag = "flow",
     params(
-        ("id" = String, Path, description = "Run id"),
+        ("id" = uuid::Uuid, Path, description = "Run id"),
         ("after" = Option<i64>, Query, description = "Number of the last event received"),
         ("last-event-id" = Option<i64>, Header, description = "Like `after`, sent by reconnecting clients; takes precedence"),
     ),
@@ -135,7 +136,7 @@ impl Follower {
 
     /// The next events; `None` when there are no more, or the store can't be read: a client that
     /// reconnects continues where this ended.
-    async fn next(&mut self) -> Option<Vec<Value>> {
+    async fn next(&mut self) -> Option<Vec<EventView>> {
         loop {
             if !self.is_still_admitted().await {
                 return None;
@@ -158,12 +159,12 @@ impl Follower {
 fn event_stream(follower: Follower) -> impl Stream<Item = Result<Event, Infallible>> {
     let pages = stream::unfold(follower, |mut follower| async move {
         let page = follower.next().await?;
-        Some((stream::iter(page.into_iter().map(|event| Ok(to_sse_event(&event)))), follower))
+        Some((stream::iter(page.into_iter().map(|event| Ok(to_sse_event(event)))), follower))
     });
     futures::StreamExt::flatten(pages)
 }
 
-fn to_sse_event(event: &Value) -> Event {
-    let kind = event["event_type"].as_str().unwrap_or_default();
-    Event::default().id(event["run_seq"].to_string()).event(kind).data(event.to_string())
+fn to_sse_event(event: EventView) -> Event {
+    let sse = Event::default().id(event.run_seq.to_string()).event(&event.event_type);
+    sse.data(serde_json::to_string(&EventDocument::from(event)).unwrap_or_default())
 }

@@ -2,7 +2,7 @@
 
 use crate::caller::Caller;
 use crate::error_responses::ReadErrors;
-use crate::flow::schema::RunDocument;
+use crate::flow::wire::RunDocument;
 use crate::params;
 use crate::problem::ApiError;
 use axum::extract::Path;
@@ -13,9 +13,10 @@ use axum::response::Response;
     get,
     path = "/runs/{id}",
     tag = "flow",
-    params(("id" = String, Path, description = "Run id")),
+    params(("id" = uuid::Uuid, Path, description = "Run id")),
     responses((status = 200, body = RunDocument, description = "The run"), ReadErrors)
 )]
 pub(crate) async fn get(caller: Caller, Path(id): Path<String>) -> Result<Response, ApiError> {
-    Ok(params::serialized_response(caller.flow.show_document(&caller.permit, params::run(&id)?).await?))
+    let run = params::run(&id)?;
+    caller.flow.show_as(&caller.permit, run, |run| params::json(&RunDocument::from(run))).await?
 }

@@ -3,7 +3,7 @@
 use crate::caller::Caller;
 use crate::error_responses::ReadErrors;
 use crate::extract::ApiQuery;
-use crate::flow::schema::RunPage;
+use crate::flow::wire::{self, RunPage};
 use crate::params;
 use crate::problem::ApiError;
 use axum::response::Response;
@@ -31,11 +31,11 @@ pub(crate) struct ListRunsQuery {
     path = "/runs",
     tag = "flow",
     params(
-        ("status" = Option<String>, Query, description = "Only runs with this status"),
+        ("status" = Option<wire::RunStatus>, Query, description = "Only runs with this status"),
         ("actor" = Option<String>, Query, description = "Only runs of this actor"),
         ("workflow_id" = Option<String>, Query, description = "Only runs of this workflow"),
-        ("since" = Option<String>, Query, description = "Only runs created at or after this time (RFC 3339)"),
-        ("until" = Option<String>, Query, description = "Only runs created before this time (RFC 3339)"),
+        ("since" = Option<DateTime>, Query, description = "Only runs created at or after this time (RFC 3339)"),
+        ("until" = Option<DateTime>, Query, description = "Only runs created before this time (RFC 3339)"),
         ("in_doubt" = Option<bool>, Query, description = "`true`: only runs with a tool call whose outcome is unknown"),
         ("limit" = Option<usize>, Query, description = "Maximum number of runs"),
         ("cursor" = Option<String>, Query, description = "Cursor from the previous page"),
@@ -43,16 +43,8 @@ pub(crate) struct ListRunsQuery {
     responses((status = 200, body = RunPage, description = "A page of runs"), ReadErrors)
 )]
 pub(crate) async fn list(caller: Caller, ApiQuery(which): ApiQuery<ListRunsQuery>) -> Result<Response, ApiError> {
-    if let Some(status) = &which.status
-        && RunStatus::parse(status).is_none()
-    {
-        let known: Vec<&str> = RunStatus::ALL.iter().map(|status| status.as_str()).collect();
-        return Err(ApiError::new(Code::SchemaInvalid, "unknown run status")
-            .with("parameter", "status")
-            .with("expected", known.join(", ")));
-    }
     let filter = RunFilter {
-        status: which.status,
+        status: which.status.as_deref().map(parse_status).transpose()?,
         actor: which.actor,
         workflow_id: which.workflow_id,
         since: params::time("since", which.since.as_deref())?,
@@ -61,6 +53,15 @@ pub(crate) async fn list(caller: Caller, ApiQuery(which): ApiQuery<ListRunsQuery
         limit: params::parse_limit(which.limit)?,
         cursor: which.cursor,
     };
-    let shown = caller.flow.list(&caller.permit, filter).await?;
-    params::document(&caller, shown).await
+    let runs = caller.flow.list(&caller.permit, filter).await?;
+    params::page::<_, RunPage>(&caller, runs).await
+}
+
+fn parse_status(word: &str) -> Result<RunStatus, ApiError> {
+    RunStatus::parse(word).ok_or_else(|| {
+        let known: Vec<&str> = RunStatus::ALL.iter().map(|status| status.as_str()).collect();
+        ApiError::new(Code::SchemaInvalid, "unknown run status")
+            .with("parameter", "status")
+            .with("expected", known.join(", "))
+    })
 }

@@ -4,7 +4,7 @@
 use crate::caller::Caller;
 use crate::error_responses::WriteErrors;
 use crate::extract::ApiJson;
-use crate::flow::schema::Accepted;
+use crate::flow::wire::Accepted;
 use crate::params;
 use crate::problem::ApiError;
 use axum::Json;
@@ -14,7 +14,6 @@ use chimera_core::error::Code;
 use chimera_core::flow::run::RunStatus;
 use chimera_core::limits;
 use serde::Deserialize;
-use serde_json::Value;
 use tokio::time::{Instant, sleep};
 use utoipa::ToSchema;
 
@@ -34,7 +33,7 @@ pub(crate) struct MarkBody {
     patch,
     path = "/runs/{id}",
     tag = "flow",
-    params(("id" = String, Path, description = "Run id")),
+    params(("id" = uuid::Uuid, Path, description = "Run id")),
     request_body = MarkBody,
     responses(
         (status = 200, body = Accepted, description = "The run is marked"),
@@ -46,7 +45,7 @@ pub(crate) async fn mark(
     caller: Caller,
     Path(id): Path<String>,
     ApiJson(body): ApiJson<MarkBody>,
-) -> Result<(StatusCode, Json<Value>), ApiError> {
+) -> Result<(StatusCode, Json<Accepted>), ApiError> {
     let run = params::run(&id)?;
     caller.flow.status(&caller.permit, run).await?;
     if body.status != RunStatus::RolledBack.as_str() {

@@ -14,7 +14,7 @@ use chimera_engine::flow::Decision;
     post,
     path = "/runs/{id}/reject",
     tag = "flow",
-    params(("id" = String, Path, description = "Run id")),
+    params(("id" = uuid::Uuid, Path, description = "Run id")),
     request_body(content = Option<About>, description = "Optional"),
     responses((status = 200, body = DecidedDocument, description = "The decision was recorded"), WriteErrors)
 )]

@@ -2,23 +2,22 @@
 
 use crate::caller::Caller;
 use crate::error_responses::WriteErrors;
-use crate::flow::schema::Accepted;
+use crate::flow::wire::Accepted;
 use crate::params;
 use crate::problem::ApiError;
 use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
-use serde_json::Value;
 
 /// Resumes a paused run.
 #[utoipa::path(
     post,
     path = "/runs/{id}/resume",
     tag = "flow",
-    params(("id" = String, Path, description = "Run id")),
+    params(("id" = uuid::Uuid, Path, description = "Run id")),
     responses((status = 202, body = Accepted, description = "The signal was sent to the run"), WriteErrors)
 )]
-pub(crate) async fn resume(caller: Caller, Path(id): Path<String>) -> Result<(StatusCode, Json<Value>), ApiError> {
+pub(crate) async fn resume(caller: Caller, Path(id): Path<String>) -> Result<(StatusCode, Json<Accepted>), ApiError> {
     let run = params::run(&id)?;
     caller.flow.resume(&caller.permit, run).await?;
     Ok((StatusCode::ACCEPTED, Json(params::told(&caller, run).await?)))

@@ -3,7 +3,7 @@
 use crate::caller::Caller;
 use crate::error_responses::WriteErrors;
 use crate::extract::OptionalJson;
-use crate::flow::schema::Accepted;
+use crate::flow::wire::Accepted;
 use crate::params;
 use crate::problem::ApiError;
 use axum::Json;
@@ -12,7 +12,6 @@ use axum::http::StatusCode;
 use chimera_core::error::Code;
 use chimera_core::limits::PAGE_ROWS_MAX;
 use serde::Deserialize;
-use serde_json::Value;
 use utoipa::ToSchema;
 
 /// Options of a rollback.
@@ -30,7 +29,7 @@ pub(crate) struct RollbackBody {
     post,
     path = "/runs/{id}/rollback",
     tag = "flow",
-    params(("id" = String, Path, description = "Run id")),
+    params(("id" = uuid::Uuid, Path, description = "Run id")),
     request_body(content = Option<RollbackBody>, description = "Optional"),
     responses((status = 202, body = Accepted, description = "The signal was sent to the run"), WriteErrors)
 )]
@@ -38,7 +37,7 @@ pub(crate) async fn rollback(
     caller: Caller,
     Path(id): Path<String>,
     OptionalJson(body): OptionalJson<RollbackBody>,
-) -> Result<(StatusCode, Json<Value>), ApiError> {
+) -> Result<(StatusCode, Json<Accepted>), ApiError> {
     let run = params::run(&id)?;
     let mut steps = None;
     if let Some(named) = body.step_ids {

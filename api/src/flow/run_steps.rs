@@ -5,7 +5,7 @@
 use crate::caller::Caller;
 use crate::error_responses::ReadErrors;
 use crate::extract::ApiQuery;
-use crate::flow::schema::StepList;
+use crate::flow::wire::StepList;
 use crate::params;
 use crate::problem::ApiError;
 use axum::extract::Path;
@@ -26,7 +26,7 @@ pub(crate) struct ListStepsQuery {
     path = "/runs/{id}/steps",
     tag = "flow",
     params(
-        ("id" = String, Path, description = "Run id"),
+        ("id" = uuid::Uuid, Path, description = "Run id"),
         ("limit" = Option<usize>, Query, description = "Maximum number of steps"),
         ("cursor" = Option<String>, Query, description = "Cursor from the previous page"),
     ),
@@ -39,5 +39,6 @@ pub(crate) async fn steps(
 ) -> Result<Response, ApiError> {
     let limit = params::parse_limit(which.limit.or(Some(PAGE_ROWS_MAX)))?;
     let run = params::run(&id)?;
-    Ok(params::serialized_response(caller.flow.step_page(&caller.permit, run, limit, which.cursor.as_deref()).await?))
+    let written = |page| params::json(&StepList::from(page));
+    caller.flow.steps_as(&caller.permit, run, limit, which.cursor.as_deref(), written).await?
 }

@@ -2,14 +2,13 @@
 
 use crate::caller::Caller;
 use crate::error_responses::WriteErrors;
-use crate::flow::schema::Accepted;
+use crate::flow::wire::Accepted;
 use crate::params;
 use crate::problem::ApiError;
 use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
 use chimera_core::error::Code;
-use serde_json::Value;
 
 /// Reverts a patch.
 #[utoipa::path(
@@ -17,7 +16,7 @@ use serde_json::Value;
     path = "/runs/{id}/patches/{number}",
     tag = "flow",
     params(
-        ("id" = String, Path, description = "Run id"),
+        ("id" = uuid::Uuid, Path, description = "Run id"),
         ("number" = String, Path, description = "Patch number"),
     ),
     responses((status = 202, body = Accepted, description = "The signal was sent to the run"), WriteErrors)
@@ -25,7 +24,7 @@ use serde_json::Value;
 pub(crate) async fn unpatch(
     caller: Caller,
     Path((id, number)): Path<(String, String)>,
-) -> Result<(StatusCode, Json<Value>), ApiError> {
+) -> Result<(StatusCode, Json<Accepted>), ApiError> {
     let run = params::run(&id)?;
     let number = number.parse().map_err(|_| ApiError::new(Code::NotFound, "there is no such patch"))?;
     caller.flow.unpatch(&caller.permit, run, number).await?;

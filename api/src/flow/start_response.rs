@@ -2,17 +2,19 @@
 
 use crate::caller::Caller;
 use crate::edge::Edge;
-use crate::params::serialized_response;
+use crate::flow::wire::{RunDocument, StartedDocument};
+use crate::params::json;
 use crate::problem::ApiError;
 use axum::Json;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use chimera_core::access::Level;
 use chimera_core::flow::run::RunStatus;
 use chimera_core::limits;
 use chimera_engine::flow::RunHandle;
-use serde_json::json;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
+use uuid::Uuid;
 
 /// Responds at once, or waits until the run has ended or awaits approval.
 pub(crate) async fn answer(
@@ -25,17 +27,19 @@ pub(crate) async fn answer(
     let place = [(header::LOCATION, format!("/runs/{run}"))];
     let Some(wait) = wait.filter(|wait| !wait.is_zero()) else {
         let status = started.standing.borrow().status;
-        let told = json!({
-            "run_id": run, "status": status.as_str(), "autonomy_level": started.level.as_str(),
-            "trace_id": chimera_core::id::trace_id(run),
-        });
-        return Ok((StatusCode::ACCEPTED, place, Json(told)).into_response());
+        return Ok((StatusCode::ACCEPTED, place, Json(started_document(run, status, started.level))).into_response());
     };
     // The response must begin before the request times out.
     let patience = wait.min(edge.request_timeout.mul_f64(0.9));
     let ended = wait_until_settled(caller, &started, Instant::now() + patience).await?.is_final();
     let code = if ended { StatusCode::OK } else { StatusCode::ACCEPTED };
-    Ok((code, place, serialized_response(caller.flow.show_document(&caller.permit, run).await?)).into_response())
+    let shown = caller.flow.show_as(&caller.permit, run, |run| json(&RunDocument::from(run))).await??;
+    Ok((code, place, shown).into_response())
+}
+
+pub(crate) fn started_document(run: Uuid, status: RunStatus, level: Level) -> StartedDocument {
+    let trace_id = chimera_core::id::trace_id(run);
+    StartedDocument { run_id: run, status: status.into(), autonomy_level: level.into(), trace_id }
 }
 
 /// Waits until the run has ended or awaits approval, and returns its status.

@@ -5,9 +5,10 @@
 use crate::caller::Caller;
 use crate::error_responses::WriteErrors;
 use crate::extract::ApiJson;
-use crate::flow::schema::Accepted;
+use crate::flow::wire::Accepted;
 use crate::params;
 use crate::problem::ApiError;
+use crate::wire::JsonObject;
 use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
@@ -21,7 +22,7 @@ use utoipa::ToSchema;
 #[serde(deny_unknown_fields)]
 pub(crate) struct EditBody {
     /// Input of the tool.
-    #[schema(value_type = Object)]
+    #[schema(value_type = JsonObject)]
     input: Value,
 }
 
@@ -31,7 +32,7 @@ pub(crate) struct EditBody {
     path = "/runs/{id}/steps/{step}/edit",
     tag = "flow",
     params(
-        ("id" = String, Path, description = "Run id"),
+        ("id" = uuid::Uuid, Path, description = "Run id"),
         ("step" = String, Path, description = "Step id or node id"),
     ),
     request_body = EditBody,
@@ -41,7 +42,7 @@ pub(crate) async fn edit(
     caller: Caller,
     Path((id, step)): Path<(String, String)>,
     ApiJson(body): ApiJson<EditBody>,
-) -> Result<(StatusCode, Json<Value>), ApiError> {
+) -> Result<(StatusCode, Json<Accepted>), ApiError> {
     let run = params::run(&id)?;
     match params::resolve_step(&caller, run, &step).await {
         Ok(step) => caller.flow.edit(&caller.permit, run, step, body.input).await?,

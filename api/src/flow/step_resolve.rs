@@ -3,9 +3,10 @@
 use crate::caller::Caller;
 use crate::error_responses::WriteErrors;
 use crate::extract::ApiJson;
-use crate::flow::schema::Accepted;
+use crate::flow::wire::Accepted;
 use crate::params;
 use crate::problem::ApiError;
+use crate::wire::AnyJson;
 use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
@@ -30,8 +31,10 @@ pub(crate) enum OutcomeWord {
 pub(crate) struct ResolveBody {
     /// Outcome of the call.
     outcome: OutcomeWord,
-    /// Output of the call; only with `happened`.
-    output: Option<Value>,
+    /// Outputs of the step; only with `happened`. The former name `output` is accepted too.
+    #[serde(alias = "output")]
+    #[schema(value_type = AnyJson, required = false)]
+    outputs: Option<Value>,
     /// How the outcome was determined.
     notes: Option<String>,
 }
@@ -42,7 +45,7 @@ pub(crate) struct ResolveBody {
     path = "/runs/{id}/steps/{step}/resolve",
     tag = "flow",
     params(
-        ("id" = String, Path, description = "Run id"),
+        ("id" = uuid::Uuid, Path, description = "Run id"),
         ("step" = String, Path, description = "Step id or node id"),
     ),
     request_body = ResolveBody,
@@ -52,15 +55,15 @@ pub(crate) async fn resolve(
     caller: Caller,
     Path((id, step)): Path<(String, String)>,
     ApiJson(body): ApiJson<ResolveBody>,
-) -> Result<(StatusCode, Json<Value>), ApiError> {
+) -> Result<(StatusCode, Json<Accepted>), ApiError> {
     let run = params::run(&id)?;
     let happened = body.outcome == OutcomeWord::Happened;
-    if body.output.is_some() && !happened {
-        let what = "output is only allowed with outcome `happened`";
-        return Err(ApiError::new(Code::ValidationFailed, what).with("pointer", "/output"));
+    if body.outputs.is_some() && !happened {
+        let what = "outputs are only allowed with outcome `happened`";
+        return Err(ApiError::new(Code::ValidationFailed, what).with("pointer", "/outputs"));
     }
     let step = params::resolve_step(&caller, run, &step).await?;
     let notes = params::check_note(body.notes)?;
-    caller.flow.resolve(&caller.permit, run, step, happened, body.output, notes).await?;
+    caller.flow.resolve(&caller.permit, run, step, happened, body.outputs, notes).await?;
     Ok((StatusCode::ACCEPTED, Json(params::told(&caller, run).await?)))
 }

@@ -5,6 +5,7 @@ use crate::error_responses::WriteErrors;
 use crate::extract::JsonText;
 use crate::params;
 use crate::problem::ApiError;
+use crate::wire::JsonObject;
 use axum::Json;
 use axum::extract::Path;
 use serde::Serialize;
@@ -29,7 +30,7 @@ pub(crate) struct AppliedDocument {
     path = "/workflows/{id}",
     tag = "flow",
     params(("id" = String, Path, description = "Workflow id; must match the document")),
-    request_body(content = Object, description = "An AIR document"),
+    request_body(content = JsonObject, description = "An AIR document"),
     responses((status = 200, body = AppliedDocument, description = "The current version"), WriteErrors)
 )]
 pub(crate) async fn apply(

@@ -5,6 +5,7 @@ use crate::error_responses::WriteErrors;
 use crate::extract::JsonText;
 use crate::params;
 use crate::problem::ApiError;
+use crate::wire::JsonObject;
 use axum::Json;
 use axum::extract::Path;
 use chimera_core::error::Code;
@@ -23,6 +24,7 @@ pub(crate) struct CheckedDocument {
     /// Number of edges.
     edges: usize,
     /// Why the workflow can be applied but not started.
+    #[schema(required)]
     not_startable: Option<String>,
 }
 
@@ -32,7 +34,7 @@ pub(crate) struct CheckedDocument {
     path = "/workflows/{id}/check",
     tag = "flow",
     params(("id" = String, Path, description = "Workflow id; must match the document")),
-    request_body(content = Object, description = "An AIR document"),
+    request_body(content = JsonObject, description = "An AIR document"),
     responses((status = 200, body = CheckedDocument, description = "The document is valid"), WriteErrors)
 )]
 pub(crate) async fn check(

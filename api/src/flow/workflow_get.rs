@@ -3,7 +3,7 @@
 use crate::caller::Caller;
 use crate::error_responses::ReadErrors;
 use crate::extract::ApiQuery;
-use crate::flow::schema::WorkflowDocument;
+use crate::flow::wire::WorkflowDocument;
 use crate::params;
 use crate::problem::ApiError;
 use axum::extract::Path;
@@ -32,6 +32,6 @@ pub(crate) async fn get(
     Path(id): Path<String>,
     ApiQuery(which): ApiQuery<GetWorkflowQuery>,
 ) -> Result<Response, ApiError> {
-    let shown = caller.flow.show_workflow(&caller.permit, params::workflow(&id)?, which.version).await?;
-    params::document(&caller, shown).await
+    let found = caller.flow.show_workflow(&caller.permit, params::workflow(&id)?, which.version).await?;
+    params::json(&WorkflowDocument::from(found))
 }

@@ -1,19 +1,26 @@
-//! OpenAPI schemas of the problem document and of binary content.
-//!
-//! The types that are sent live in `core`, which does not depend on OpenAPI; these only describe them.
-//! A test compares the two.
+//! Wire types of errors, and the schema of binary content.
 
-use utoipa::ToSchema;
+use crate::wire::{JsonObject, wire, words};
+use chimera_core::error::{ErrorBody, ErrorType, ProblemDetails};
+use serde::Serialize;
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, Schema, SchemaFormat, Type};
+use utoipa::{PartialSchema, ToSchema};
 
 /// Binary content.
-#[derive(ToSchema)]
-#[schema(value_type = String, format = Binary)]
-#[allow(dead_code)]
-pub(crate) struct Octets(Vec<u8>);
+pub(crate) enum Octets {}
+
+impl PartialSchema for Octets {
+    fn schema() -> RefOr<Schema> {
+        let binary = SchemaFormat::KnownFormat(KnownFormat::Binary);
+        ObjectBuilder::new().schema_type(Type::String).format(Some(binary)).into()
+    }
+}
+
+impl ToSchema for Octets {}
 
 /// RFC 9457 problem document.
-#[derive(ToSchema)]
-#[allow(dead_code)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ProblemDocument {
     /// URL of the documentation of the code.
     #[schema(example = "/docs/errors/NOT_FOUND")]
@@ -32,36 +39,42 @@ pub(crate) struct ProblemDocument {
     trace_id: String,
 }
 
-/// An error.
-#[derive(ToSchema)]
-#[allow(dead_code)]
-pub(crate) struct ErrorDocument {
-    /// Stable error code.
-    #[schema(example = "NOT_FOUND")]
-    code: String,
-    /// Message for people.
-    message: String,
-    /// Class of the error.
-    error_type: ErrorClass,
-    /// Whether the same request may succeed on retry.
-    retryable: bool,
-    /// Details; the members depend on the code.
-    #[schema(value_type = Object)]
-    details: serde_json::Value,
-    /// Seconds to wait before a retry.
-    #[schema(required = false)]
-    retry_after_seconds: Option<u64>,
+impl From<ProblemDetails> for ProblemDocument {
+    fn from(problem: ProblemDetails) -> Self {
+        let ProblemDetails { kind, title, status, detail, instance, error, trace_id } = problem;
+        Self { r#type: kind, title, status, detail, instance, error: error.into(), trace_id }
+    }
 }
 
-/// Class of an error.
-#[derive(ToSchema)]
-#[schema(rename_all = "snake_case")]
-#[allow(dead_code, clippy::enum_variant_names)]
-pub(crate) enum ErrorClass {
-    SkillError,
-    ValidationError,
-    ResourceError,
-    ExternalServiceError,
-    PolicyViolationError,
-    SystemError,
+wire! {
+    /// An error.
+    pub(crate) ErrorDocument from ErrorBody {
+        /// Stable error code.
+        #[schema(example = "NOT_FOUND")]
+        code: String,
+        /// Message for people.
+        message: String,
+        /// Class of the error.
+        error_type: ErrorClass,
+        /// Whether the same request may succeed on retry.
+        retryable: bool,
+        /// Details; the members depend on the code.
+        details: JsonObject,
+    } + maybe {
+        /// Seconds to wait before a retry.
+        retry_after_seconds: u64,
+    }
+}
+
+words! {
+    /// Class of an error.
+    #[expect(clippy::enum_variant_names, reason = "the words of the specification")]
+    pub(crate) ErrorClass from ErrorType {
+        SkillError = "skill_error",
+        ValidationError = "validation_error",
+        ResourceError = "resource_error",
+        ExternalServiceError = "external_service_error",
+        PolicyViolationError = "policy_violation_error",
+        SystemError = "system_error",
+    }
 }

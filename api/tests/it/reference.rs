@@ -70,6 +70,153 @@ fn every_parameter_is_declared_where_it_stands() {
     }
 }
 
+/// A generated client has one function for each operation, named after its id.
+#[test]
+fn no_two_operations_have_the_same_id() {
+    let document = serde_json::to_value(document()).unwrap();
+    let mut seen = BTreeSet::new();
+    for (place, operation) in operations(&document) {
+        let id = operation["operationId"].as_str().unwrap_or_default();
+        assert!(!id.is_empty() && seen.insert(id.to_owned()), "{place}: the operation id `{id}` is used already");
+    }
+    assert_eq!(seen.len(), route_table().len());
+}
+
+/// Every operation of the document, with its method and path.
+fn operations(document: &Value) -> impl Iterator<Item = (String, &Value)> {
+    let paths = document["paths"].as_object().unwrap().iter();
+    paths.flat_map(|(path, operations)| {
+        operations.as_object().unwrap().iter().map(move |(method, operation)| (format!("{method} {path}"), operation))
+    })
+}
+
+/// The bodies of an operation, with what they are: its request and its answers, problems left out.
+fn bodies(operation: &Value) -> Vec<(String, &Value)> {
+    let mut bodies = Vec::new();
+    if operation["requestBody"]["content"].is_object() {
+        bodies.push(("request".to_owned(), &operation["requestBody"]));
+    }
+    let answers = operation["responses"].as_object().unwrap().iter().filter(|(status, _)| status.starts_with('2'));
+    bodies.extend(
+        answers.filter(|(_, answer)| answer["content"].is_object()).map(|(status, answer)| (status.clone(), answer)),
+    );
+    bodies
+}
+
+#[test]
+fn every_operation_has_an_example_of_each_body_that_fits_its_schema() {
+    let document = serde_json::to_value(document()).unwrap();
+    for (place, operation) in operations(&document) {
+        let parameters = operation["parameters"].as_array().into_iter().flatten();
+        let mut shown = parameters.filter(|parameter| parameter["schema"]["examples"].is_array()).count();
+        for (name, body) in bodies(operation) {
+            for (kind, content) in body["content"].as_object().unwrap() {
+                let example = content.get("example").unwrap_or_else(|| panic!("{place}: {name} has no example"));
+                shown += 1;
+                if kind.ends_with("json") {
+                    let problems = mismatches(&document, &content["schema"], example, &name);
+                    assert!(problems.is_empty(), "{place}: {problems:#?}");
+                }
+            }
+        }
+        assert!(shown > 0, "{place} has no example");
+    }
+}
+
+/// Where a value differs from its schema: types, enums, missing and unknown members.
+fn mismatches(document: &Value, schema: &Value, value: &Value, at: &str) -> Vec<String> {
+    if let Some(reference) = schema["$ref"].as_str() {
+        let target = document.pointer(reference.trim_start_matches('#')).expect(reference);
+        return mismatches(document, target, value, at);
+    }
+    let all = |schemas: &Value| -> Vec<Vec<String>> {
+        schemas.as_array().unwrap().iter().map(|part| mismatches(document, part, value, at)).collect()
+    };
+    if schema["oneOf"].is_array() {
+        let fits = all(&schema["oneOf"]).iter().filter(|problems| problems.is_empty()).count();
+        return if fits == 1 { Vec::new() } else { vec![format!("{at}: {fits} alternatives fit {value}")] };
+    }
+    if schema["allOf"].is_array() {
+        return all(&schema["allOf"]).concat();
+    }
+    let kind = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_i64() || number.is_u64() => "integer",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    let named = |word: &Value| word == kind || (word == "number" && kind == "integer");
+    let types = &schema["type"];
+    if !types.is_null() && !named(types) && !types.as_array().is_some_and(|types| types.iter().any(named)) {
+        return vec![format!("{at}: {value} is not of type {types}")];
+    }
+    if schema["enum"].as_array().is_some_and(|words| !words.contains(value)) {
+        return vec![format!("{at}: {value} is none of {}", schema["enum"])];
+    }
+    let items = value.as_array().into_iter().flatten().enumerate().filter(|_| schema["items"].is_object());
+    let mut found: Vec<String> = items
+        .flat_map(|(index, item)| mismatches(document, &schema["items"], item, &format!("{at}/{index}")))
+        .collect();
+    if let (Some(members), Some(properties)) = (value.as_object(), schema["properties"].as_object()) {
+        let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        found.extend(required.filter(|name| !members.contains_key(*name)).map(|name| format!("{at} lacks {name}")));
+        for (name, member) in members {
+            if let Some(schema) = properties.get(name) {
+                found.extend(mismatches(document, schema, member, &format!("{at}/{name}")));
+            }
+        }
+    }
+    found
+}
+
+/// JSON that belongs to a caller or a tool, or depends on a code or type beside it. Everything else has members.
+const FREE_FORM: [&str; 2] = ["AnyJson", "JsonObject"];
+
+#[test]
+fn every_answer_has_a_schema_and_every_object_has_members() {
+    let document = serde_json::to_value(document()).unwrap();
+    for (place, operation) in operations(&document) {
+        for (name, body) in bodies(operation) {
+            for (kind, content) in body["content"].as_object().unwrap() {
+                assert!(content["schema"].is_object(), "{place}: {name} as {kind} has no schema");
+                untyped(&content["schema"], &format!("{place}: {name}"));
+            }
+        }
+    }
+    for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
+        if !FREE_FORM.contains(&name.as_str()) {
+            untyped(schema, name);
+        }
+    }
+}
+
+/// Fails for a schema that says nothing: without a type, or an object without members.
+fn untyped(schema: &Value, at: &str) {
+    if schema["$ref"].is_string() || schema["enum"].is_array() {
+        return;
+    }
+    for group in ["oneOf", "allOf", "anyOf"] {
+        if let Some(parts) = schema[group].as_array() {
+            return parts.iter().for_each(|part| untyped(part, at));
+        }
+    }
+    assert!(!schema["type"].is_null(), "{at} has no type: {schema}");
+    let is = |word: &str| {
+        schema["type"] == word || schema["type"].as_array().is_some_and(|types| types.contains(&word.into()))
+    };
+    if is("array") {
+        untyped(&schema["items"], &format!("{at}[]"));
+    }
+    if is("object") {
+        let properties = schema["properties"].as_object();
+        let properties = properties.unwrap_or_else(|| panic!("{at} is an object without members: {schema}"));
+        properties.iter().for_each(|(name, member)| untyped(member, &format!("{at}/{name}")));
+    }
+}
+
 /// Without it the document is not valid OpenAPI.
 #[test]
 fn every_documented_response_says_what_it_is() {

@@ -3,17 +3,18 @@
 //! Whoever can write to the store is the operator and needs no key; this is how the first key is created.
 //! While a server uses the data folder, it is locked, so requests go to the server.
 
-use crate::backend::{Backend, local_actor_key, percent_encode};
+use crate::backend::{self, Backend, local_actor_key, percent_encode};
 use crate::compose::{self, ActorStore, Ambient};
 use crate::config::Config;
 use crate::data_folder::DataFolder;
 use crate::failure::{Failure, Outcome};
+use chimera_api::answer::{ActorDocument, TenantDocument};
 use chimera_core::access::{ADMIN, ActorEntry, Kind, Level};
 use chimera_core::error::Code;
 use chimera_core::limits;
 use chimera_engine::access::{
-    ACTORS_READ, ACTORS_WRITE, APPROVALS_DECIDE, AUDIT_READ, AUTONOMY_OVERRIDE, ActorView, Directory, Permit,
-    RUNS_MANAGE, RUNS_READ, TenantView, WORKFLOWS_READ, WORKFLOWS_WRITE,
+    ACTORS_READ, ACTORS_WRITE, APPROVALS_DECIDE, AUDIT_READ, AUTONOMY_OVERRIDE, Directory, Permit, RUNS_MANAGE,
+    RUNS_READ, WORKFLOWS_READ, WORKFLOWS_WRITE,
 };
 use serde_json::{Map, Value, json};
 
@@ -108,7 +109,7 @@ impl ActorRegistry {
             }
             Self::Store(store, permit) => {
                 let shown = directory(store).actors(permit).map_err(|error| Failure::from_body(error.body()))?;
-                Ok(shown.into_iter().map(document).collect())
+                shown.into_iter().map(|actor| backend::shown(ActorDocument::from(actor))).collect()
             }
         }
     }
@@ -133,7 +134,7 @@ impl ActorRegistry {
             Self::Server(backend) => backend.request("GET", &actor_path(actor), None).await,
             Self::Store(store, permit) => {
                 let shown = directory(store).actor(permit, actor).map_err(|error| Failure::from_body(error.body()))?;
-                Ok(document(shown))
+                backend::shown(ActorDocument::from(shown))
             }
         }
     }
@@ -152,7 +153,7 @@ impl ActorRegistry {
             Self::Store(store, permit) => {
                 let entry = entry(actor, &body)?;
                 let put = directory(store).put_actor(permit, entry, body["tenant"].as_str()).await;
-                Ok(document(put.map_err(|error| Failure::from_body(error.body()))?))
+                backend::shown(ActorDocument::from(put.map_err(|error| Failure::from_body(error.body()))?))
             }
         }
     }
@@ -168,7 +169,7 @@ impl ActorRegistry {
             }
             Self::Store(store, permit) => {
                 let shown = directory(store).list_tenants(permit).map_err(|error| Failure::from_body(error.body()))?;
-                Ok(shown.into_iter().map(tenant).collect())
+                shown.into_iter().map(|tenant| backend::shown(TenantDocument::from(tenant))).collect()
             }
         }
     }
@@ -181,7 +182,7 @@ impl ActorRegistry {
             }
             Self::Store(store, permit) => {
                 let added = directory(store).add_tenant(permit, slug, name).await;
-                Ok(tenant(added.map_err(|error| Failure::from_body(error.body()))?))
+                backend::shown(TenantDocument::from(added.map_err(|error| Failure::from_body(error.body()))?))
             }
         }
     }
@@ -195,7 +196,7 @@ impl ActorRegistry {
             }
             Self::Store(store, permit) => {
                 let set = directory(store).set_tenant_disabled(permit, slug, disabled).await;
-                Ok(tenant(set.map_err(|error| Failure::from_body(error.body()))?))
+                backend::shown(TenantDocument::from(set.map_err(|error| Failure::from_body(error.body()))?))
             }
         }
     }
@@ -206,7 +207,7 @@ impl ActorRegistry {
             Self::Server(backend) => backend.request("DELETE", &actor_path(actor), None).await,
             Self::Store(store, permit) => {
                 let left = directory(store).remove_actor(permit, actor).await;
-                Ok(document(left.map_err(|error| Failure::from_body(error.body()))?))
+                backend::shown(ActorDocument::from(left.map_err(|error| Failure::from_body(error.body()))?))
             }
         }
     }
@@ -241,25 +242,6 @@ fn actor_path(actor: &str) -> String {
 
 fn invalid_entry() -> Failure {
     Failure::new(Code::Internal, "the server's response is not a valid actor entry")
-}
-
-/// An entry as a server shows it.
-fn document(shown: ActorView) -> Value {
-    let entry = shown.entry;
-    json!({
-        "id": entry.id, "tenant": shown.tenant, "kind": entry.kind, "scopes": entry.scopes,
-        "roles": entry.roles, "effective_scopes": shown.effective_scopes,
-        "quota_per_minute": entry.quota_per_minute, "autonomy_level": entry.level, "notify": entry.notify,
-        "disabled": entry.disabled, "matched": shown.matched, "source": shown.source, "keys": shown.keys,
-    })
-}
-
-/// A tenant as a server shows it.
-fn tenant(shown: TenantView) -> Value {
-    json!({
-        "id": shown.id, "slug": shown.slug, "name": shown.name, "disabled": shown.disabled,
-        "created_at": shown.created_at.map(|at| at.to_string()),
-    })
 }
 
 /// Parses an entry.

@@ -22,7 +22,7 @@ use chimera_engine::flow::{Asking, Flow, FlowPorts, Registry, RunKey, StartRun};
 use chimera_engine::port::{NoSpans, Records};
 use chimera_storage::records::{AccessMode, PostgresOptions, PostgresRecords, SqliteRecords};
 use chimera_testkit::crash::Store;
-use chimera_testkit::flow::{BroadcastBus, NullNotifier, World};
+use chimera_testkit::flow::{BroadcastBus, NullNotifier, World, shown as as_json};
 use chimera_testkit::postgres::PrivatePostgres;
 use chimera_testkit::simulate::port_switch::{CrashPoint, LinkState, PortSwitch, SwitchedRecords, SwitchedTool};
 use futures::StreamExt;
@@ -243,13 +243,13 @@ impl CutCase {
         let mut moves = wire.subscribe();
         loop {
             moves.borrow_and_update();
-            let shown = flow.show(&ann, run).await.unwrap();
+            let shown = as_json(flow.show(&ann, run).await.unwrap());
             match shown["status"].as_str() {
                 Some("completed") => return,
                 Some("failed" | "cancelled") => panic!("{:?}: {shown:#}", self.cut),
                 _ => {}
             }
-            let steps = flow.steps(&ann, run, 100, None).await.unwrap()["steps"].take();
+            let steps = as_json(flow.steps(&ann, run, 100, None).await.unwrap().steps);
             for step in steps.as_array().unwrap().iter().filter(|step| step["status"] == "outcome_unknown") {
                 self.doubts.insert(step["node_id"].as_str().unwrap().to_owned());
                 let happened = self.other.server.lines().iter().any(|line| line == "POST /once");

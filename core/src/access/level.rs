@@ -1,11 +1,11 @@
 //! Autonomy levels: how freely an actor, and therefore a run, may act.
 
 use crate::words::words;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 words! {
     /// The four levels, as spelled in the specification. A lower level asks more often.
-    #[derive(PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[derive(PartialOrd, Ord, Hash, Deserialize)]
     Level {
         /// Every node waits for approval.
         #[serde(rename = "L0_Ask")]

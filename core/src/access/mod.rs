@@ -27,6 +27,6 @@ pub use kind::{ADMIN, matches_pattern, overlap};
 pub use level::Level;
 pub use mail::{BadMail, check_mail, normalize_mail_address};
 pub use pool::Pool;
-pub use registry::{ANONYMOUS, ActorEntry, InvalidActorEntry, Kind, Registry};
+pub use registry::{ANONYMOUS, ActorEntry, EntrySource, InvalidActorEntry, Kind, Registry};
 pub use role::{InvalidRole, Role, Roles};
 pub use tenant::{Guest, SharedResources, TenantSettings};

@@ -41,11 +41,25 @@ pub const DEFAULT_AUTONOMY_LEVELS: &[(&str, Level)] = &[
 pub const ANONYMOUS: &str = "anonymous";
 
 words! {
-    #[derive(Serialize, Deserialize)]
+    #[derive(Deserialize)]
     #[serde(rename_all = "snake_case")]
     Kind {
         Human = "human",
         Service = "service",
+    }
+}
+
+words! {
+    /// Where the entry of an actor comes from. A later layer replaces an earlier one.
+    EntrySource {
+        /// No entry applies.
+        None = "none",
+        /// Built in.
+        Shipped = "shipped",
+        /// The configuration.
+        Config = "config",
+        /// The store.
+        Registry = "registry",
     }
 }
 

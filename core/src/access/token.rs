@@ -101,6 +101,18 @@ impl fmt::Debug for TokenKey {
     }
 }
 
+/// A public key as a JSON Web Key (RFC 7517).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Jwk {
+    pub kty: &'static str,
+    pub crv: &'static str,
+    /// The key, in URL-safe Base64.
+    pub x: String,
+    pub kid: String,
+    pub alg: &'static str,
+    pub r#use: &'static str,
+}
+
 impl TokenKey {
     /// Whether it is shared by all actors that match a pattern.
     #[must_use]
@@ -147,9 +159,9 @@ impl TokenKey {
 
     /// The public key as a JSON Web Key; none for a shared secret.
     #[must_use]
-    pub fn jwk(&self) -> Option<Value> {
+    pub fn jwk(&self) -> Option<Jwk> {
         let x = URL_SAFE_NO_PAD.encode(self.public()?.as_bytes());
-        Some(json!({"kty": "OKP", "crv": "Ed25519", "x": x, "kid": self.id(), "alg": "EdDSA", "use": "sig"}))
+        Some(Jwk { kty: "OKP", crv: "Ed25519", x, kid: self.id(), alg: "EdDSA", r#use: "sig" })
     }
 
     /// Signs a token. None if the key only verifies.
@@ -291,7 +303,7 @@ mod tests {
         let public = TokenKey::EdDsaPublic(key.public().unwrap());
         assert_eq!(verify(&token, std::slice::from_ref(&public), "chimera"), Ok(claims()));
         assert_eq!(public.sign(&claims()), None);
-        assert_eq!(key.jwk().unwrap()["kid"], key.id());
+        assert_eq!(key.jwk().unwrap().kid, key.id());
         assert_eq!(shared(None).jwk(), None);
     }
 

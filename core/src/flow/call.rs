@@ -1,7 +1,27 @@
 //! The outcome of a tool call, and what is known about the effect when it failed.
 
 use crate::error::{Code, ErrorBody};
+use crate::words::words;
 use serde_json::Value;
+
+words! {
+    /// How a recorded call ended. A call in flight has none.
+    CallEnd {
+        Succeeded = "succeeded",
+        Failed = "failed",
+        /// It is unknown whether it took effect.
+        Unknown = "unknown",
+        DryRun = "dry_run",
+        /// Not made: a replay used the recorded output.
+        Recorded = "recorded",
+        /// Not made: the output was cached.
+        Cached = "cached",
+        /// The tool found that it had taken effect.
+        Checked = "checked",
+        /// A person found that it had taken effect.
+        Resolved = "resolved",
+    }
+}
 
 /// Whether the request may have reached the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

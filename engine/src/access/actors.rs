@@ -11,7 +11,7 @@ use crate::ledger::audit::{self, EventRecord, Writer};
 use crate::port::CommitError;
 use chimera_core::access::registry::{ActorEntry, InvalidActorEntry, Kind, check_new_name, is_actor_name};
 use chimera_core::access::tables::{ACTOR_KEYS, ACTORS, TENANTS};
-use chimera_core::access::{ADMIN, Pool, check_mail, seal};
+use chimera_core::access::{ADMIN, EntrySource, Pool, check_mail, seal};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::ledger::SubjectType;
 use chimera_core::limits::{
@@ -34,8 +34,7 @@ pub struct ActorView {
     pub effective_scopes: Vec<String>,
     /// The name or pattern of that entry; `None` if nothing matches.
     pub matched: Option<String>,
-    /// `shipped`, `config`, `registry`, or `none`.
-    pub source: &'static str,
+    pub source: EntrySource,
     /// The number of valid keys.
     pub keys: usize,
     /// The tenant's slug.
@@ -100,7 +99,7 @@ impl Directory {
         let known = snapshot.registry.entry(&entry.id).is_some();
         ActorView {
             matched: known.then(|| entry.id.clone()),
-            source: if known { snapshot.source(&entry.id) } else { "none" },
+            source: if known { snapshot.source(&entry.id) } else { EntrySource::None },
             keys: snapshot.keys(id, now).count(),
             tenant: snapshot.slug_of(&entry.tenant).to_owned(),
             effective_scopes: snapshot.registry.roles().effective_scopes(&entry),

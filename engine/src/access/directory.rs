@@ -18,7 +18,9 @@ use crate::rows;
 use bytes::Bytes;
 use chimera_core::access::registry::{ActorEntry, Kind, Registry, check_new_name, shipped};
 use chimera_core::access::tables::{ACTORS, NONCES, REFRESH_TOKENS, REVOKED_TOKENS, TENANTS, TOKEN_FAMILIES};
-use chimera_core::access::{DeciderRefusal, Guest, Level, Role, SharedResources, TenantSettings, scope, seal};
+use chimera_core::access::{
+    DeciderRefusal, EntrySource, Guest, Level, Role, SharedResources, TenantSettings, scope, seal,
+};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::limits;
 use chimera_core::record::{Comparison, Condition, Json, Row, RowCount, Scope, Select, Step, Table, Tx, Value};
@@ -79,7 +81,7 @@ pub struct Snapshot {
     /// There are more revocations than are cached.
     more_revoked: bool,
     /// The origin of entries that are not built in.
-    sources: BTreeMap<String, &'static str>,
+    sources: BTreeMap<String, EntrySource>,
     /// Stored tenants by id.
     pub(crate) tenants: BTreeMap<String, TenantView>,
     /// There are tenants besides the default one.
@@ -146,8 +148,8 @@ impl Snapshot {
 
     /// The origin of an entry.
     #[must_use]
-    pub fn source(&self, id: &str) -> &'static str {
-        self.sources.get(id).copied().unwrap_or("shipped")
+    pub fn source(&self, id: &str) -> EntrySource {
+        self.sources.get(id).copied().unwrap_or(EntrySource::Shipped)
     }
 }
 
@@ -283,9 +285,9 @@ impl Directory {
         let now = self.parts.clock.earlier();
         let rows = self.rows(Select::from(&ACTORS, Scope::System)).await?;
         let entries: Vec<ActorEntry> = rows.iter().map(stored_entry).collect();
-        let mut sources: BTreeMap<String, &'static str> =
-            self.settings.entries.iter().map(|entry| (entry.id.clone(), "config")).collect();
-        sources.extend(entries.iter().map(|entry| (entry.id.clone(), "registry")));
+        let mut sources: BTreeMap<String, EntrySource> =
+            self.settings.entries.iter().map(|entry| (entry.id.clone(), EntrySource::Config)).collect();
+        sources.extend(entries.iter().map(|entry| (entry.id.clone(), EntrySource::Registry)));
         let (keys, unopened) = self.keys().await?;
         let (revoked, more_revoked) = self.revoked(now).await?;
         let (shared, keys) = keys.into_iter().partition(|(actor, _)| actor.contains('*'));

@@ -11,7 +11,7 @@ use crate::error::EngineError;
 use crate::ledger::audit;
 use chimera_core::access::registry::ActorEntry;
 use chimera_core::access::tables::{ACTOR_KEYS, ACTORS, APPROVAL_LINKS, TOKEN_FAMILIES};
-use chimera_core::access::{ADMIN, ANONYMOUS};
+use chimera_core::access::{ADMIN, ANONYMOUS, EntrySource};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::limits::REMOVED_ACTORS_MAX;
 use chimera_core::record::{Comparison, Condition, InvalidTx, Row, RowCount, Scope, Select, Step, Tx, Update, Value};
@@ -131,10 +131,10 @@ pub(super) fn end_links(id: &str, now: Timestamp) -> Result<Step, InvalidTx> {
 fn nothing_to_remove(shown: &ActorView) -> EngineError {
     let id = &shown.entry.id;
     let message = match shown.source {
-        "config" if shown.matched.as_ref() == Some(id) => {
+        EntrySource::Config if shown.matched.as_ref() == Some(id) => {
             format!("{id} has no key, and its entry comes from the configuration: remove it from the file")
         }
-        "shipped" if shown.matched.as_ref() == Some(id) => {
+        EntrySource::Shipped if shown.matched.as_ref() == Some(id) => {
             format!("{id} has no key, and its entry is built in: disable it with chimera actor disable")
         }
         _ => format!("{id} has neither an entry nor a key"),

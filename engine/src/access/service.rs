@@ -3,7 +3,7 @@
 use super::authenticator::Authenticator;
 use super::directory::Directory;
 use crate::port::Records;
-use serde_json::Value;
+use chimera_core::access::token::Jwk;
 use std::sync::Arc;
 
 pub struct Access {
@@ -34,7 +34,7 @@ impl Access {
 
     /// The public keys for verifying access tokens, as JWKs.
     #[must_use]
-    pub fn public_keys(&self) -> Vec<Value> {
+    pub fn public_keys(&self) -> Vec<Jwk> {
         self.directory.settings.token_keys.iter().filter_map(|key| key.jwk()).collect()
     }
 }

@@ -8,6 +8,7 @@ use crate::access::{AUTONOMY_OVERRIDE, Access, Permit, missing_scope_error};
 use crate::act::port::Planner;
 use crate::error::EngineError;
 use crate::flow::error::no_workflow;
+use crate::flow::view::RiskView;
 use crate::flow::{ChildWorkflows, Flow, PLAN_PREFIX, ResolvedWorkflow, RunHandle, SizeBudget, StartRun, named};
 use chimera_core::access::{Level, TenantSettings};
 use chimera_core::act::{AutonomyFacts, determine_autonomy_level, risk};
@@ -22,9 +23,9 @@ use chimera_core::flow::tables::RUNS;
 use chimera_core::flow::trace::SpanId;
 use chimera_core::json::Digest32;
 use chimera_core::limits::{FIRST_TIME_RUNS_MAX, PLAN_STEPS_MAX};
-use chimera_core::record::{Direction, Json, Row, Scope, Select, Value as Cell};
+use chimera_core::record::{Direction, Json, JsonError, Row, Scope, Select, Value as Cell};
 use chimera_core::tool::{CallClass, Spec};
-use serde::Serialize;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use uuid::Uuid;
@@ -98,8 +99,7 @@ pub enum ActOutcome {
 pub struct StartedAction {
     pub started: RunHandle,
     pub plan: Plan,
-    /// The risk assessment.
-    pub risk: Arc<Value>,
+    pub risk: RiskView,
     pub dry_run: bool,
 }
 
@@ -429,6 +429,7 @@ impl Actions {
         level: Level,
         risk: Arc<Value>,
     ) -> Result<ActOutcome, EngineError> {
+        let assessed = RiskView::deserialize(&*risk).map_err(JsonError::Serialise)?;
         let version = match proposal.version {
             Some(version) => version,
             None => self.flow.workflows().store_plan(permit, &proposal.workflow_id, &proposal.graph).await?,
@@ -445,7 +446,7 @@ impl Actions {
             dry_run: ask.dry_run,
             source: Source::Act,
             request: Some(ask.request),
-            risk: Some(Arc::clone(&risk)),
+            risk: Some(risk),
             idempotency_key: ask.idempotency_key.as_deref().map(|key| self.run_key(permit, key)),
             correlation_id: ask.correlation_id,
             notify: ask.notify.or(own),
@@ -470,7 +471,7 @@ impl Actions {
             Ok(started) => Ok(ActOutcome::Started(Box::new(StartedAction {
                 started,
                 plan: proposal.plan,
-                risk,
+                risk: assessed,
                 dry_run: ask.dry_run,
             }))),
             Err(error) => {
@@ -499,43 +500,4 @@ fn plan_of_steps(steps: &[(String, Value)]) -> Result<Plan, EngineError> {
 
 fn tools_of(graph: &Graph) -> impl Iterator<Item = Arc<Spec>> {
     graph.nodes.iter().filter_map(|node| node.tool.clone())
-}
-
-/// The immediate response for a started run.
-#[derive(Serialize)]
-pub struct Summary<'a> {
-    run_id: Uuid,
-    status: &'static str,
-    autonomy_level: &'static str,
-    trace_id: String,
-    plan: &'a Plan,
-    risk: &'a Value,
-    dry_run: bool,
-    dry_run_results: (),
-    approve_url: (),
-    approvals: [(); 0],
-    result: Option<Value>,
-    error: Option<ErrorBody>,
-}
-
-impl StartedAction {
-    #[must_use]
-    pub fn summary(&self) -> Summary<'_> {
-        let standing = self.started.standing.borrow();
-        let run_id = self.started.run_id;
-        Summary {
-            run_id,
-            status: standing.status.as_str(),
-            autonomy_level: self.started.level.as_str(),
-            trace_id: chimera_core::id::trace_id(run_id),
-            plan: &self.plan,
-            risk: &self.risk,
-            dry_run: self.dry_run,
-            dry_run_results: (),
-            approve_url: (),
-            approvals: [],
-            result: standing.ended.as_ref().and_then(|ended| ended.result.clone()),
-            error: standing.ended.as_ref().and_then(|ended| ended.error.clone()),
-        }
-    }
 }

@@ -11,6 +11,6 @@ pub mod port;
 mod recipients;
 pub mod rules;
 
-pub use actions::{ActOutcome, ActRequest, Actions, DuplicatePolicy, Objective, StartedAction, Summary};
+pub use actions::{ActOutcome, ActRequest, Actions, DuplicatePolicy, Objective, StartedAction};
 pub use guard::Guard;
 pub use recipients::DirectoryRecipients;

@@ -8,6 +8,6 @@ mod prove;
 mod verify;
 
 pub use export::{ExportSummary, export};
-pub use list::{EntryFilter, document as entry_document, list as list_entries};
+pub use list::{EntryFilter, EntryView, list as list_entries};
 pub use prove::{InclusionProof, prove};
 pub use verify::verify;

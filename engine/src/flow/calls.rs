@@ -1,10 +1,11 @@
 //! Lists tool calls across the runs that the caller may see.
 
-use super::document::{CallPage, CallView, Document, ListedCall};
+use super::view::{ListedCall, Page};
 use super::{Flow, load};
 use crate::access::{Permit, RUNS_READ};
 use crate::error::EngineError;
 use crate::port::ReadError;
+use chimera_core::flow::run::RunStatus;
 use chimera_core::flow::tables::{RUNS, TOOL_CALLS};
 use chimera_core::limits::JSON_INLINE_BYTES_MAX;
 use chimera_core::record::{Comparison, Cursor, Direction, Row, Scope, Select};
@@ -24,8 +25,13 @@ pub struct CallFilter {
 }
 
 impl Flow {
-    /// Tool calls, newest first.
-    pub async fn list_calls(&self, permit: &Permit, filter: CallFilter) -> Result<Document, EngineError> {
+    /// Tool calls, newest first, as `render` writes them. A large page is rendered off the request threads.
+    pub async fn list_calls<T>(
+        &self,
+        permit: &Permit,
+        filter: CallFilter,
+        render: impl FnOnce(Page<ListedCall>) -> T,
+    ) -> Result<T, EngineError> {
         let scope = || Scope::Tenant(permit.tenant().to_owned());
         let everybody = permit.sees("");
         if !everybody && filter.actor.as_deref().is_some_and(|actor| actor != permit.actor()) {
@@ -46,28 +52,22 @@ impl Flow {
             select = select.continue_at(cursor).map_err(ReadError::from)?;
         }
         let page = self.inner.parts.records.read(select).await?;
-        let mut statuses: BTreeMap<Uuid, Option<String>> = BTreeMap::new();
+        let mut statuses: BTreeMap<Uuid, Option<RunStatus>> = BTreeMap::new();
         for row in &page.rows {
             let run = row.uuid("run_id");
             if let Entry::Vacant(place) = statuses.entry(run) {
                 let select = Select::from(&RUNS, scope()).with("id", run).without(load::RUN_DOCUMENTS).take(1);
                 let found = self.inner.parts.records.read(select).await?;
-                place.insert(found.rows.first().map(|row| row.text("status").to_owned()));
+                place.insert(found.rows.first().and_then(|row| RunStatus::parse(row.text("status"))));
             }
         }
-        let item = |row| {
-            let run = Row::uuid(row, "run_id");
-            ListedCall {
-                call: CallView::of(row),
-                run_id: run,
-                actor: row.get("actor").as_text(),
-                run_status: statuses.get(&run).and_then(Option::as_deref),
-                step_id: row.get("step_id").as_uuid(),
-            }
-        };
         let bytes: usize = page.rows.iter().map(Row::bytes).sum();
         let next_cursor = page.next.as_ref().map(Cursor::encode);
-        let written = async { Document::of(&CallPage { items: page.rows.iter().map(item).collect(), next_cursor }) };
+        let written = async {
+            let status = |row: &Row| statuses.get(&row.uuid("run_id")).copied().flatten();
+            let items = page.rows.iter().map(|row| ListedCall::of(row, status(row))).collect::<Result<_, _>>()?;
+            Ok(render(Page { items, next_cursor, bytes }))
+        };
         self.offload(&permit.claimant(), bytes > JSON_INLINE_BYTES_MAX, Box::pin(written)).await?
     }
 }

@@ -5,11 +5,11 @@
 use super::Flow;
 use super::approval_messages::{self, Asking};
 use super::engine::EngineState;
-use super::show::time;
+use super::view::{DoubtView, DoubtfulCall, Page};
 use crate::access::{Permit, RUNS_READ};
 use crate::error::EngineError;
 use crate::port::ReadError;
-use chimera_core::flow::run::{RunHead, StepStatus, UnknownOutcome};
+use chimera_core::flow::run::{RunHead, UnknownOutcome};
 use chimera_core::flow::tables::{RUNS, STEPS};
 use chimera_core::limits;
 use chimera_core::record::{Comparison, Cursor, Json, Row, Scope, Select, Tx, Unstorable, Value as Cell};
@@ -32,7 +32,7 @@ pub struct DoubtFilter {
 
 impl Flow {
     /// Calls in doubt, oldest steps first.
-    pub async fn list_doubts(&self, permit: &Permit, filter: DoubtFilter) -> Result<Value, EngineError> {
+    pub async fn list_doubts(&self, permit: &Permit, filter: DoubtFilter) -> Result<Page<DoubtView>, EngineError> {
         let everybody = permit.sees("");
         if !everybody && filter.actor.as_deref().is_some_and(|actor| actor != permit.actor()) {
             return Err(EngineError::missing_scope(RUNS_READ));
@@ -47,10 +47,11 @@ impl Flow {
             select = select.continue_at(cursor).map_err(ReadError::from)?;
         }
         let mut runs: BTreeMap<Uuid, Option<Row>> = BTreeMap::new();
-        let mut items = Vec::new();
+        let (mut items, mut bytes) = (Vec::new(), 0_usize);
         // Steps have no actor column, so filling a page for one actor can take several reads.
         for _ in 0..limits::DOUBT_PAGES_MAX {
             let page = self.inner.parts.records.read(select.clone()).await?;
+            bytes = page.rows.iter().map(Row::bytes).fold(bytes, usize::saturating_add);
             for step in &page.rows {
                 let id = step.uuid("run_id");
                 if let Entry::Vacant(place) = runs.entry(id) {
@@ -59,7 +60,7 @@ impl Flow {
                 }
                 let run = runs.get(&id).and_then(Option::as_ref);
                 let run = run.filter(|run| actor.as_deref().is_none_or(|actor| run.text("actor") == actor));
-                items.extend(run.map(|run| document(run, step)));
+                items.extend(run.map(|run| DoubtView::of(run, step)).transpose()?);
             }
             select.after = page.next;
             if select.after.is_none() || items.len() >= filter.limit {
@@ -68,17 +69,17 @@ impl Flow {
             let room = filter.limit - items.len();
             select = select.take(room);
         }
-        Ok(json!({"items": items, "next_cursor": select.after.as_ref().map(Cursor::encode)}))
+        Ok(Page { items, next_cursor: select.after.as_ref().map(Cursor::encode), bytes })
     }
 
     /// A run's calls in doubt.
-    pub(super) async fn doubts(&self, permit: &Permit, run: &Row) -> Result<Vec<Value>, EngineError> {
+    pub(super) async fn doubts(&self, permit: &Permit, run: &Row) -> Result<Vec<DoubtView>, EngineError> {
         if run.get("in_doubt_since").is_null() {
             return Ok(Vec::new());
         }
         let select = Select::from(&STEPS, Scope::Tenant(permit.tenant().to_owned())).with("run_id", run.uuid("id"));
         let (rows, _) = self.inner.parts.records.first(in_doubt(select), limits::PAGE_ROWS_DEFAULT).await?;
-        Ok(rows.iter().map(|step| document(run, step)).collect())
+        Ok(rows.iter().map(|step| DoubtView::of(run, step)).collect::<Result<_, _>>()?)
     }
 
     /// Whether the call that a message is about is still in doubt.
@@ -122,6 +123,7 @@ pub(super) async fn add_doubt_messages(
 }
 
 fn data(head: &RunHead, doubt: &UnknownOutcome, asking: &Asking) -> Value {
+    let call = if doubt.undo { DoubtfulCall::Undo } else { DoubtfulCall::Execute };
     let mut reason = Value::String(doubt.reason.clone());
     Redactor::default().json(&mut reason);
     json!({
@@ -134,64 +136,10 @@ fn data(head: &RunHead, doubt: &UnknownOutcome, asking: &Asking) -> Value {
         "node_id": doubt.node,
         "map_index": doubt.item,
         "tool": doubt.tool,
-        "call": call_kind(doubt.undo),
+        "call": call.as_str(),
         "since": doubt.since.to_string(),
         "reason": reason,
-        "settle_url": format!("{}{}", asking.base_url, settle_url(head.id, doubt.step, doubt.undo)),
-        "settle_with": resolve_commands(head.id, doubt.step, doubt.undo),
+        "settle_url": format!("{}{}", asking.base_url, call.settle_url(head.id, doubt.step)),
+        "settle_with": call.resolve_commands(head.id, doubt.step),
     })
-}
-
-/// A call in doubt as JSON.
-fn document(run: &Row, step: &Row) -> Value {
-    let (run_id, step_id) = (run.uuid("id"), step.uuid("id"));
-    let undo = step.text("status") != StepStatus::OutcomeUnknown.as_str();
-    let reason = if undo { undo_reason(run, step_id) } else { call_reason(step) };
-    json!({
-        "run_id": run_id,
-        "workflow_id": run.get("workflow_id").as_text(),
-        "actor": run.text("actor"),
-        "run_status": run.text("status"),
-        "step_id": step_id,
-        "node_id": step.text("node_id"),
-        "map_index": step.get("map_index").as_int(),
-        "tool": step.get("tool").as_text(),
-        "call": call_kind(undo),
-        "attempt": step.int("attempt"),
-        "since": time(step, "in_doubt_since"),
-        "reason": reason,
-        "resolve_url": (!undo).then(|| settle_url(run_id, step_id, false)),
-        "settle_url": settle_url(run_id, step_id, undo),
-        "settle_with": resolve_commands(run_id, step_id, undo),
-    })
-}
-
-fn call_reason(step: &Row) -> Option<String> {
-    let error = step.get("error").as_json().map(Json::to_value)?;
-    error["message"].as_str().map(str::to_owned)
-}
-
-/// Why the outcome of an undo is unknown, according to the last rollback.
-fn undo_reason(run: &Row, step: Uuid) -> Option<String> {
-    let rollback = run.get("rollback").as_json().map(Json::to_value)?;
-    let step = step.to_string();
-    let left = rollback["left"].as_array()?.iter().find(|line| line["step_id"] == *step)?;
-    left["reason"].as_str().map(str::to_owned)
-}
-
-const fn call_kind(undo: bool) -> &'static str {
-    if undo { "undo" } else { "execute" }
-}
-
-fn settle_url(run: Uuid, step: Uuid, undo: bool) -> String {
-    if undo { format!("/runs/{run}/rollback") } else { format!("/runs/{run}/steps/{step}/resolve") }
-}
-
-/// The commands that resolve it; one of them suffices.
-fn resolve_commands(run: Uuid, step: Uuid, undo: bool) -> [String; 2] {
-    if undo {
-        [format!("chimera runs rollback {run} --step {step}"), format!("chimera runs rollback {run} --by-hand")]
-    } else {
-        ["--happened", "--never"].map(|found| format!("chimera runs resolve {run} {step} {found}"))
-    }
 }

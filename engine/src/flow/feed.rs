@@ -3,20 +3,21 @@
 //! The run's row is read before its entries: every number up to the row's is committed, so no entry can appear later
 //! behind one that was delivered.
 
+use super::view::EventView;
 use super::{Flow, load};
 use crate::access::Permit;
 use crate::error::EngineError;
 use chimera_core::flow::run::RunStatus;
+use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::limits;
-use chimera_core::record::DamagedRows;
-use serde_json::Value;
+use chimera_core::record::{Comparison, DamagedRows, Scope, Select};
 use uuid::Uuid;
 
 /// The next events.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventPage {
     /// In order, without a gap.
-    pub events: Vec<Value>,
+    pub events: Vec<EventView>,
     /// The number to continue after.
     pub after: i64,
     /// No more events: the run has ended, is not being undone, and everything was delivered.
@@ -31,6 +32,29 @@ impl Flow {
         Ok(RunStatus::parse(row.text("status")).ok_or_else(damaged)?)
     }
 
+    /// The events of a run after number `after`, in order: those with the next `limit` numbers.
+    ///
+    /// A run that moved to another lane has later entries that an order by lane would put first, so a page is bounded
+    /// by numbers and not by rows.
+    pub async fn events(
+        &self,
+        permit: &Permit,
+        run: Uuid,
+        after: i64,
+        limit: usize,
+    ) -> Result<Vec<EventView>, EngineError> {
+        let limit = limit.clamp(1, limits::PAGE_ROWS_MAX);
+        let last = after.saturating_add(i64::try_from(limit).unwrap_or(i64::MAX));
+        let select = Select::from(&AUDIT_LOG_ENTRIES, Scope::Tenant(permit.tenant().to_owned()))
+            .with("run_id", run)
+            .filter("run_seq", Comparison::Above, after)
+            .filter("run_seq", Comparison::AtMost, last);
+        let (rows, _) = self.inner.parts.records.first(select, limit).await?;
+        let mut events: Vec<EventView> = rows.iter().map(EventView::of).collect();
+        events.sort_by_key(|event| event.run_seq);
+        Ok(events)
+    }
+
     /// The events of a run after number `after`.
     pub async fn feed(&self, permit: &Permit, run: Uuid, after: i64) -> Result<EventPage, EngineError> {
         let records = &*self.inner.parts.records;
@@ -39,7 +63,7 @@ impl Flow {
         if after < head {
             let events = self.events(permit, run, after, limits::FEED_PAGE_MAX).await?;
             let window = i64::try_from(limits::FEED_PAGE_MAX).unwrap_or(i64::MAX);
-            let last = events.last().and_then(|event| event["run_seq"].as_i64());
+            let last = events.last().map(|event| event.run_seq);
             let reached = after.saturating_add(window).min(head).max(last.unwrap_or(after));
             return Ok(EventPage { events, after: reached, over: false });
         }

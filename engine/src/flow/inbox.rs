@@ -3,18 +3,36 @@
 //! An inbox message is not sent: it is committed together with what it is about, and read here.
 
 use super::Flow;
-use super::show::time;
+use super::view::{InboxMessage, Page};
 use crate::access::Permit;
 use crate::error::EngineError;
 use crate::port::ReadError;
 use chimera_core::flow::tables::{INBOX_MESSAGES, RUNS};
 use chimera_core::record::{Cursor, Direction, Json, Row, Scope, Select};
-use serde_json::{Value, json};
+use serde::Serialize;
 use uuid::Uuid;
+
+/// The payload for a run that has ended.
+#[derive(Serialize)]
+struct EndedRun<'a> {
+    run_id: Uuid,
+    /// The status at that time: the run may have been undone since.
+    status: Option<&'a str>,
+    workflow_id: Option<&'a str>,
+    actor: &'a str,
+    result: Option<&'a Json>,
+    error: Option<&'a Json>,
+    trace_id: &'a str,
+}
 
 impl Flow {
     /// A page of the caller's own inbox, newest first.
-    pub async fn inbox(&self, permit: &Permit, limit: usize, cursor: Option<&str>) -> Result<Value, EngineError> {
+    pub async fn inbox(
+        &self,
+        permit: &Permit,
+        limit: usize,
+        cursor: Option<&str>,
+    ) -> Result<Page<InboxMessage>, EngineError> {
         let select =
             Select::from(&INBOX_MESSAGES, Scope::Tenant(permit.tenant().to_owned())).with("actor", permit.actor());
         let mut select = select.by(&[], Direction::Descending).take(limit);
@@ -23,42 +41,43 @@ impl Flow {
         }
         let page = self.inner.parts.records.read(select).await?;
         let mut items = Vec::with_capacity(page.rows.len());
+        let mut bytes = 0_usize;
         for row in &page.rows {
-            items.push(self.message(permit, row).await?);
+            let message = self.message(permit, row).await?;
+            bytes = bytes.saturating_add(message.data.as_ref().map_or(0, |data| data.as_str().len()));
+            items.push(message);
         }
-        Ok(json!({"items": items, "next_cursor": page.next.as_ref().map(Cursor::encode)}))
+        Ok(Page { items, next_cursor: page.next.as_ref().map(Cursor::encode), bytes })
     }
 
-    async fn message(&self, permit: &Permit, row: &Row) -> Result<Value, EngineError> {
+    async fn message(&self, permit: &Permit, row: &Row) -> Result<InboxMessage, EngineError> {
         let event_type = row.text("event_type");
         let data = match row.get("data").as_json() {
-            Some(data) => data.to_value(),
+            Some(data) => Some(data.clone()),
             None => self.end_of(permit, row.uuid("run_id"), event_type).await?,
         };
-        Ok(json!({
-            "message_id": row.uuid("id"),
-            "type": event_type,
-            "at": time(row, "created_at"),
-            "run_id": row.uuid("run_id"),
-            "data": data,
-        }))
+        Ok(InboxMessage {
+            message_id: row.uuid("id"),
+            r#type: event_type.to_owned(),
+            at: row.get("created_at").as_time(),
+            run_id: row.uuid("run_id"),
+            data,
+        })
     }
 
-    /// The payload for a run that has ended.
-    async fn end_of(&self, permit: &Permit, run: Uuid, event_type: &str) -> Result<Value, EngineError> {
+    async fn end_of(&self, permit: &Permit, run: Uuid, event_type: &str) -> Result<Option<Json>, EngineError> {
         let select = Select::from(&RUNS, Scope::Tenant(permit.tenant().to_owned())).with("id", run).take(1);
         let page = self.inner.parts.records.read(select).await?;
-        let Some(row) = page.rows.first() else { return Ok(Value::Null) };
-        let document = |column| row.get(column).as_json().map(Json::to_value);
-        Ok(json!({
-            "run_id": run,
-            // The status at that time: the run may have been undone since.
-            "status": event_type.strip_prefix("run."),
-            "workflow_id": row.get("workflow_id").as_text(),
-            "actor": row.text("actor"),
-            "result": document("result"),
-            "error": document("error_data"),
-            "trace_id": row.text("trace_id"),
-        }))
+        let Some(row) = page.rows.first() else { return Ok(None) };
+        let ended = EndedRun {
+            run_id: run,
+            status: event_type.strip_prefix("run."),
+            workflow_id: row.get("workflow_id").as_text(),
+            actor: row.text("actor"),
+            result: row.get("result").as_json(),
+            error: row.get("error_data").as_json(),
+            trace_id: row.text("trace_id"),
+        };
+        Ok(Some(Json::encode(&ended)?))
     }
 }

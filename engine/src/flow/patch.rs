@@ -6,7 +6,7 @@
 use super::signals::check_unfinished;
 use super::start::RunDefinition;
 use super::void_requests::{PATCH, SUPERSEDED, VoidRequests};
-use super::{Flow, load};
+use super::{Flow, load, view};
 use crate::access::Permit;
 use crate::error::EngineError;
 use crate::flow::error::invalid_document;
@@ -23,7 +23,7 @@ use chimera_core::flow::tables::{RUN_PATCHES, RUN_SIGNALS, RUNS};
 use chimera_core::json::Digest32;
 use chimera_core::limits;
 use chimera_core::record::{
-    Comparison, Condition, Insert, Json, Row, RowCount, Scope, Select, Step, Tx, Unstorable, Value as Cell,
+    Comparison, Condition, Insert, Json, JsonError, Row, RowCount, Scope, Select, Step, Tx, Unstorable, Value as Cell,
 };
 use serde_json::Value;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ pub struct ProposedPatch {
     /// `None` for a dry run.
     pub number: Option<u32>,
     /// What it changes, and its inverse.
-    pub preview: Value,
+    pub preview: view::PatchPreview,
 }
 
 /// A patch checked against one version of a run. Exactly what was checked is proposed, or nothing.
@@ -191,6 +191,7 @@ impl Flow {
         dry_run: bool,
     ) -> Result<Option<ProposedPatch>, EngineError> {
         let CheckedPatch { run, version, number, patch, preview, refused, risk, .. } = look;
+        let preview = serde_json::from_value(preview).map_err(JsonError::Serialise)?;
         if let Some(why) = refused {
             return Err(EngineError::refused(Code::PolicyDenied, why));
         }

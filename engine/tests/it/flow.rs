@@ -5,7 +5,7 @@ use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::json::Digest32;
 use chimera_engine::flow::{Decide, Decision, Flow, KeeperState, ReplayDecision, StartRun};
 use chimera_engine::port::Records;
-use chimera_testkit::flow::{CallBehavior, World, engine, until, within};
+use chimera_testkit::flow::{CallBehavior, World, engine, shown as as_json, until, within};
 use chimera_testkit::memory::MemoryRecords;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ async fn run(flow: &Flow, world: &World, level: Level) -> Uuid {
 
 async fn settled(flow: &Flow, world: &World, run: Uuid) -> Value {
     within(flow.rest(run)).await.expect("the run rests in time");
-    flow.show(&world.actor("admin"), run).await.unwrap()
+    as_json(flow.show(&world.actor("admin"), run).await.unwrap())
 }
 
 /// Waits until a signalled run has this status.
@@ -60,7 +60,7 @@ async fn three_steps_run_one_behind_the_other() {
     assert_eq!(shown["status"], "completed", "{shown:#}");
     assert_eq!(shown["result"]["c"]["tool"], "read");
     assert_eq!(world.outside.sent().len(), 1);
-    let steps = flow.steps(&world.actor("admin"), id, 100, None).await.unwrap();
+    let steps = as_json(flow.steps(&world.actor("admin"), id, 100, None).await.unwrap());
     let nodes: Vec<_> = steps["steps"].as_array().unwrap().iter().map(|step| step["node_id"].clone()).collect();
     assert_eq!(nodes, ["a", "b", "c"]);
 }
@@ -115,7 +115,7 @@ async fn a_refusal_is_tried_again_and_a_lost_answer_is_not() {
     apply(&flow, &world, chain(&[("a", "again"), ("b", "once")])).await;
     let id = run(&flow, &world, Level::ExecuteSilent).await;
     settled(&flow, &world, id).await;
-    let steps = flow.steps(&world.actor("admin"), id, 100, None).await.unwrap();
+    let steps = as_json(flow.steps(&world.actor("admin"), id, 100, None).await.unwrap());
     assert_eq!(steps["steps"][0]["tool_calls"].as_array().unwrap().len(), 3);
     assert_eq!(steps["steps"][1]["status"], "outcome_unknown");
     let step = Uuid::parse_str(steps["steps"][1]["step_id"].as_str().unwrap()).unwrap();

@@ -5,7 +5,7 @@ use chimera_core::flow::tables::CACHE_ENTRIES;
 use chimera_core::tool::EffectKind;
 use chimera_engine::act::rules::{Rule, Rules, Says};
 use chimera_engine::flow::StartRun;
-use chimera_testkit::flow::{Air, CallLog, EngineFixture, ScriptedTool, code_of, stage, workflow};
+use chimera_testkit::flow::{Air, CallLog, EngineFixture, ScriptedTool, code_of, shown, stage, workflow};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ async fn ask(stage: &EngineFixture, tenant: &str, workflow: &str, q: &str) -> Va
     let ask = StartRun { level: Level::ExecuteSilent, ..StartRun::of(workflow, json!({"q": q})) };
     let run = stage.flow.start(&stage.permit_of(tenant, "user_ann"), ask).await.unwrap().run_id;
     stage.wait_for_in(tenant, run, |shown| shown["status"] == "completed").await;
-    stage.flow.steps(&stage.permit_of(tenant, "admin"), run, 1, None).await.unwrap()["steps"][0].clone()
+    shown(stage.flow.steps(&stage.permit_of(tenant, "admin"), run, 1, None).await.unwrap())["steps"][0].clone()
 }
 
 #[tokio::test(start_paused = true)]
@@ -33,7 +33,7 @@ async fn the_same_input_is_answered_once_and_another_one_anew() {
     let (stage, asked) = cached(json!({})).await;
     let first = ask(&stage, "acme", "w", "x").await;
     let second = ask(&stage, "acme", "w", "x").await;
-    assert_eq!(first["output"], second["output"]);
+    assert_eq!(first["outputs"], second["outputs"]);
     assert_eq!(second["tool_calls"][0]["outcome"], "cached");
     assert_eq!(asked.count("execute"), 1);
     ask(&stage, "acme", "w", "y").await;

@@ -11,7 +11,7 @@ use chimera_core::tool::EffectKind;
 use chimera_engine::flow::port::{CheckResult, Recipient, Recipients, Sent, ToolError};
 use chimera_engine::flow::{Asking, DoubtFilter, StartRun};
 use chimera_engine::port::Records;
-use chimera_testkit::flow::{EngineFixture, EngineSetup, ScriptedTool, chain, id_of, stage, workflow};
+use chimera_testkit::flow::{EngineFixture, EngineSetup, ScriptedTool, chain, id_of, shown, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -134,7 +134,8 @@ async fn an_undo_in_doubt_is_told_too_and_survives_a_restart_until_somebody_says
 
     let again = stage.restart(lost().asking(asking(vec![mail_of("user_ann")]))).await;
     let admin = again.permit("admin");
-    let list = async || again.flow.list_doubts(&admin, DoubtFilter { limit: 10, ..DoubtFilter::default() }).await;
+    let list =
+        async || again.flow.list_doubts(&admin, DoubtFilter { limit: 10, ..DoubtFilter::default() }).await.map(shown);
     assert_eq!(list().await.unwrap()["items"][0]["call"], "undo");
     again.flow.rollback(&admin, run, None, None).await.unwrap();
     again.until(run, |run| run["rollback"]["round"] == 2 && run["rollback"]["ended"] == true).await;
@@ -157,13 +158,13 @@ async fn whoever_sees_only_their_own_runs_finds_only_their_own_doubts() {
         chimera_engine::access::Permit::for_entry(entry)
     };
     let of = |actor: Option<&str>| DoubtFilter { actor: actor.map(str::to_owned), limit: 1, ..DoubtFilter::default() };
-    let own = stage.flow.list_doubts(&narrow("user_ann"), of(None)).await.unwrap();
+    let own = shown(stage.flow.list_doubts(&narrow("user_ann"), of(None)).await.unwrap());
     assert_eq!(own["items"][0]["run_id"], json!(run));
-    let others = stage.flow.list_doubts(&narrow("user_bob"), of(None)).await.unwrap();
+    let others = shown(stage.flow.list_doubts(&narrow("user_bob"), of(None)).await.unwrap());
     assert_eq!(others, json!({"items": [], "next_cursor": null}));
     let refused = stage.flow.list_doubts(&narrow("user_bob"), of(Some("user_ann"))).await;
     assert_eq!(chimera_testkit::flow::code_of(refused), "RBAC_FORBIDDEN");
-    let elsewhere = stage.flow.list_doubts(&stage.permit_of("other", "admin"), of(None)).await.unwrap();
+    let elsewhere = shown(stage.flow.list_doubts(&stage.permit_of("other", "admin"), of(None)).await.unwrap());
     assert_eq!(elsewhere["items"], json!([]));
 }
 

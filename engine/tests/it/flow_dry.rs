@@ -4,7 +4,7 @@ use chimera_core::access::Level;
 use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, STEPS, TOOL_CALLS};
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::{Decision, StartRun};
-use chimera_testkit::flow::{ScriptedTool, chain, id_of, stage, workflow};
+use chimera_testkit::flow::{ScriptedTool, chain, id_of, shown as as_json, stage, workflow};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -71,7 +71,7 @@ async fn a_step_may_ask_for_its_own_dry_run_in_a_real_run() {
     assert_eq!((written.count("execute"), written.count("dry"), faxed.all().len()), (0, 1, 0));
     let told = stage.flow.events(&stage.permit("admin"), run, 0, 100).await.unwrap();
     for event in ["step.dispatched", "step.completed"] {
-        let told: Vec<&Value> = told.iter().filter(|entry| entry["event_type"] == event).collect();
+        let told: Vec<Value> = told.iter().filter(|entry| entry.event_type == event).map(as_json).collect();
         assert_eq!(told.len(), 2);
         assert!(told.iter().all(|entry| entry["data"]["dry_run"] == true), "{event}: {told:#?}");
     }

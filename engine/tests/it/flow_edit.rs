@@ -9,7 +9,7 @@ use chimera_core::tool::EffectKind;
 use chimera_engine::EngineError;
 use chimera_engine::flow::{Decide, Decision};
 use chimera_engine::port::Records;
-use chimera_testkit::flow::{EngineFixture, ScriptedTool, TENANT, chain, code_of, id_of, stage, workflow};
+use chimera_testkit::flow::{EngineFixture, ScriptedTool, TENANT, chain, code_of, id_of, shown, stage, workflow};
 use serde_json::{Value, json};
 use std::time::Duration;
 use uuid::Uuid;
@@ -64,7 +64,7 @@ async fn a_digest_is_never_shown_beside_an_older_plan() {
         let edit = stage.flow.edit_planned(&ann, run, "a", json!({"n": n}));
         let looks = async {
             for look in 0.. {
-                let shown = stage.flow.show(&admin, run).await.unwrap();
+                let shown = shown(stage.flow.show(&admin, run).await.unwrap());
                 let (asked, plan) = (&shown["approvals"][0]["digest"], &shown["plan"]);
                 let new = plan["steps"][0]["input"]["n"] == n;
                 assert!(asked.is_null() || *asked == plan["digest"] || new, "edit {n}, look {look}: {shown:#}");

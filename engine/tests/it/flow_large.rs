@@ -7,7 +7,7 @@ use chimera_core::limits;
 use chimera_core::record::Row;
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::CallFilter;
-use chimera_testkit::flow::{EngineFixture, EngineSetup, ScriptedTool, chain, stage, until, workflow};
+use chimera_testkit::flow::{EngineFixture, EngineSetup, ScriptedTool, chain, shown, stage, until, workflow};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -65,7 +65,7 @@ async fn large_runs_are_shown_a_few_at_a_time_and_all_of_them_are() {
     stage.asks(run).await;
     let shown = (0..3 * limits::LARGE_WORK_BYTES_MAX / weight).map(|n| {
         let (flow, permit) = (stage.flow.clone(), stage.permit(&format!("user_{n}")));
-        async move { flow.show_document(&permit, run).await.map(|shown| shown.into_text().len()) }
+        async move { flow.show_as(&permit, run, |run| serde_json::to_string(&run).unwrap().len()).await }
     });
     let shown = futures::future::try_join_all(shown).await.unwrap();
     assert!(shown.len() > 20 && shown.iter().all(|bytes| *bytes == shown[0]));
@@ -90,14 +90,13 @@ async fn steps_and_calls_are_shown_in_pages_of_bounded_size_that_leave_nothing_o
     let admin = stage.permit("admin");
     let (mut nodes, mut calls, mut cursor) = (Vec::new(), 0, None::<String>);
     loop {
-        let page = stage.flow.step_page(&admin, run, limits::PAGE_ROWS_MAX, cursor.as_deref()).await.unwrap();
-        assert!(page.to_value().to_string().len() < limits::PAGE_BYTES_MAX + LARGE);
-        let page = page.to_value();
+        let page = shown(stage.flow.steps(&admin, run, limits::PAGE_ROWS_MAX, cursor.as_deref()).await.unwrap());
+        assert!(page.to_string().len() < limits::PAGE_BYTES_MAX + LARGE);
         for step in page["steps"].as_array().unwrap() {
             nodes.push(step["node_id"].as_str().unwrap().to_owned());
             let made = step["tool_calls"].as_array().unwrap();
             calls += made.len();
-            let text = &step["output"]["text"];
+            let text = &step["outputs"]["text"];
             assert!(
                 made.iter().all(|call| call["tool_output"]["text"] == *text && text.is_string()),
                 "{}",
@@ -116,7 +115,8 @@ async fn steps_and_calls_are_shown_in_pages_of_bounded_size_that_leave_nothing_o
     let (mut listed, mut pages, mut cursor) = (0, 0, None);
     loop {
         let filter = CallFilter { limit: limits::PAGE_ROWS_MAX, cursor, ..CallFilter::default() };
-        let text = stage.flow.list_calls(&admin, filter).await.unwrap().into_text();
+        let written = |page| serde_json::to_string(&page).unwrap();
+        let text = stage.flow.list_calls(&admin, filter, written).await.unwrap();
         assert!(text.len() < limits::PAGE_BYTES_MAX + LARGE, "{} bytes", text.len());
         let page: Value = serde_json::from_str(&text).unwrap();
         let items = page["items"].as_array().unwrap();

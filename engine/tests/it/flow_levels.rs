@@ -221,7 +221,7 @@ async fn a_person_says_that_it_happened_and_what_it_gave() {
     assert_eq!(code_of(strange), "VALIDATION_FAILED", "the tool never gives that");
     stage.flow.resolve(&ann, run, step, true, Some(json!({"id": 9})), Some("found it".to_owned())).await.unwrap();
     assert_eq!(stage.ended(run).await["status"], "completed");
-    assert_eq!(stage.step(run, "a", "completed").await["output"]["id"], 9);
+    assert_eq!(stage.step(run, "a", "completed").await["outputs"]["id"], 9);
     assert_eq!(made.count("execute"), 1);
     assert_eq!(stage.rows_of(&EFFECTS, run)[0].text("status"), "succeeded");
     assert_eq!(code_of(stage.flow.resolve(&ann, run, step, true, None, None).await), "INVALID_TRANSITION");

@@ -185,9 +185,9 @@ async fn a_dry_run_of_a_patch_shows_the_difference_and_changes_nothing() {
     let held = held(stage(1), SILENT).await;
     let proposed = held.patch(upload_and_notify(), None, true).await.unwrap();
     assert_eq!(proposed.number, None);
-    assert_eq!(proposed.preview["diff"]["nodes"]["added"].as_array().unwrap().len(), 3);
-    assert_eq!(proposed.preview["diff"]["edges"]["added"].as_array().unwrap().len(), 3);
-    assert_eq!(proposed.preview["inverse"]["remove_nodes"], json!(["upload_to_s3", "notify_email", "notify_slack"]));
+    assert_eq!(proposed.preview.diff.nodes.added.len(), 3);
+    assert_eq!(proposed.preview.diff.edges.added.len(), 3);
+    assert_eq!(proposed.preview.inverse.remove_nodes, ["upload_to_s3", "notify_email", "notify_slack"]);
     held.let_go().await;
     assert_eq!(held.stage.step_statuses(held.run).await, "a=completed b=completed");
 }

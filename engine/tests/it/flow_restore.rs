@@ -11,7 +11,7 @@ use chimera_engine::flow::port::{CallContext, CheckResult, Sent, ToolError};
 use chimera_engine::flow::{DoubtFilter, RestoreSurvey, ResumeOptions, StartRun};
 use chimera_engine::port::{CommitError, Hold, Records};
 use chimera_testkit::flow::{
-    CallLog, EngineFixture, EngineSetup, ScriptedTool, chain, code_of, id_of, stage, workflow,
+    CallLog, EngineFixture, EngineSetup, ScriptedTool, chain, code_of, id_of, shown, stage, workflow,
 };
 use chimera_testkit::memory::MemoryRecords;
 use serde_json::json;
@@ -209,7 +209,7 @@ async fn a_run_inside_is_not_in_doubt_any_more_once_somebody_has_settled_it() {
         stage.approve("user_bob", run).await;
         let listed = || async {
             let filter = DoubtFilter { limit: 10, ..DoubtFilter::default() };
-            stage.flow.list_doubts(&stage.permit("admin"), filter).await.unwrap()["items"].clone()
+            shown(stage.flow.list_doubts(&stage.permit("admin"), filter).await.unwrap().items)
         };
         stage.step(run, "a", "outcome_unknown").await;
         assert_eq!(listed().await[0]["node_id"], "a");

@@ -5,7 +5,7 @@ use chimera_core::access::{Guest, Level, SharedResources};
 use chimera_core::tool::EffectKind;
 use chimera_engine::access::port::Tenancy;
 use chimera_engine::flow::StartRun;
-use chimera_testkit::flow::{Air, EngineSetup, ScriptedTool, TENANT, code_of, stage, workflow};
+use chimera_testkit::flow::{Air, EngineSetup, ScriptedTool, TENANT, code_of, shown, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -41,10 +41,10 @@ async fn a_tool_that_is_not_shared_is_refused_like_one_that_nobody_has() {
     let (own, other) = (stage.permit_of(TENANT, "admin"), stage.permit_of("other", "admin"));
     let names = |tools: Value| -> Vec<String> {
         let name = |tool: &Value| tool["name"].as_str().map(str::to_owned);
-        tools["items"].as_array().unwrap().iter().filter_map(name).collect()
+        tools.as_array().unwrap().iter().filter_map(name).collect()
     };
-    assert_eq!(names(stage.flow.list_tools(&other)), ["pure", "sends"], "what only computes is everybody's");
-    assert!(names(stage.flow.list_tools(&own)).contains(&"again".to_owned()));
+    assert_eq!(names(shown(stage.flow.list_tools(&other))), ["pure", "sends"], "what only computes is everybody's");
+    assert!(names(shown(stage.flow.list_tools(&own))).contains(&"again".to_owned()));
     let told = async |tool: &str| {
         let text = asks_first(tool).document().to_string();
         let error = stage.flow.workflows().check(&other, &text).await.expect_err("a refusal");
@@ -70,7 +70,7 @@ async fn a_tool_that_is_shared_no_more_is_not_called() {
     let asked = tool.asked();
     let second = first.restart(stage(1).tool(tool.build()).tenancy(Arc::new(SharedTools(&[])))).await;
     assert_eq!(code_of(second.flow.start(&other, ask()).await), "VALIDATION_FAILED");
-    let shown = second.flow.show(&other, run).await.unwrap();
+    let shown = shown(second.flow.show(&other, run).await.unwrap());
     let digest = shown["approvals"][0]["digest"].as_str().unwrap().to_owned();
     let decide = chimera_engine::flow::Decide {
         run,

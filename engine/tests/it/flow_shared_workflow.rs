@@ -7,7 +7,7 @@ use chimera_core::tool::EffectKind;
 use chimera_engine::access::Permit;
 use chimera_engine::access::port::Tenancy;
 use chimera_engine::flow::{Decide, Decision, ReplayDecision, StartRun};
-use chimera_testkit::flow::{Air, EngineFixture, EngineSetup, ScriptedTool, TENANT, code_of, stage, workflow};
+use chimera_testkit::flow::{Air, EngineFixture, EngineSetup, ScriptedTool, TENANT, code_of, shown, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use uuid::Uuid;
@@ -108,7 +108,7 @@ async fn what_is_not_shared_any_more_is_not_started_and_runs_keep_what_they_bega
         assert_eq!(code_of(first.flow.start(&other, ask).await), "NOT_FOUND");
     }
     assert_eq!(code_of(first.flow.show_workflow(&other, "w", Some(1)).await), "NOT_FOUND");
-    assert_eq!(first.flow.list_workflows(&other, 10, None).await.unwrap()["items"], json!([]));
+    assert_eq!(shown(first.flow.list_workflows(&other, 10, None).await.unwrap().items), json!([]));
     // Also in a process with a cold cache.
     let second = first.restart(setup()).await;
     let shown = approve(&second, &other, run).await;
@@ -136,7 +136,7 @@ async fn a_workflow_of_ones_own_goes_before_a_shared_one_and_never_gets_its_numb
     let (mine, version) = started(&stage, &other, of("w")).await;
     assert_eq!(version, 4);
     assert_eq!(code_of(stage.flow.start(&other, versioned("w", 2)).await), "NOT_FOUND", "theirs has no version 2");
-    let shown = stage.flow.show_workflow(&other, "w", None).await.unwrap();
+    let shown = shown(stage.flow.show_workflow(&other, "w", None).await.unwrap());
     assert_eq!(
         (&shown["version"], &shown["shared"], &shown["created_by"]),
         (&json!(4), &json!(false), &json!("admin"))
@@ -193,7 +193,7 @@ async fn a_list_has_what_is_shared_in_its_place() {
     let listed = async |by: &Permit, limit: usize| {
         let (mut all, mut cursor) = (Vec::new(), None::<String>);
         loop {
-            let page = stage.flow.list_workflows(by, limit, cursor.as_deref()).await.unwrap();
+            let page = shown(stage.flow.list_workflows(by, limit, cursor.as_deref()).await.unwrap());
             let item = |item: &Value| (item["workflow_id"].as_str().unwrap().to_owned(), item["shared"] == true);
             all.extend(page["items"].as_array().unwrap().iter().map(item));
             cursor = page["next_cursor"].as_str().map(str::to_owned);

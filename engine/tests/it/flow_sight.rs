@@ -1,12 +1,13 @@
 //! Visibility of runs: events without gaps, and no tenant sees another's.
 
 use chimera_core::access::Level;
+use chimera_core::flow::run::RunStatus;
 use chimera_core::flow::tables::RUNS;
 use chimera_core::json::Digest32;
 use chimera_core::secret::Secret;
 use chimera_engine::access::Permit;
 use chimera_engine::flow::{Decide, Decision, ReplayDecision, RunFilter, RunKey, StartRun};
-use chimera_testkit::flow::{EngineFixture, chain, code_of, stage, until, workflow};
+use chimera_testkit::flow::{EngineFixture, chain, code_of, shown, stage, until, workflow};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use sha2::Digest as _;
@@ -23,7 +24,7 @@ async fn paged(stage: &EngineFixture, run: Uuid, page: usize) -> Vec<Value> {
         if more.is_empty() {
             return events;
         }
-        events.extend(more);
+        events.extend(more.into_iter().map(shown));
     }
 }
 
@@ -79,8 +80,8 @@ async fn failed_runs_are_listed_and_their_steps_tell_what_was_done() {
     let bad = stage.run(&chain("bad", &[("a", "again"), ("b", "broken"), ("c", "again")]), SILENT).await;
     stage.ended(good).await;
     stage.ended(bad).await;
-    let filter = RunFilter { status: Some("failed".to_owned()), limit: 10, ..RunFilter::default() };
-    let listed = stage.flow.list(&stage.permit("admin"), filter).await.unwrap();
+    let filter = RunFilter { status: Some(RunStatus::Failed), limit: 10, ..RunFilter::default() };
+    let listed = shown(stage.flow.list(&stage.permit("admin"), filter).await.unwrap());
     assert_eq!(listed["items"].as_array().unwrap().len(), 1);
     assert_eq!(listed["items"][0]["run_id"], json!(bad));
     let steps = stage.steps(bad).await;
@@ -204,19 +205,19 @@ proptest! {
             until("no run is driven", || stage.flow.active_runs() == 0).await;
             for (tenant, run) in &runs {
                 let (own, foreign) = (stage.permit_of(tenants[*tenant], "admin"), tenants[1 - *tenant]);
-                let shown = stage.flow.show(&own, *run).await.unwrap();
-                let hex = shown["approvals"][0]["digest"].as_str().map(str::to_owned).unwrap_or_else(|| "00".repeat(32));
+                let before = shown(stage.flow.show(&own, *run).await.unwrap());
+                let hex = before["approvals"][0]["digest"].as_str().map(str::to_owned).unwrap_or_else(|| "00".repeat(32));
                 let digest = Digest32::from_hex(&hex).unwrap();
-                let step = shown["approvals"][0]["step_id"].as_str().and_then(|id| Uuid::parse_str(id).ok()).unwrap_or_default();
+                let step = before["approvals"][0]["step_id"].as_str().and_then(|id| Uuid::parse_str(id).ok()).unwrap_or_default();
                 let codes = intrude(&stage, foreign, *run, step, digest).await;
                 assert!(codes.iter().all(|code| code == "NOT_FOUND"), "{codes:?}");
                 let stranger = stage.permit_of(foreign, "admin");
                 assert!(stage.flow.events(&stranger, *run, 0, 1_000).await.unwrap().is_empty());
-                assert_eq!(stage.flow.show(&own, *run).await.unwrap(), shown, "nothing of it changed");
+                assert_eq!(shown(stage.flow.show(&own, *run).await.unwrap()), before, "nothing of it changed");
             }
             for (at, tenant) in tenants.iter().enumerate() {
                 let filter = RunFilter { limit: 100, ..RunFilter::default() };
-                let listed = stage.flow.list(&stage.permit_of(tenant, "admin"), filter).await.unwrap();
+                let listed = shown(stage.flow.list(&stage.permit_of(tenant, "admin"), filter).await.unwrap());
                 assert_eq!(listed["items"].as_array().unwrap().len(), runs.iter().filter(|(owner, _)| *owner == at).count());
             }
         });

@@ -10,7 +10,9 @@ use chimera_core::flow::tables::EFFECTS;
 use chimera_core::tool::{EffectKind, Rollback, Spec};
 use chimera_engine::act::rules::Rules;
 use chimera_engine::flow::port::{Tool, ToolError};
-use chimera_testkit::flow::{Air, EngineFixture, ScriptedTool, chain, code_of, id_of, stage, until, workflow};
+use chimera_testkit::flow::{
+    Air, EngineFixture, ScriptedTool, chain, code_of, id_of, shown as as_json, stage, until, workflow,
+};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -336,7 +338,7 @@ async fn a_person_may_say_that_a_run_was_undone_by_hand_and_nothing_is_called() 
     stage.flow.mark_rolled_back(&ann, run, Some("deleted in their console".to_owned())).await.unwrap();
     stage.status(run, "rolled_back").await;
     let events = stage.flow.events(&ann, run, 0, 100).await.unwrap();
-    let marked = events.iter().find(|event| event["event_type"] == "run.rolled_back").expect("an entry");
+    let marked = as_json(events.iter().find(|event| event.event_type == "run.rolled_back").expect("an entry"));
     assert_eq!(
         (&marked["actor_id"], &marked["data"]["reason"]),
         (&json!("user_ann"), &json!("deleted in their console"))

@@ -67,7 +67,7 @@ async fn an_answer_is_kept_when_the_step_behind_it_fails_with_more_words_than_an
     let shown = stage.ended(run).await;
     assert_eq!((&shown["status"], &shown["error"]["code"]), (&json!("failed"), &json!("VALIDATION_FAILED")));
     assert!(shown["error"]["message"].as_str().unwrap().chars().count() <= limits::ERROR_MESSAGE_CHARS_MAX + 1);
-    assert_eq!(stage.step(run, "a", "completed").await["output"]["id"], 7);
+    assert_eq!(stage.step(run, "a", "completed").await["outputs"]["id"], 7);
     assert_eq!((stage.rows_of(&EFFECTS, run)[0].text("status"), asked.count("execute")), ("succeeded", 1));
 }
 
@@ -125,7 +125,7 @@ async fn a_run_whose_turns_are_refused_fails_with_what_its_calls_gave() {
     refuse(&stage, |tx| tx.inserts.iter().any(|row| row.table == &EFFECTS));
     let shown = stage.ended(run).await;
     assert_eq!((&shown["status"], &shown["error"]["code"]), (&json!("failed"), &json!("INTERNAL")));
-    assert_eq!(stage.step(run, "a", "completed").await["output"]["id"], 7);
+    assert_eq!(stage.step(run, "a", "completed").await["outputs"]["id"], 7);
     stage.step(run, "b", "completed").await;
     assert_eq!((posted.count("execute"), waited.count("execute")), (1, 1));
     assert!(stage.rows_of(&EFFECTS, run).iter().all(|effect| effect.text("status") == "succeeded"));
@@ -157,7 +157,7 @@ async fn a_run_outlasts_a_store_that_lacks_a_right_and_goes_on_with_what_its_cal
     lacks.store(false, Ordering::SeqCst);
     let shown = stage.ended(run).await;
     assert_eq!((&shown["status"], &shown["error"]), (&json!("completed"), &json!(null)));
-    assert_eq!(stage.step(run, "a", "completed").await["output"]["id"], 7);
+    assert_eq!(stage.step(run, "a", "completed").await["outputs"]["id"], 7);
     assert_eq!(asked.count("execute"), 2);
 }
 
@@ -218,6 +218,6 @@ async fn an_answer_waits_for_a_store_that_takes_not_even_the_end_of_the_run() {
     refuses.store(false, Ordering::SeqCst);
     let shown = stage.ended(run).await;
     assert_eq!((&shown["status"], &shown["error"]["code"]), (&json!("failed"), &json!("INTERNAL")));
-    assert_eq!(stage.step(run, "a", "completed").await["output"]["id"], 7);
+    assert_eq!(stage.step(run, "a", "completed").await["outputs"]["id"], 7);
     assert_eq!((stage.rows_of(&EFFECTS, run)[0].text("status"), asked.count("execute")), ("succeeded", 1));
 }

@@ -7,12 +7,14 @@ use crate::flow::{BroadcastBus, NullNotifier, World};
 use crate::simulate::port_switch::{CrashPoint, LinkState, PortSwitch, SwitchedRecords, SwitchedTool};
 use chimera_core::access::Level;
 use chimera_core::error::Code;
+use chimera_core::flow::run::{RunStatus, StepStatus};
 use chimera_core::flow::tables::{RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
 use chimera_core::record::{Comparison, Scope, Select, Table};
 use chimera_core::secret::Secret;
 use chimera_engine::EngineError;
 use chimera_engine::act::rules::Rules;
 use chimera_engine::flow::gate::CallLimits;
+use chimera_engine::flow::view::StepView;
 use chimera_engine::flow::{
     Asking, Decide, Decision, Flow, FlowPorts, OutcomeReport, Registry, RunFilter, RunKey, StartRun,
 };
@@ -138,9 +140,9 @@ impl RunClient<'_> {
                 }
             }
             let shown = flow.show(&self.world.actor("admin"), run).await.expect("a run that is there");
-            match shown["status"].as_str() {
-                Some("rolled_back") => return,
-                Some("completed") if shown["rollback"].is_null() => {
+            match shown.summary.status {
+                RunStatus::RolledBack => return,
+                RunStatus::Completed if shown.rollback.is_none() => {
                     let told = flow.rollback(&self.world.actor("user_ann"), run, None, None).await;
                     match told {
                         Ok(()) => {}
@@ -149,7 +151,7 @@ impl RunClient<'_> {
                         Err(error) => panic!("cannot roll back the run: {error:?}"),
                     }
                 }
-                Some("failed" | "cancelled") => panic!("the run ended with another status: {shown:#}"),
+                RunStatus::Failed | RunStatus::Cancelled => panic!("the run ended with another status: {shown:#?}"),
                 _ => {}
             }
             if !asked {
@@ -181,44 +183,41 @@ impl RunClient<'_> {
     async fn runs(&self, flow: &Flow) -> Vec<Uuid> {
         let filter = RunFilter { limit: 100, ..RunFilter::default() };
         let listed = flow.list(&self.world.actor("admin"), filter).await.expect("a list");
-        listed["items"].as_array().into_iter().flatten().map(|item| id_in(&item["run_id"])).collect()
+        listed.items.into_iter().map(|run| run.run_id).collect()
     }
 
     /// Approves pending requests and reports unknown outcomes. Returns whether an approval was pending.
     async fn answer(&mut self, flow: &Flow, run: Uuid) -> bool {
         let ann = self.world.actor("user_ann");
         let shown = flow.show(&ann, run).await.expect("a run that is there");
-        for approval in shown["approvals"].as_array().into_iter().flatten() {
+        for approval in &shown.approvals {
             let decide = Decide {
                 run,
                 decision: Decision::Approve,
-                approval: Some(id_in(&approval["approval_id"])),
+                approval: Some(approval.approval_id),
                 step: None,
                 digest: None,
                 reason: None,
             };
             flow.decide(&ann, decide).await.expect("a decision that counts");
         }
-        let asked = shown["approvals"].as_array().is_some_and(|approvals| !approvals.is_empty());
-        let steps =
-            flow.steps(&ann, run, chimera_core::limits::PAGE_ROWS_MAX, None).await.expect("steps")["steps"].take();
-        for step in steps.as_array().into_iter().flatten().filter(|step| step["status"] == "outcome_unknown") {
+        let steps = flow.steps(&ann, run, chimera_core::limits::PAGE_ROWS_MAX, None).await.expect("steps").steps;
+        for step in steps.iter().filter(|step| step.status == StepStatus::OutcomeUnknown) {
             self.settle(flow, run, step).await;
         }
-        asked
+        !shown.approvals.is_empty()
     }
 
-    async fn settle(&mut self, flow: &Flow, run: Uuid, step: &Value) {
-        let made = step["tool_calls"].as_array().into_iter().flatten().find(|call| call["dry_run"] == false);
-        let call = made.unwrap_or(&Value::Null);
-        let tool = call["tool_name"].as_str().unwrap_or_default();
-        self.doubts.insert(tool.to_owned());
-        if tool != UNCERTAIN_TOOL {
+    async fn settle(&mut self, flow: &Flow, run: Uuid, step: &StepView) {
+        let Some(call) = step.tool_calls.iter().find(|call| !call.dry_run) else { return };
+        self.doubts.insert(call.tool_name.clone());
+        if call.tool_name != UNCERTAIN_TOOL {
             return;
         }
-        let output = self.world.outside.find(tool, call["idempotency_key"].as_str().unwrap_or_default());
+        let output = self.world.outside.find(&call.tool_name, call.idempotency_key.as_deref().unwrap_or_default());
         let happened = output.is_some();
-        let found = OutcomeReport { step: id_in(&step["step_id"]), attempt: None, happened, output, notes: None };
+        let step = step.step_id.expect("a step that has started");
+        let found = OutcomeReport { step, attempt: None, happened, output, notes: None };
         // Possibly already reported; the run has not processed the signal yet.
         let _ = flow.report_outcome(&self.world.actor("user_ann"), run, found).await;
     }

@@ -24,6 +24,7 @@ use chimera_engine::flow::gate::CallLimits;
 use chimera_engine::flow::port::{Notifier, Tool};
 use chimera_engine::flow::{Asking, Decide, Decision, DecisionResult, Flow, FlowPorts, RunLimits, StartRun};
 use chimera_engine::port::{NoSpans, Records, Spans};
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -207,6 +208,12 @@ impl EngineSetup {
     }
 }
 
+/// A read model as JSON, to compare its members.
+#[must_use]
+pub fn shown(model: impl Serialize) -> Value {
+    serde_json::to_value(model).expect("a read model is JSON")
+}
+
 impl EngineFixture {
     /// Stops this engine and opens another on the same store.
     pub async fn restart(&self, setup: EngineSetup) -> EngineFixture {
@@ -266,7 +273,7 @@ impl EngineFixture {
     }
 
     pub async fn show(&self, run: Uuid) -> Value {
-        self.flow.show(&self.permit("admin"), run).await.expect("the run")
+        shown(self.flow.show(&self.permit("admin"), run).await.expect("the run"))
     }
 
     /// Waits until the run satisfies a condition.
@@ -279,7 +286,7 @@ impl EngineFixture {
         let waiting = async {
             loop {
                 commits.borrow_and_update();
-                let shown = self.flow.show(&admin, run).await.expect("the run");
+                let shown = shown(self.flow.show(&admin, run).await.expect("the run"));
                 if wanted(&shown) {
                     return shown;
                 }
@@ -329,9 +336,9 @@ impl EngineFixture {
         loop {
             let page = self.flow.steps(&admin, run, limits::PAGE_ROWS_MAX, cursor.as_deref()).await;
             let page = page.expect("the steps");
-            steps.extend(page["steps"].as_array().expect("steps").iter().cloned());
-            match page["next_cursor"].as_str() {
-                Some(next) => cursor = Some(next.to_owned()),
+            steps.extend(page.steps.into_iter().map(shown));
+            match page.next_cursor {
+                Some(next) => cursor = Some(next),
                 None => return Value::from(steps),
             }
         }
@@ -351,7 +358,7 @@ impl EngineFixture {
     /// The types of the run's events, in order.
     pub async fn events(&self, run: Uuid) -> Vec<String> {
         let events = self.flow.events(&self.permit("admin"), run, 0, 1_000).await.expect("events");
-        events.iter().map(|event| event["event_type"].as_str().unwrap_or_default().to_owned()).collect()
+        events.into_iter().map(|event| event.event_type).collect()
     }
 
     /// Waits until an approval is pending. Returns the approval requests.

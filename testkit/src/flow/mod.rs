@@ -17,7 +17,9 @@ use chimera_engine::access::Permit;
 
 pub use bus::BroadcastBus;
 pub use engine::{NullNotifier, World, engine, engine_with};
-pub use engine_fixture::{EngineFixture, EngineSetup, SEAL, TENANT, approval_link, asking, code_of, id_of, stage};
+pub use engine_fixture::{
+    EngineFixture, EngineSetup, SEAL, TENANT, approval_link, asking, code_of, id_of, shown, stage,
+};
 pub use external_system::{ExternalSystem, Sent};
 pub use external_tool::{BehaviorScript, CallBehavior, ExternalTool};
 pub use rebuild_check::RebuildCheck;

@@ -50,7 +50,7 @@ fn bearer(house: &FlowServer) -> String {
 async fn a_strangers_body_is_read_nowhere() {
     let house = house().await;
     let part = "x".repeat(1_000);
-    for Route { method, path, rules } in route_table() {
+    for Route { method, path, rules, .. } in route_table() {
         for (length, body) in
             [(announced(BODY_BYTES_MAX), part.clone()), (CHUNKED.to_owned(), format!("3e8\r\n{part}"))]
         {
@@ -90,7 +90,7 @@ async fn a_token_that_does_not_count_is_refused_before_the_body_too() {
 async fn what_is_not_signed_in_its_head_is_refused_before_the_body() {
     let house = house().await;
     let signed = route_table().iter().filter(|route| route.rules.signed != Signed::No);
-    for Route { method, path, rules } in signed {
+    for Route { method, path, rules, .. } in signed {
         let token = if rules.token { bearer(&house) } else { String::new() };
         let headers: &[&str] = match rules.signed {
             Signed::Message => &["", "signature: a=:AA==:\r\n", "signature-input: ((\r\nsignature: a=:AA==:\r\n"],

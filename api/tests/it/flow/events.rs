@@ -191,7 +191,7 @@ async fn entries_of_several_lanes_are_paged_by_their_number() {
     let (mut seen, mut after) = (Vec::new(), 0);
     while after < 60 {
         let events = stage.flow.events(&stage.permit("admin"), run, after, 7).await.unwrap();
-        seen.extend(events.iter().map(|event| event["run_seq"].as_i64().unwrap()));
+        seen.extend(events.iter().map(|event| event.run_seq));
         after += 7;
     }
     assert_eq!(seen, (1..=60).collect::<Vec<_>>());

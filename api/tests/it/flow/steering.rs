@@ -165,10 +165,10 @@ async fn a_person_settles_what_nobody_can_tell() {
     for body in [json!({"outcome": "perhaps"}), json!({"output": {}})] {
         assert_eq!(house.post(&resolve, body).await.0, 400);
     }
-    let (status, problem) = house.post(&resolve, json!({"outcome": "never", "output": {}})).await;
+    let (status, problem) = house.post(&resolve, json!({"outcome": "never", "outputs": {}})).await;
     assert_eq!((status, code(&problem)), (422, "VALIDATION_FAILED"));
     assert_eq!(house.post(&path(&run, "/steps/zzz/resolve"), json!({"outcome": "never"})).await.0, 404);
-    let found = json!({"outcome": "happened", "output": {"id": 7}, "notes": "it is in their list"});
+    let found = json!({"outcome": "happened", "outputs": {"id": 7}, "notes": "it is in their list"});
     assert_eq!(house.post(&resolve, found).await.0, 202);
     let ended = house.until(&run, "completed").await;
     assert_eq!((&ended["result"]["push"]["id"], &ended["doubts"]), (&json!(7), &json!([])));

@@ -1,23 +1,26 @@
 //! `chimera audit list`: entries of the ledger, a page at a time.
 
 use super::tenant_id;
+use crate::backend::shown;
 use crate::cli::AuditListArgs;
 use crate::command::{CommandContext, print, say};
 use crate::compose::{self, Ambient};
 use crate::failure::{Failure, Outcome};
+use chimera_api::answer::EntryPage;
 use chimera_core::error::Code;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::record::{Cursor, Page, Scope, Select};
-use chimera_engine::audit::entry_document;
+use chimera_engine::EngineError;
+use chimera_engine::audit::EntryView;
+use chimera_engine::flow::view;
 use chimera_engine::port::Records;
-use serde_json::json;
 use std::fmt::Write;
 use std::process::ExitCode;
 
 pub(crate) async fn run(scene: &CommandContext<'_>, list: &AuditListArgs) -> Outcome<ExitCode> {
     let records = compose::records_to_read(&scene.loaded.config, &Ambient::new()).await?;
     let page = read_page(&*records, list).await?;
-    print(&render(&page, scene.json))?;
+    print(&render(&page, scene.json)?)?;
     if let Some(next) = page.next.filter(|_| !scene.json) {
         say(&format!("more: --after {}", next.encode()));
     }
@@ -45,12 +48,13 @@ async fn read_page(records: &dyn Records, list: &AuditListArgs) -> Outcome<Page>
     Ok(records.read(select).await?)
 }
 
-fn render(page: &Page, as_json: bool) -> String {
+fn render(page: &Page, as_json: bool) -> Outcome<String> {
     if !as_json {
-        return table(page);
+        return Ok(table(page));
     }
-    let items: Vec<serde_json::Value> = page.rows.iter().map(entry_document).collect();
-    json!({"items": items, "next_cursor": page.next.as_ref().map(Cursor::encode)}).to_string() + "\n"
+    let items = page.rows.iter().map(EntryView::of).collect::<Result<_, _>>().map_err(EngineError::from)?;
+    let page = view::Page { items, next_cursor: page.next.as_ref().map(Cursor::encode), bytes: 0 };
+    Ok(format!("{}\n", shown(EntryPage::from(page))?))
 }
 
 fn table(page: &Page) -> String {
@@ -140,8 +144,8 @@ mod tests {
     #[tokio::test]
     async fn a_page_is_shown_for_reading_and_as_json_with_its_cursor() {
         let page = read_page(&TwoEntries, &asked(None)).await.unwrap();
-        insta::assert_snapshot!(render(&page, false));
-        insta::assert_snapshot!(render(&page, true));
+        insta::assert_snapshot!(render(&page, false).unwrap());
+        insta::assert_snapshot!(render(&page, true).unwrap());
     }
 
     #[tokio::test]

@@ -2,8 +2,10 @@
 
 use crate::cli::ListArgs;
 use crate::command::{CommandContext, print, print_page_footer};
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::flow::table::{table, text};
+use chimera_core::error::Code;
+use chimera_core::flow::run::RunStatus;
 use chimera_engine::flow::RunFilter;
 use serde_json::Value;
 use std::process::ExitCode;
@@ -11,7 +13,7 @@ use std::process::ExitCode;
 pub(super) async fn run(scene: &CommandContext<'_>, args: ListArgs) -> Outcome<ExitCode> {
     let backend = scene.read_backend().await?;
     let filter = RunFilter {
-        status: args.status,
+        status: args.status.as_deref().map(parse_status).transpose()?,
         actor: args.actor,
         workflow_id: args.workflow,
         in_doubt: args.in_doubt,
@@ -29,6 +31,13 @@ pub(super) async fn run(scene: &CommandContext<'_>, args: ListArgs) -> Outcome<E
     print(&table(&["RUN", "WORKFLOW", "STATUS", "LEVEL", "ACTOR", "STARTED", "ENDED"], &rows))?;
     print_page_footer(&found, rows.is_empty(), "runs");
     Ok(ExitCode::SUCCESS)
+}
+
+fn parse_status(word: &str) -> Outcome<RunStatus> {
+    RunStatus::parse(word).ok_or_else(|| {
+        let known: Vec<&str> = RunStatus::ALL.iter().map(|status| status.as_str()).collect();
+        Failure::new(Code::SchemaInvalid, "unknown run status").hint(format!("one of: {}", known.join(", ")))
+    })
 }
 
 fn row(run: &Value) -> Vec<String> {

@@ -77,7 +77,7 @@ pub(super) async fn resolve(scene: &CommandContext<'_>, args: ResolveArgs) -> Ou
     let outcome = if args.happened { "happened" } else { "never" };
     let mut body = json!({"outcome": outcome, "notes": args.notes});
     if let Some(file) = &args.output {
-        body["output"] = read_json(file)?;
+        body["outputs"] = read_json(file)?;
     }
     send(scene, &args.acting, &path, Some(body), "outcome recorded").await
 }

@@ -110,7 +110,7 @@ impl Clients {
             _ => json!({"ok": true}),
         };
         let found = if self.outside.has_done(&place) {
-            json!({"outcome": "happened", "output": output})
+            json!({"outcome": "happened", "outputs": output})
         } else {
             json!({"outcome": "never"})
         };

@@ -3,6 +3,7 @@
 //! They hold what the author wrote, with defaults filled in, and are validated only for their own
 //! shape. Serialization omits defaults, so equivalent texts have the same digest.
 
+use crate::words::words;
 use serde_json::{Map, Value};
 
 /// A workflow.
@@ -52,17 +53,34 @@ pub enum Body {
     Swarm(Map<String, Value>),
 }
 
+words! {
+    /// The type of a node, as on the wire.
+    NodeKind {
+        Function = "function",
+        Hitl = "hitl",
+        Workflow = "workflow",
+        Map = "map",
+        Agent = "agent",
+        Swarm = "swarm",
+    }
+}
+
 impl Body {
     /// The value of `type` on the wire.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
+        self.node_kind().as_str()
+    }
+
+    #[must_use]
+    pub const fn node_kind(&self) -> NodeKind {
         match self {
-            Self::Function(_) => "function",
-            Self::Hitl(_) => "hitl",
-            Self::Workflow(_) => "workflow",
-            Self::Map(_) => "map",
-            Self::Agent(_) => "agent",
-            Self::Swarm(_) => "swarm",
+            Self::Function(_) => NodeKind::Function,
+            Self::Hitl(_) => NodeKind::Hitl,
+            Self::Workflow(_) => NodeKind::Workflow,
+            Self::Map(_) => NodeKind::Map,
+            Self::Agent(_) => NodeKind::Agent,
+            Self::Swarm(_) => NodeKind::Swarm,
         }
     }
 }

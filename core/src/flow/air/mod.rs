@@ -20,7 +20,7 @@ pub use catalog::{Catalog, WorkflowInfo};
 pub use compile::compile;
 pub(crate) use compile::compile_onto;
 pub use document::{
-    Approval, Body, Cache, ChildWorkflow, Document, Edge, Function, Hitl, Join, MapBody, MapItem, Node, Retry,
+    Approval, Body, Cache, ChildWorkflow, Document, Edge, Function, Hitl, Join, MapBody, MapItem, Node, NodeKind, Retry,
 };
 pub use graph::{CompiledEdge, CompiledNode, Graph};
 pub use parse::{CURRENT_NODE, is_node_id, parse};

@@ -99,7 +99,6 @@ const NOT_LIMITS: &[NotLimits] = &[
     ("storage/src/records/failed_commits.rs", "ROW_BYTES NUMBER_BYTES", "an estimate of what a row takes"),
     ("connect/src/flow/declared/load.rs", "DEFINITION_CHARS", "a format"),
     ("connect/src/flow/local/summarize/score.rs", "WORDS_MIN", "a weight of the summary"),
-    ("api/src/act/act_post.rs", "SUMMARY_BYTES", "the first size of a buffer that grows"),
     ("chimera/src/ambient.rs", "FETCH_BYTES", "a buffer of random bytes"),
     ("chimera/src/backup/files.rs", "READ_BYTES", "a buffer: files of any size pass through it"),
     ("chimera/src/backup/keys.rs", "SALT_BYTES", "a format"),

@@ -1,0 +1,55 @@
+//! Tool calls whose outcome is unknown.
+
+use super::{RunStatus, pages};
+use crate::wire::{DateTime, wire, words};
+use chimera_engine::flow::view;
+use uuid::Uuid;
+
+words! {
+    /// `execute`: the step waits until the call is resolved; `undo`: a rollback could not finish.
+    pub(crate) DoubtfulCall from view::DoubtfulCall {
+        Execute = "execute",
+        Undo = "undo",
+    }
+}
+
+wire! {
+    /// A tool call whose outcome is unknown.
+    pub(crate) DoubtDocument from view::DoubtView {
+        /// Id of the run.
+        run_id: Uuid,
+        /// Id of the workflow.
+        workflow_id: Option<String>,
+        /// Actor who requested the run.
+        actor: String,
+        /// Status of the run.
+        run_status: RunStatus,
+        /// Id of the step.
+        step_id: Uuid,
+        /// Id of the node.
+        node_id: String,
+        /// Index of the map item.
+        map_index: Option<i64>,
+        /// Name of the tool.
+        tool: Option<String>,
+        /// The call that is in doubt.
+        call: DoubtfulCall,
+        /// Attempts of the step so far.
+        attempt: i64,
+        /// When the outcome became unknown.
+        since: Option<DateTime>,
+        /// Reason.
+        reason: Option<String>,
+        /// URL of the resolve endpoint; null for an undo.
+        resolve_url: Option<String>,
+        /// URL of the endpoint that resolves it: `…/resolve` or `…/rollback`.
+        settle_url: String,
+        /// CLI commands, any of which resolves it.
+        settle_with: Vec<String>,
+    }
+}
+
+pages! {
+    /// A page of tool calls whose outcome is unknown.
+    pub DoubtPage of DoubtDocument from view::DoubtView: "Calls of the oldest steps first.";
+}

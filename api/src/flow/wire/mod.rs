@@ -1,0 +1,30 @@
+//! Wire types of runs, steps, calls, approvals, messages, workflows and tools.
+
+mod approval;
+mod call;
+mod doubt;
+mod event;
+mod message;
+mod page;
+mod plan;
+mod rollback;
+mod run;
+mod step;
+mod tool;
+mod workflow;
+
+pub(crate) use approval::{ApprovalDocument, DecidedApprovalDocument};
+pub(crate) use call::{CallDocument, CallPage};
+pub(crate) use doubt::DoubtDocument;
+pub use doubt::DoubtPage;
+pub use event::EventDocument;
+pub use message::InboxPage;
+pub(crate) use message::MessageDocument;
+pub(crate) use page::pages;
+pub(crate) use plan::{DryRunDocument, PlanDocument, RiskDocument};
+pub(crate) use rollback::RollbackDocument;
+pub(crate) use run::{Accepted, ReplayMode, RunStatus, StartedDocument};
+pub use run::{RunDocument, RunPage};
+pub use step::StepList;
+pub(crate) use tool::{RiskLevel, ToolPage};
+pub use workflow::{WorkflowDocument, WorkflowPage};

@@ -1,0 +1,16 @@
+//! Inbox messages.
+
+use chimera_core::record::Json;
+use chimera_core::time::Timestamp;
+use serde::Serialize;
+use uuid::Uuid;
+
+#[derive(Clone, Debug, Serialize)]
+pub struct InboxMessage {
+    pub message_id: Uuid,
+    pub r#type: String,
+    pub at: Option<Timestamp>,
+    pub run_id: Uuid,
+    /// The payload of a webhook of this type.
+    pub data: Option<Json>,
+}

@@ -1,0 +1,80 @@
+//! Notifications about a run, and how their delivery stands.
+
+use super::{decoded, word};
+use chimera_core::error::ErrorBody;
+use chimera_core::flow::status::NotificationStatus;
+use chimera_core::record::{DamagedRows, Row};
+use chimera_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// Where notifications about a run are sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotifyTargets {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub webhook: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub email: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct MessageView {
+    pub r#type: Option<String>,
+    pub approval_id: Option<Uuid>,
+    pub channel: String,
+    pub target: String,
+    pub status: NotificationStatus,
+    pub attempt: i64,
+    pub sent_at: Option<Timestamp>,
+    pub next_attempt_at: Option<Timestamp>,
+    pub error: Option<ErrorBody>,
+    /// The latest attempts.
+    pub deliveries: Vec<DeliveryAttempt>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeliveryAttempt {
+    pub attempt: i64,
+    /// RFC 3339.
+    pub at: String,
+    pub outcome: DeliveryOutcome,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<i64>,
+    /// The status of the receiver's response.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// The error code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeliveryOutcome {
+    /// In flight, or cut off by a crash.
+    Unknown,
+    Delivered,
+    Failed,
+}
+
+#[derive(Deserialize)]
+struct Payload {
+    r#type: Option<String>,
+}
+
+impl MessageView {
+    pub(in crate::flow) fn of(row: &Row) -> Result<Self, DamagedRows> {
+        Ok(Self {
+            r#type: decoded::<Payload>(row, "payload")?.and_then(|payload| payload.r#type),
+            approval_id: row.get("approval_id").as_uuid(),
+            channel: row.text("channel").to_owned(),
+            target: row.text("target").to_owned(),
+            status: word(row, "status", NotificationStatus::parse)?,
+            attempt: row.int("attempt"),
+            sent_at: row.get("sent_at").as_time(),
+            next_attempt_at: row.get("next_attempt_at").as_time(),
+            error: decoded(row, "error")?,
+            deliveries: decoded(row, "deliveries")?.unwrap_or_default(),
+        })
+    }
+}

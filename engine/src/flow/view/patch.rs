@@ -1,0 +1,69 @@
+//! Patches of a run's graph.
+
+use super::{text, word};
+use chimera_core::flow::status::PatchStatus;
+use chimera_core::record::{DamagedRows, Row};
+use chimera_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uuid::Uuid;
+
+#[derive(Clone, Debug, Serialize)]
+pub struct PatchView {
+    pub number: i64,
+    pub status: PatchStatus,
+    pub actor: String,
+    pub justification: Option<String>,
+    /// Why it was refused.
+    pub reason: Option<String>,
+    pub approval_id: Option<Uuid>,
+    pub created_at: Option<Timestamp>,
+}
+
+impl PatchView {
+    pub(in crate::flow) fn of(row: &Row) -> Result<Self, DamagedRows> {
+        Ok(Self {
+            number: row.int("number"),
+            status: word(row, "status", PatchStatus::parse)?,
+            actor: row.text("actor").to_owned(),
+            justification: text(row, "justification"),
+            reason: text(row, "reason"),
+            approval_id: row.get("approval_request_id").as_uuid(),
+            created_at: row.get("created_at").as_time(),
+        })
+    }
+}
+
+/// What a patch changes, and how to revert it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PatchPreview {
+    pub diff: GraphDiff,
+    pub inverse: PatchInverse,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GraphDiff {
+    pub digest: DigestChange,
+    /// Nodes of AIR documents.
+    pub nodes: MemberDiff,
+    /// Edges of AIR documents.
+    pub edges: MemberDiff,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DigestChange {
+    pub before: String,
+    pub after: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MemberDiff {
+    pub added: Vec<Value>,
+    pub removed: Vec<Value>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PatchInverse {
+    pub remove_nodes: Vec<String>,
+    pub remove_edges: Vec<Value>,
+}
