@@ -2,8 +2,7 @@
 //!
 //! Checks run in a fixed order, and the first that fails answers: token, its expiry, its revocation, the signature, its
 //! freshness, the rate limit, the nonce. Whatever the request's head shows is checked before its body is read. Refused
-//! callers are counted by address and recorded in the ledger. Accepted callers get a permit; there is no other way to
-//! get one.
+//! callers are counted by address and recorded in the ledger. Accepted callers get a permit.
 
 use super::directory::{ActorKey, Directory, may_use_shared_key, shares_key_of};
 use super::nonces::{Nonce, RequestNonces};
