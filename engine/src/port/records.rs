@@ -222,7 +222,7 @@ pub enum Outage {
 }
 
 impl Outage {
-    /// Classifies an I/O error. Whatever no retry fixes is not `Passing`.
+    /// Classifies an I/O error. Whatever no retry fixes is not `Transient`.
     #[must_use]
     pub fn from_io(error: &io::Error) -> Self {
         use io::ErrorKind as Kind;

@@ -180,7 +180,7 @@ impl RunHead {
 }
 
 impl Run {
-    /// Loads a run. Send it `Begun` next.
+    /// Loads a run. Send it `Event::Claimed` next.
     pub fn load(stored: StoredRun) -> Result<Self, DamagedRows> {
         let mut head = RunHead::of_row(&stored.run)?;
         let row = &stored.run;

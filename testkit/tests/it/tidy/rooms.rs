@@ -1,4 +1,4 @@
-//! Every layer has the same nine rooms and a short list of shared modules.
+//! A layer is divided into rooms, with the same names everywhere, and a list of shared modules.
 //!
 //! A new module at the top of a layer goes into a room, or into the list below with the reason why no room can
 //! hold it. Also checks that each crate has one test binary, because every binary links everything.
@@ -62,7 +62,7 @@ const SHARED: &[(&str, &str, &str)] = &[
     ("chimera", "bench", "the benchmark of the record store"),
     ("chimera", "cli", "the command line on a page"),
     ("chimera", "command", "one file per command"),
-    ("chimera", "compose", "the only file that names adapters"),
+    ("chimera", "compose", "the only module that names adapters"),
     ("chimera", "config", "layered settings on a page"),
     ("chimera", "doctor", "checks of everything that a server needs"),
     ("chimera", "failure", "how a command fails: code, message, hint, exit status"),
@@ -102,7 +102,7 @@ fn one_test_binary(path: &str) -> Option<Finding> {
 }
 
 #[test]
-fn every_layer_has_the_same_rooms() {
+fn a_layer_has_only_rooms_and_shared_modules() {
     let found: Vec<Finding> = tree::files().iter().filter_map(|file| check(&file.path)).collect();
     assert_none(&found);
 }
