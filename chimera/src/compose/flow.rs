@@ -404,7 +404,7 @@ pub(super) async fn ensure_default_tenant(ambient: &Ambient, records: &dyn Recor
     ];
     let row = Insert::new(&TENANTS, cells).map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
     match records.commit(Tx { inserts: vec![row], ..Tx::default() }).await {
-        // Another node was faster, or the store is on hold: `chimera resume` creates it then.
+        // Another node was faster, or the store is held: `chimera resume` creates it then.
         Ok(_) | Err(CommitError::Conflict(_) | CommitError::Blocked(Blocked::Held(_))) => Ok(()),
         Err(error) => Err(error.into()),
     }

@@ -138,7 +138,7 @@ pub(crate) async fn begin(config: &Config, ambient: &Ambient, prepared: Prepared
         Node { checks, blobs, running: Some(running), actions, records, ambient, node, checkpoints, clock_watch };
     warn_of_local_settings(config);
     match parts.record(signing::STARTED, signing::announcement(&signer)).await {
-        // Start anyway: operators must be able to inspect a store on hold.
+        // Start anyway: operators must be able to inspect a held store.
         Err(failure) if failure.code == Code::StoreHeld => {}
         other => other?,
     }

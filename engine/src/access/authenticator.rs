@@ -445,8 +445,8 @@ fn check_head(actor: Option<&str>, proof: &RequestProof<'_>) -> Result<(), Error
 
 /// It is not the caller's fault.
 fn unopened() -> ErrorBody {
-    let message = "the signature can't be checked: the server can't open a key of this actor; ask its operator, whom \
-                   chimera doctor tells why";
+    let message = "the signature can't be checked: the server can't open this actor's key; an operator can see why with \
+                   `chimera doctor`";
     ErrorBody::new(Code::NotReady, message).with("reason", "key_unreadable")
 }
 

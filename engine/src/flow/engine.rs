@@ -163,7 +163,7 @@ impl Flow {
         self.inner.parts.policy.judge(action)
     }
 
-    /// Why the store is on hold, if it is.
+    /// Why the store is held, if it is.
     #[must_use]
     pub fn hold(&self) -> Option<Hold> {
         self.inner.parts.records.hold()
