@@ -420,8 +420,10 @@ fn check_start(graph: &Graph, ask: &StartRun) -> Result<(), EngineError> {
     if let Some(problem) = graph.unsupported_problem() {
         return Err(invalid_document("the workflow", &[problem]));
     }
-    if !(1..=10).contains(&ask.priority) {
-        return Err(EngineError::refused(Code::ValidationFailed, "priority must be a number from 1 to 10"));
+    let priorities = limits::PRIORITY_MIN..=limits::PRIORITY_MAX;
+    if !priorities.contains(&ask.priority) {
+        let message = format!("priority must be a number from {} to {}", priorities.start(), priorities.end());
+        return Err(EngineError::refused(Code::ValidationFailed, message));
     }
     let key = ask.idempotency_key.as_ref().map(RunKey::said);
     check_text("idempotency key", key)?;
