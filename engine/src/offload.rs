@@ -1,7 +1,7 @@
 //! Runs CPU-heavy work that a request causes away from the threads that serve requests.
 //!
-//! A few pieces run at a time, and tenants take turns. So they do for the memory of large work. The work is polled with `block_in_place`, so it need not be
-//! `'static`.
+//! A few pieces run at a time, and tenants take turns. Memory for large work is shared the same way. The work is polled
+//! with `block_in_place`, so it need not be `'static`.
 
 use crate::error::EngineError;
 use crate::fair_slots::{FairSlots, SlotGuard};

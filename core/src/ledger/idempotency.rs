@@ -108,7 +108,6 @@ pub enum RecordState {
     },
 }
 
-/// An idempotency record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IdempotencyRecord {
     pub owner: String,

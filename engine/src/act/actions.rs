@@ -98,7 +98,6 @@ pub enum ActOutcome {
 pub struct StartedAction {
     pub started: RunHandle,
     pub plan: Plan,
-    /// The risk assessment.
     pub risk: Arc<Value>,
     pub dry_run: bool,
 }
@@ -155,7 +154,7 @@ impl Proposal {
     }
 
     /// Whether a message goes to somebody outside the tenant's domains.
-    fn writes_outside(&self, tenant: &TenantSettings) -> bool {
+    fn messages_outsiders(&self, tenant: &TenantSettings) -> bool {
         let outside = |tool: &Spec, input: &Value| tenant.messages_outsiders(tool, input);
         self.calls().any(|(tool, input)| outside(tool, input))
             || self.tools_without_calls().any(|tool| outside(tool, &Value::Null))
@@ -362,7 +361,7 @@ impl Actions {
             requested,
             tools: &tools,
             deletes: proposal.deletes(),
-            messages_outsiders: proposal.writes_outside(tenant)
+            messages_outsiders: proposal.messages_outsiders(tenant)
                 || strangers.any(|(_, target)| tenant.is_outside(target)),
             steps: proposal.plan.calls(),
             score,

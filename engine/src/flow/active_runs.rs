@@ -44,14 +44,12 @@ pub(super) enum LimitReached {
     Memory,
 }
 
-/// An active run.
 struct ActiveRun {
     tenant: String,
     inbox: mpsc::Sender<WakeUp>,
     standing: watch::Receiver<RunProgress>,
 }
 
-/// The active runs.
 pub(super) struct ActiveRuns {
     places: RunLimits,
     runs: Mutex<RunTable>,

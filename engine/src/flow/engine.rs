@@ -75,11 +75,10 @@ pub(super) struct EngineState {
 /// The engine's shutdown state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Shutdown {
-    /// Running.
     Running,
     /// Starts nothing new and waits for what is in flight.
     Drain,
-    /// Stopped.
+    /// Gives up what is in flight.
     Now,
 }
 

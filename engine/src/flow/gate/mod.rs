@@ -333,7 +333,7 @@ pub struct QueueFull {
     pub tool: String,
     /// `None` if the tool has no particular host.
     pub host: Option<String>,
-    /// The limit.
+    /// How many calls may wait there: in all, or of the tenant.
     pub waiting: usize,
     /// The tenant, if only its share is exhausted.
     pub tenant: Option<String>,
