@@ -275,7 +275,7 @@ async fn act_response(
         if wait.is_zero() { RunStatus::Running } else { wait_until_settled(caller, &begun.started, until).await? };
     match status {
         // The end of a run that continued on another node, or later, is only in the store.
-        status if !drafts && status.is_final() && begun.started.standing.borrow().ended.is_some() => {
+        status if !drafts && status.is_final() && begun.started.progress.borrow().ended.is_some() => {
             summary_response(StatusCode::OK, run, begun)
         }
         status if status.is_final() || status == RunStatus::AwaitingApproval => {

@@ -520,11 +520,11 @@ pub struct Summary<'a> {
 impl StartedAction {
     #[must_use]
     pub fn summary(&self) -> Summary<'_> {
-        let standing = self.started.standing.borrow();
+        let progress = self.started.progress.borrow();
         let run_id = self.started.run_id;
         Summary {
             run_id,
-            status: standing.status.as_str(),
+            status: progress.status.as_str(),
             autonomy_level: self.started.level.as_str(),
             trace_id: chimera_core::id::trace_id(run_id),
             plan: &self.plan,
@@ -533,8 +533,8 @@ impl StartedAction {
             dry_run_results: (),
             approve_url: (),
             approvals: [],
-            result: standing.ended.as_ref().and_then(|ended| ended.result.clone()),
-            error: standing.ended.as_ref().and_then(|ended| ended.error.clone()),
+            result: progress.ended.as_ref().and_then(|ended| ended.result.clone()),
+            error: progress.ended.as_ref().and_then(|ended| ended.error.clone()),
         }
     }
 }

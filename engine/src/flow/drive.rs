@@ -73,7 +73,7 @@ pub(super) struct RunDriver {
     inner: Arc<EngineState>,
     run: Run,
     nudges: mpsc::Receiver<WakeUp>,
-    standing: watch::Sender<RunProgress>,
+    progress: watch::Sender<RunProgress>,
     calls: FuturesUnordered<BoxFuture<'static, Event>>,
     cancels: BTreeMap<RunPlace, watch::Sender<bool>>,
     /// Responses that arrived while waiting for the store.
@@ -104,7 +104,7 @@ impl RunDriver {
         inner: Arc<EngineState>,
         run: Run,
         nudges: mpsc::Receiver<WakeUp>,
-        standing: watch::Sender<RunProgress>,
+        progress: watch::Sender<RunProgress>,
         owns_all_calls: bool,
         costly: CostFlag,
     ) -> Self {
@@ -115,7 +115,7 @@ impl RunDriver {
             inner,
             run,
             nudges,
-            standing,
+            progress,
             calls,
             cancels,
             answered: Vec::new(),
@@ -176,10 +176,10 @@ impl RunDriver {
 
     /// Stops driving the run. Signals that arrive at the last moment trigger another load.
     fn stop(self) {
-        let Self { inner, run, mut nudges, standing, more_signals: mut told, .. } = self;
+        let Self { inner, run, mut nudges, progress, more_signals: mut told, .. } = self;
         let id = run.head().id;
         if self.waits_in_store {
-            inner.unload(id, standing);
+            inner.unload(id, progress);
         } else {
             inner.release(id);
         }
@@ -233,7 +233,7 @@ impl RunDriver {
         }
         let mut events = self.perform(&turn);
         events.append(&mut self.answered);
-        self.publish_standing(&turn);
+        self.publish_progress(&turn);
         if turn.parked {
             self.waits_in_store = turn.waits_for_slot;
             return None;
@@ -469,10 +469,10 @@ impl RunDriver {
         );
     }
 
-    fn publish_standing(&self, turn: &Turn) {
+    fn publish_progress(&self, turn: &Turn) {
         if turn.status.is_some() || turn.parked {
-            let standing = RunProgress::of(&self.run, turn.parked && !turn.waits_for_slot);
-            self.standing.send_replace(standing);
+            let progress = RunProgress::of(&self.run, turn.parked && !turn.waits_for_slot);
+            self.progress.send_replace(progress);
         }
     }
 

@@ -84,7 +84,7 @@ pub(super) enum Shutdown {
 
 /// A run that is being committed.
 pub(super) struct PendingRun {
-    pub(super) standing: watch::Receiver<RunProgress>,
+    pub(super) progress: watch::Receiver<RunProgress>,
     /// The result of the commit.
     pub(super) durable: oneshot::Receiver<Result<(), CommitError>>,
 }
@@ -249,9 +249,9 @@ impl Flow {
 
     /// Waits until a run has ended or rests. `None` if this process does not drive it.
     pub async fn rest(&self, run: Uuid) -> Option<RunProgress> {
-        let mut standing = self.inner.driven.standing(run)?;
-        let rested = standing.wait_for(|standing| standing.is_resting).await.map(|standing| standing.clone());
-        let last = standing.borrow().clone();
+        let mut progress = self.inner.driven.progress(run)?;
+        let rested = progress.wait_for(|progress| progress.is_resting).await.map(|progress| progress.clone());
+        let last = progress.borrow().clone();
         Some(rested.unwrap_or(last))
     }
 }
@@ -352,7 +352,7 @@ impl EngineState {
         let entered = self.driven.register(id, &run.head().tenant, inbox, first.clone());
         // A new id is not registered yet.
         let sender = entered.unwrap_or_else(|| watch::Sender::new(first));
-        let standing = sender.subscribe();
+        let progress = sender.subscribe();
         self.record_memory(&run);
         let inner = Arc::clone(self);
         let span = spans::run_placeholder(&*self.parts.spans, id);
@@ -374,7 +374,7 @@ impl EngineState {
         };
         // Spawning moves a task several times.
         tokio::spawn(Box::pin(task).instrument(span));
-        PendingRun { standing, durable }
+        PendingRun { progress, durable }
     }
 
     /// Stops driving a run here.
@@ -385,11 +385,11 @@ impl EngineState {
     }
 
     /// Unloads a run that waits for a slot; it is driven again when there is one.
-    pub(super) fn unload(self: &Arc<Self>, run: Uuid, standing: watch::Sender<RunProgress>) {
+    pub(super) fn unload(self: &Arc<Self>, run: Uuid, progress: watch::Sender<RunProgress>) {
         if !self.is_running() {
             return self.release(run);
         }
-        self.driven.unload(run, standing);
+        self.driven.unload(run, progress);
         let next = self.memory().unload(run);
         self.wake_for_slots(next);
         // A slot may have been reserved for it while it was unloaded.

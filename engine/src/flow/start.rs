@@ -107,7 +107,7 @@ pub(crate) struct RunDefinition {
 pub struct RunHandle {
     pub run_id: Uuid,
     pub level: Level,
-    pub standing: watch::Receiver<RunProgress>,
+    pub progress: watch::Receiver<RunProgress>,
 }
 
 impl Flow {
@@ -350,7 +350,7 @@ impl Flow {
         slots.keep();
         let launched = inner.launch(run, turn, tx, made);
         launched.durable.await.unwrap_or(Err(CommitError::Unknown))?;
-        Ok(RunHandle { run_id: id, level, standing: launched.standing })
+        Ok(RunHandle { run_id: id, level, progress: launched.progress })
     }
 
     /// Refuses a run that would start by waiting in a full queue.
