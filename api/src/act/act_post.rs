@@ -142,7 +142,7 @@ pub(crate) async fn act(
 ) -> Result<Response, ApiError> {
     let actions = actions(&edge)?;
     let is_large = shown.body.len() > REDACT_INLINE_BYTES_MAX;
-    let room = actions.room(&caller.permit, weight_of_text(&shown.body)).await?;
+    let room = actions.reserve_memory(&caller.permit, weight_of_text(&shown.body)).await?;
     let (ask, wait) = actions.work(&caller.permit, is_large, || parse_request(&shown, &headers, seed)).await??;
     let acted = Box::pin(actions.act(&caller.permit, ask)).await?;
     drop(room);

@@ -188,8 +188,8 @@ impl Actions {
     }
 
     /// Memory for a request whose body takes so much once it is parsed.
-    pub async fn room(&self, permit: &Permit, weight: usize) -> Result<SizeBudget, EngineError> {
-        self.flow.room(&permit.claimant(), weight).await
+    pub async fn reserve_memory(&self, permit: &Permit, weight: usize) -> Result<SizeBudget, EngineError> {
+        self.flow.reserve_memory(&permit.claimant(), weight).await
     }
 
     /// Runs a piece of a request's work. CPU-heavy work does not block other requests.

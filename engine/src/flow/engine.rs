@@ -169,8 +169,8 @@ impl Flow {
     }
 
     /// Memory for work on JSON of a request. Refused if too much of the same caller's work waits already.
-    pub async fn room(&self, who: &Claimant, weight: usize) -> Result<SizeBudget, EngineError> {
-        self.inner.offload.room(who, weight).await
+    pub async fn reserve_memory(&self, who: &Claimant, weight: usize) -> Result<SizeBudget, EngineError> {
+        self.inner.offload.reserve_memory(who, weight).await
     }
 
     /// A slot for CPU-heavy work of a request. Refused if too much of the same caller's work waits already.
@@ -281,13 +281,13 @@ impl EngineState {
     }
 
     /// Whether another run can be driven, for any tenant.
-    pub(super) fn has_room(&self) -> bool {
+    pub(super) fn has_capacity(&self) -> bool {
         !self.driven.is_full()
     }
 
     /// Whether another run of this tenant can be driven.
-    pub(super) fn has_room_for(&self, tenant: &str) -> bool {
-        self.full_for(tenant).is_none() && self.memory().has_room_for(tenant)
+    pub(super) fn has_capacity_for(&self, tenant: &str) -> bool {
+        self.full_for(tenant).is_none() && self.memory().has_capacity_for(tenant)
     }
 
     fn full_for(&self, tenant: &str) -> Option<LimitReached> {
@@ -295,7 +295,7 @@ impl EngineState {
     }
 
     /// Refuses a run beyond the limits.
-    pub(super) fn check_room_for(&self, tenant: &str) -> Result<(), EngineError> {
+    pub(super) fn check_run_limits(&self, tenant: &str) -> Result<(), EngineError> {
         let crowded = || self.memory().is_queue_full(tenant).then_some(LimitReached::Memory);
         let Some(full) = self.full_for(tenant).or_else(crowded) else { return Ok(()) };
         let body = |message: String| ErrorBody::new(Code::Overloaded, message).retry_after(1);
@@ -489,7 +489,7 @@ impl EngineState {
     /// Resumes a run that nobody drives: it was parked, or its owner is gone.
     pub(super) async fn resume_unowned(self: &Arc<Self>, run: Uuid) -> Result<(), EngineError> {
         let records = &self.parts.records;
-        if !self.is_running() || !self.has_room() || records.hold().is_some() || records.damage().is_some() {
+        if !self.is_running() || !self.has_capacity() || records.hold().is_some() || records.damage().is_some() {
             return Ok(());
         }
         let Some(row) = load::run_row(&*self.parts.records, run).await? else { return Ok(()) };

@@ -311,7 +311,7 @@ impl Flow {
             let body = ErrorBody::new(Code::Overloaded, "this node is shutting down").retry_after(1);
             return Err(EngineError::Refused(Box::new(body)));
         }
-        inner.check_room_for(&head.tenant)?;
+        inner.check_run_limits(&head.tenant)?;
         let parts = &inner.parts;
         let (id, level, tenant) = (head.id, head.level, head.tenant.clone());
         let catalog = inner.workflows.running(&tenant);

@@ -109,7 +109,7 @@ impl CallGate {
             return true;
         }
         let kind = CallTarget { tenant: slot.tenant.into(), tool: slot.tool.into(), host: host.map(Into::into) };
-        if self.has_room(&kind.tenant, &kind.tool) && self.host_state(kind.host.as_deref(), &kind.tenant).1 {
+        if self.has_capacity(&kind.tenant, &kind.tool) && self.host_state(kind.host.as_deref(), &kind.tenant).1 {
             self.cancel_request(&key);
             self.take(key, kind);
             return true;
@@ -169,7 +169,7 @@ impl CallGate {
         self.lines = lines;
     }
 
-    fn has_room(&self, tenant: &str, tool: &str) -> bool {
+    fn has_capacity(&self, tenant: &str, tool: &str) -> bool {
         let held = self.taken.tenant(tenant);
         let tool_max = self.slots.tools.get(tool).copied().unwrap_or(self.slots.per_tool);
         held < self.slots.per_tenant
@@ -215,7 +215,7 @@ impl CallGate {
 
     /// The next request that fits. Only the first of each queue is considered.
     fn next(&self) -> Option<CallKey> {
-        let fitting = self.lines.iter().filter(|((tenant, tool), _)| self.has_room(tenant, tool));
+        let fitting = self.lines.iter().filter(|((tenant, tool), _)| self.has_capacity(tenant, tool));
         let first = fitting.filter_map(|((tenant, _), line)| Some((tenant, line.first()?)));
         let best = first.min_by_key(|(tenant, call)| (self.taken.tenant(tenant), call.priority, call.turn));
         best.map(|(_, call)| (call.run, call.at))
