@@ -15,7 +15,7 @@ use chimera_core::secret::Secret;
 use chimera_engine::access::Access;
 use chimera_engine::act::rules::Rules;
 use chimera_engine::act::{Actions, Guard};
-use chimera_engine::flow::gate::CallLimits;
+use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::{Asking, Flow, FlowPorts, Registry, TenantBlobs};
 use chimera_engine::port::{Clock, NoSpans, Records};
 use chimera_storage::bench::{ScratchSchema, Workload, bare_postgres, bare_sqlite, drive};

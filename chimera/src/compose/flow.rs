@@ -22,7 +22,7 @@ use chimera_engine::access::port::{OneTenant, Tenancy};
 use chimera_engine::access::{Directory, Permit, TenantSecrets, local_operator};
 use chimera_engine::act::rules::{Rule, Rules};
 use chimera_engine::act::{DirectoryRecipients, Guard};
-use chimera_engine::flow::gate::CallLimits;
+use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::port::{Blobs, Buckets, Notifier, Tool};
 use chimera_engine::flow::{Asking, Flow, FlowPorts, Registry, RunLimits, TenantBlobs, TenantBuckets};
 use chimera_engine::port::{Blocked, Bus, CommitError, Records, SecretError, Secrets};

@@ -16,7 +16,7 @@ use chimera_core::record::{Scope, Select};
 use chimera_core::secret::Secret;
 use chimera_engine::EngineError;
 use chimera_engine::act::rules::Rules;
-use chimera_engine::flow::gate::CallLimits;
+use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::port::Tool;
 use chimera_engine::flow::{Asking, Flow, FlowPorts, Registry, RunKey, StartRun};
 use chimera_engine::port::{NoSpans, Records};

@@ -145,7 +145,7 @@ impl RunDriver {
     /// Resumes a run that was just loaded.
     pub(super) async fn resume(mut self) {
         // A run that waited in the store goes back there if there is no slot.
-        let waited = self.inner.gate().resume(self.run.head().id);
+        let waited = self.inner.call_slots().resume(self.run.head().id);
         self.waits_since = waited.then_some(self.run.head().created_at);
         let mut events = vec![Event::Claimed { alone: self.owns_all_calls }];
         events.extend(self.pending_signals().await);
@@ -200,7 +200,7 @@ impl RunDriver {
         };
         self.owner = self.run.owner();
         let before = TurnSnapshot::of(&self.run, &events);
-        let mut granted = self.inner.gate().granted(id);
+        let mut granted = self.inner.call_slots().granted(id);
         let kept = self.unrepeatable_answers(&events);
         let inner = Arc::clone(&self.inner);
         let place = inner.offload.acquire(&self.run.head().claimant(), self.run.may_take_long()).await;
@@ -208,7 +208,7 @@ impl RunDriver {
         // A cached output is looked up before the slot is used.
         granted.retain(|at| !self.run.is_busy_at(*at));
         if decided.as_ref().is_ok_and(|turn| !turn.more) && !granted.is_empty() {
-            let next = self.inner.gate().release_unused(id, &granted);
+            let next = self.inner.call_slots().release_unused(id, &granted);
             self.inner.wake_for_slots(next);
         }
         let mut turn = match decided {
@@ -386,14 +386,14 @@ impl RunDriver {
         self.answered.clear();
         self.cancels.clear();
         self.outside.clear();
-        let next = self.inner.gate().drop_run(self.run.head().id);
+        let next = self.inner.call_slots().drop_run(self.run.head().id);
         self.inner.wake_for_slots(next);
     }
 
     /// Releases the slots of positions where nothing is in flight.
     fn leave_slots(&self, places: &[RunPlace]) {
         for at in places.iter().filter(|at| !self.run.is_busy_at(**at)) {
-            let next = self.inner.gate().release(self.run.head().id, *at);
+            let next = self.inner.call_slots().release(self.run.head().id, *at);
             self.inner.wake_for_slots(next);
         }
     }
@@ -415,7 +415,7 @@ impl RunDriver {
                 Effect::Notify => self.inner.messages.notify_one(),
                 Effect::Release(at) => {
                     self.cancels.remove(at);
-                    let next = self.inner.gate().release(self.run.head().id, *at);
+                    let next = self.inner.call_slots().release(self.run.head().id, *at);
                     self.inner.wake_for_slots(next);
                 }
             }

@@ -5,7 +5,7 @@
 
 use super::active_runs::{ActiveRuns, LimitReached, RunLimits};
 use super::drive::{RunDriver, WakeUp};
-use super::gate::{CallGate, CallLimits};
+use super::call_slots::{CallSlots, CallLimits};
 use super::memory::MemoryBudget;
 use super::{Asking, Registry, Workflows, load, spans};
 use crate::error::EngineError;
@@ -60,7 +60,7 @@ pub struct Flow {
 pub(super) struct EngineState {
     pub(super) parts: FlowPorts,
     pub(super) workflows: Workflows,
-    pub(super) gate: Mutex<CallGate>,
+    pub(super) call_slots: Mutex<CallSlots>,
     pub(super) driven: ActiveRuns,
     memory: Mutex<MemoryBudget>,
     /// Signalled when a message is queued.
@@ -130,12 +130,12 @@ impl Flow {
             Arc::clone(&parts.registry),
         );
         let offload = Arc::clone(&workflows.offload);
-        let gate = Mutex::new(CallGate::new(parts.slots.clone()));
+        let call_slots = Mutex::new(CallSlots::new(parts.slots.clone()));
         let pulse = Heartbeat::start(parts.clock.steady());
         let inner = EngineState {
             parts,
             workflows,
-            gate,
+            call_slots,
             driven: ActiveRuns::new(places),
             memory: Mutex::new(MemoryBudget::new(places.memory_bytes)),
             messages: Notify::new(),
@@ -224,13 +224,13 @@ impl Flow {
     /// The number of tool calls in flight.
     #[must_use]
     pub fn calls_under_way(&self) -> usize {
-        self.inner.gate().taken()
+        self.inner.call_slots().taken()
     }
 
     /// The number of calls that wait for a slot and are tracked by this process.
     #[must_use]
     pub fn calls_waiting(&self) -> usize {
-        self.inner.gate().waiting()
+        self.inner.call_slots().waiting()
     }
 
     /// Starts nothing new: calls in flight may end and be recorded, and a run without any is no longer driven.
@@ -263,10 +263,10 @@ pub(super) fn is_heavy(run: &Run) -> bool {
 }
 
 impl EngineState {
-    pub(super) fn gate(&self) -> MutexGuard<'_, CallGate> {
-        let mut gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
-        gate.set_shared(self.parts.registry.is_shared());
-        gate
+    pub(super) fn call_slots(&self) -> MutexGuard<'_, CallSlots> {
+        let mut call_slots = self.call_slots.lock().unwrap_or_else(PoisonError::into_inner);
+        call_slots.set_shared(self.parts.registry.is_shared());
+        call_slots
     }
 
     pub(super) fn memory(&self) -> MutexGuard<'_, MemoryBudget> {
@@ -393,7 +393,7 @@ impl EngineState {
         let next = self.memory().unload(run);
         self.wake_for_slots(next);
         // A slot may have been reserved for it while it was unloaded.
-        if !self.gate().granted(run).is_empty() {
+        if !self.call_slots().granted(run).is_empty() {
             self.load_granted(run);
         }
     }
@@ -406,7 +406,7 @@ impl EngineState {
 
     /// Drops the slots and requests of a run.
     fn drop_requests(self: &Arc<Self>, run: Uuid) {
-        let next = self.gate().drop_run(run);
+        let next = self.call_slots().drop_run(run);
         self.wake_for_slots(next);
     }
 

@@ -3,6 +3,7 @@
 mod active_runs;
 mod approval_messages;
 mod artifacts;
+pub mod call_slots;
 mod calls;
 mod catalog;
 mod commit_turn;
@@ -16,7 +17,6 @@ mod edit;
 mod engine;
 pub(crate) mod error;
 mod feed;
-pub mod gate;
 mod gauges;
 mod inbox;
 mod keeper;

@@ -355,7 +355,7 @@ impl Flow {
 
     /// Refuses a run that would start by waiting in a full queue.
     fn check_queue(&self, run: Uuid) -> Result<(), EngineError> {
-        let Some(crowded) = self.inner.gate().full_queue(run) else { return Ok(()) };
+        let Some(crowded) = self.inner.call_slots().full_queue(run) else { return Ok(()) };
         let waiting = crowded.waiting;
         let whose = crowded.tenant.map(|tenant| format!(" of tenant {tenant}")).unwrap_or_default();
         let body = |of: String| {

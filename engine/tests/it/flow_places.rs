@@ -5,7 +5,7 @@ use chimera_core::error::Code;
 use chimera_core::flow::tables::RUNS;
 use chimera_core::record::Row;
 use chimera_core::tool::EffectKind;
-use chimera_engine::flow::gate::CallLimits;
+use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::port::ToolError;
 use chimera_engine::flow::{RunLimits, StartRun};
 use chimera_testkit::flow::{EngineFixture, ScriptedTool, chain, stage, workflow};

@@ -12,7 +12,7 @@ use chimera_core::record::{Comparison, Scope, Select, Table};
 use chimera_core::secret::Secret;
 use chimera_engine::EngineError;
 use chimera_engine::act::rules::Rules;
-use chimera_engine::flow::gate::CallLimits;
+use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::{
     Asking, Decide, Decision, Flow, FlowPorts, OutcomeReport, Registry, RunFilter, RunKey, StartRun,
 };

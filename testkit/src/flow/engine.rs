@@ -12,7 +12,7 @@ use chimera_core::time::Timestamp;
 use chimera_core::tool::EffectKind;
 use chimera_engine::access::Permit;
 use chimera_engine::act::rules::Rules;
-use chimera_engine::flow::gate::CallLimits;
+use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::port::{DeliveryReceipt, Message, Notifier, ToolError};
 use chimera_engine::flow::{Asking, Flow, FlowPorts, Registry};
 use chimera_engine::port::{Clock, NoSpans, Records};

@@ -8,7 +8,7 @@ use crate::flow::{BroadcastBus, ExternalSystem, NullNotifier};
 use crate::memory::MemoryRecords;
 use crate::seeded::Seeded;
 use chimera_engine::act::rules::Rules;
-use chimera_engine::flow::gate::CallLimits;
+use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::{Asking, Flow, FlowPorts, Registry, RunLimits};
 use chimera_engine::port::{Clock, NoSpans, Records};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The gate: limits the tool calls in flight.
+//! Call slots: limit the tool calls in flight.
 //!
 //! Calls are limited per process, tenant, tool and host. With several tenants, each takes only its share of the common
 //! limits ([`Pool`]), so that calls that hang don't take slots from other tenants. A call without a slot is queued. A
@@ -66,7 +66,7 @@ type CallKey = (Uuid, RunPlace);
 
 /// The slots in use and the queues for them.
 #[derive(Debug, Default)]
-pub struct CallGate {
+pub struct CallSlots {
     slots: CallLimits,
     in_flight: BTreeMap<CallKey, CallTarget>,
     /// Slots that are reserved for a waiting run that has not picked them up yet.
@@ -85,7 +85,7 @@ pub struct CallGate {
     shared: bool,
 }
 
-impl CallGate {
+impl CallSlots {
     #[must_use]
     pub fn new(slots: CallLimits) -> Self {
         Self { slots, ..Self::default() }
