@@ -7,7 +7,7 @@ use super::active_runs::{ActiveRuns, LimitReached, RunLimits};
 use super::drive::{RunDriver, WakeUp};
 use super::call_slots::{CallSlots, CallLimits};
 use super::memory::MemoryBudget;
-use super::{Asking, Registry, Workflows, load, spans};
+use super::{Asking, ToolRegistry, Workflows, load, spans};
 use crate::error::EngineError;
 use crate::flow::port::Notifier;
 use crate::heartbeat::Heartbeat;
@@ -38,7 +38,7 @@ pub struct FlowPorts {
     pub random: Arc<dyn Random>,
     /// Wakes other processes.
     pub bus: Arc<dyn Bus>,
-    pub registry: Arc<Registry>,
+    pub registry: Arc<ToolRegistry>,
     pub policy: Arc<dyn Policy>,
     /// Sends notifications about ended and waiting runs.
     pub notifier: Arc<dyn Notifier>,
@@ -152,7 +152,7 @@ impl Flow {
     }
 
     #[must_use]
-    pub fn registry(&self) -> &Registry {
+    pub fn registry(&self) -> &ToolRegistry {
         &self.inner.parts.registry
     }
 

@@ -280,12 +280,12 @@ impl CallSlots {
 
     /// What a run waits for, if its queue is over the limit.
     #[must_use]
-    pub fn full_queue(&self, run: Uuid) -> Option<QueueFull> {
+    pub fn full_queue(&self, run: Uuid) -> Option<SlotQueueFull> {
         let mut wishes = self.requests.range(all_of(run)).map(|(_, (kind, _))| kind);
         let kind = wishes.find(|kind| self.is_queue_full(kind))?;
         let (waiting, held) = self.queue_length(kind);
         let is_full = waiting > self.slots.waiting;
-        Some(QueueFull {
+        Some(SlotQueueFull {
             tool: kind.tool.to_string(),
             host: kind.host.as_deref().map(str::to_owned),
             waiting: if is_full { self.slots.waiting } else { held.saturating_sub(1) },
@@ -329,7 +329,7 @@ impl CallSlots {
 
 /// A queue that is over its limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QueueFull {
+pub struct SlotQueueFull {
     pub tool: String,
     /// `None` if the tool has no particular host.
     pub host: Option<String>,
