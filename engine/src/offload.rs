@@ -246,9 +246,9 @@ mod tests {
                 tokio::spawn(async move {
                     let inner = async {
                         tokio::task::yield_now().await;
-                        let place = offload.acquire(&bob(), true).await;
+                        let work_slot = offload.acquire(&bob(), true).await;
                         tokio::task::yield_now().await;
-                        place.run(|| n)
+                        work_slot.run(|| n)
                     };
                     offload.run(&bob(), true, Box::pin(offload.run(&bob(), true, Box::pin(inner)))).await
                 })

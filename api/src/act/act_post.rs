@@ -270,7 +270,7 @@ async fn act_response(
     let drafts = begun.dry_run || level.needs_approval();
     let wait = if drafts { wait.unwrap_or_default().max(DRAFT_WAIT_MIN) } else { wait.unwrap_or(ACT_WAIT_DEFAULT) };
     // The response must begin before the request times out.
-    let until = Instant::now() + wait.min(edge.request_timeout.mul_f64(0.9));
+    let until = Instant::now() + wait.min(edge.wait_max());
     let status =
         if wait.is_zero() { RunStatus::Running } else { wait_until_settled(caller, &begun.started, until).await? };
     match status {

@@ -64,7 +64,7 @@ pub(crate) async fn call(
     let acted = act_post::actions(&edge)?.act(&caller.permit, act_post::default_act(what, request, seed)).await?;
     let ActOutcome::Started(begun) = acted else { return Err(ApiError::internal()) };
     let mut started = begun.started;
-    let wait = wait.min(edge.request_timeout.mul_f64(0.9));
+    let wait = wait.min(edge.wait_max());
     // Idle or timed out: either way the response is the current status.
     drop(timeout(wait, started.progress.wait_for(|progress| progress.is_resting)).await);
     let progress = started.progress.borrow().clone();

@@ -32,7 +32,7 @@ pub(crate) async fn answer(
         return Ok((StatusCode::ACCEPTED, place, Json(told)).into_response());
     };
     // The response must begin before the request times out.
-    let patience = wait.min(edge.request_timeout.mul_f64(0.9));
+    let patience = wait.min(edge.wait_max());
     let ended = wait_until_settled(caller, &started, Instant::now() + patience).await?.is_final();
     let code = if ended { StatusCode::OK } else { StatusCode::ACCEPTED };
     Ok((code, place, serialized_response(caller.flow.show_document(&caller.permit, run).await?)).into_response())

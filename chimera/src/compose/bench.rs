@@ -102,9 +102,9 @@ impl FlowBench {
             slots: CallLimits::default(),
             alone,
         });
-        let door = access::door(&config, &directory, access::counters(&config, ambient).await?);
+        let authenticator = access::authenticator(&config, &directory, access::counters(&config, ambient).await?);
         let actions =
-            Arc::new(Actions::new(Arc::new(Access::new(directory, door)), flow.clone(), Arc::new(WordPlanner)));
+            Arc::new(Actions::new(Arc::new(Access::new(directory, authenticator)), flow.clone(), Arc::new(WordPlanner)));
         Ok(Self { flow, actions, actor, setting, records, scratch })
     }
 

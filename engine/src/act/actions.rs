@@ -316,8 +316,8 @@ impl Actions {
         let inside = self.flow.workflows().children_of(permit.tenant(), graph, pins).await?;
         let children = &inside.children;
         let may_take_long = graph.may_take_long || children.values().any(|child| child.may_take_long);
-        let place = self.flow.acquire_work_slot(&permit.claimant(), may_take_long).await?;
-        let plan = place.run(|| Plan::from_graph(graph, inputs, children));
+        let work_slot = self.flow.acquire_work_slot(&permit.claimant(), may_take_long).await?;
+        let plan = work_slot.run(|| Plan::from_graph(graph, inputs, children));
         let tools: Vec<Arc<Spec>> =
             tools_of(graph).chain(children.values().flat_map(|child| tools_of(child))).collect();
         let inputs = inputs.clone();

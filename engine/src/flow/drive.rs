@@ -203,8 +203,8 @@ impl RunDriver {
         let mut granted = self.inner.call_slots().granted(id);
         let kept = self.unrepeatable_answers(&events);
         let inner = Arc::clone(&self.inner);
-        let place = inner.offload.acquire(&self.run.head().claimant(), self.run.may_take_long()).await;
-        let decided = place.run(|| self.decide(events, writes_through));
+        let work_slot = inner.offload.acquire(&self.run.head().claimant(), self.run.may_take_long()).await;
+        let decided = work_slot.run(|| self.decide(events, writes_through));
         // A cached output is looked up before the slot is used.
         granted.retain(|at| !self.run.is_busy_at(*at));
         if decided.as_ref().is_ok_and(|turn| !turn.more) && !granted.is_empty() {

@@ -119,8 +119,8 @@ impl Flow {
             Some(looked_up) => looked_up,
             None => self.look_up(permit, &ask).await?,
         };
-        let place = self.acquire_work_slot(&permit.claimant(), graph.may_take_long).await?;
-        place.run(|| check_start(&graph, &ask))?;
+        let work_slot = self.acquire_work_slot(&permit.claimant(), graph.may_take_long).await?;
+        work_slot.run(|| check_start(&graph, &ask))?;
         self.check_notify(permit, ask.level, ask.notify.as_ref())?;
         let outer = (ask.workflow_id.as_str(), version, graph.digest);
         self.inner.workflows.check_shared(permit.tenant(), outer, &inside).await?;
@@ -319,7 +319,7 @@ impl Flow {
         let now = parts.clock.steady();
         let mut made = Vec::new();
         let slots = ReservedSlots { inner: Some(inner), run: id };
-        let place = inner.offload.acquire(&head.claimant(), graph.may_take_long).await;
+        let work_slot = inner.offload.acquire(&head.claimant(), graph.may_take_long).await;
         let (run, mut turn) = {
             let mut env = Env {
                 now,
@@ -338,7 +338,7 @@ impl Flow {
                 );
                 Some(answer)
             };
-            place.run(|| Run::create(head, graph, recorded, &mut env, &mut at_once))?
+            work_slot.run(|| Run::create(head, graph, recorded, &mut env, &mut at_once))?
         };
         if turn.waits_for_slot {
             self.check_queue(id)?;

@@ -211,7 +211,7 @@ impl Workflows {
         }
         let (who, large) = (permit.claimant(), text.len() > limits::COMPILE_INLINE_BYTES_MAX);
         self.offload.admit(&who, large)?;
-        let place = self.offload.acquire(&who, large).await;
+        let work_slot = self.offload.acquire(&who, large).await;
         let tenant = Some(permit.tenant());
         let catalog = ToolCatalog {
             registry: &self.registry,
@@ -220,7 +220,7 @@ impl Workflows {
             unknown: WorkflowInfo::Missing,
             stands_in: false,
         };
-        let graph = place
+        let graph = work_slot
             .run(|| air::compile(document, &catalog))
             .map_err(|problems| invalid_document("the workflow", &problems))?;
         Ok(Arc::new(graph))
@@ -500,8 +500,8 @@ impl Workflows {
         let text = row.get("document").as_json().map(|json| json.as_str().to_owned()).unwrap_or_default();
         let document = air::parse(&text).map_err(|problems| invalid_document("the stored workflow", &problems))?;
         let who = Claimant::new(tenant, "");
-        let place = self.offload.acquire(&who, text.len() > limits::COMPILE_INLINE_BYTES_MAX).await;
-        let graph = place
+        let work_slot = self.offload.acquire(&who, text.len() > limits::COMPILE_INLINE_BYTES_MAX).await;
+        let graph = work_slot
             .run(|| air::compile(document, &self.stored(tenant)))
             .map_err(|problems| invalid_document("the stored workflow", &problems))?;
         let graph = Arc::new(graph);
