@@ -227,7 +227,9 @@ async fn rate_limit_middleware(
     };
     let response = match authenticator.check_once(permit, &shown.presented()).await {
         Ok(()) => match act_for(authenticator, permit, shown, &mut request).await {
-            Ok(()) => use_up_nonce(authenticator, permit, unread::bound_tenant(&edge.unread, request, call_next).await).await,
+            Ok(()) => {
+                use_up_nonce(authenticator, permit, unread::bound_tenant(&edge.unread, request, call_next).await).await
+            }
             Err(error) => error.into_response(),
         },
         Err(body) => return with_rate_headers(ApiError::from(body).into_response(), &rate),

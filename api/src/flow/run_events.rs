@@ -127,7 +127,9 @@ impl Follower {
             return true;
         }
         let Ok(authenticator) = gate::authenticator(&self.edge) else { return false };
-        let Some(permit) = authenticator.readmit(&self.admitted.bearer, &self.caller.permit).await else { return false };
+        let Some(permit) = authenticator.readmit(&self.admitted.bearer, &self.caller.permit).await else {
+            return false;
+        };
         self.caller.permit = permit;
         self.admitted.at = Instant::now();
         true

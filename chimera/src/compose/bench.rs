@@ -16,7 +16,7 @@ use chimera_engine::access::Access;
 use chimera_engine::act::rules::Rules;
 use chimera_engine::act::{Actions, Guard};
 use chimera_engine::flow::call_slots::CallLimits;
-use chimera_engine::flow::{Asking, Flow, FlowPorts, ToolRegistry, TenantBlobs};
+use chimera_engine::flow::{Asking, Flow, FlowPorts, TenantBlobs, ToolRegistry};
 use chimera_engine::port::{Clock, NoSpans, Records};
 use chimera_storage::bench::{ScratchSchema, Workload, bare_postgres, bare_sqlite, drive};
 use chimera_storage::blob::{FolderBlobs, LinkSigner};
@@ -103,8 +103,11 @@ impl FlowBench {
             alone,
         });
         let authenticator = access::authenticator(&config, &directory, access::counters(&config, ambient).await?);
-        let actions =
-            Arc::new(Actions::new(Arc::new(Access::new(directory, authenticator)), flow.clone(), Arc::new(WordPlanner)));
+        let actions = Arc::new(Actions::new(
+            Arc::new(Access::new(directory, authenticator)),
+            flow.clone(),
+            Arc::new(WordPlanner),
+        ));
         Ok(Self { flow, actions, actor, setting, records, scratch })
     }
 

@@ -24,7 +24,7 @@ use chimera_engine::act::rules::{Rule, Rules};
 use chimera_engine::act::{DirectoryRecipients, Guard};
 use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::port::{Blobs, Buckets, Notifier, Tool};
-use chimera_engine::flow::{Asking, Flow, FlowPorts, ToolRegistry, RunLimits, TenantBlobs, TenantBuckets};
+use chimera_engine::flow::{Asking, Flow, FlowPorts, RunLimits, TenantBlobs, TenantBuckets, ToolRegistry};
 use chimera_engine::port::{Blocked, Bus, CommitError, Records, SecretError, Secrets};
 use chimera_storage::bucket::{FolderBuckets, S3Buckets};
 use chimera_storage::bus::{LocalBus, RedisBus};

@@ -1,7 +1,7 @@
 //! Outcomes of requests under an idempotency key.
 
 use chimera_core::ledger::idempotency::{
-    KeyDecision, FinishError, IdempotencyRecord, InvalidIdempotencyKey, KeyOwner, KeyedRequest, RecordState, decide,
+    FinishError, IdempotencyRecord, InvalidIdempotencyKey, KeyDecision, KeyOwner, KeyedRequest, RecordState, decide,
 };
 use chimera_core::ledger::tables::IDEMPOTENCY_RECORDS;
 use chimera_core::record::{Insert, Row, Value};

@@ -124,7 +124,9 @@ impl<W> Committer<W> {
         match event {
             CommitEvent::Submitted { tx, waiter } => self.submitted(tx, waiter, &mut commands),
             CommitEvent::Executed { batch, outcome } => self.executed(batch, outcome, &mut commands),
-            CommitEvent::Claimed(lane) if matches!(self.state, State::Closed) => commands.push(Command::Release(Some(lane))),
+            CommitEvent::Claimed(lane) if matches!(self.state, State::Closed) => {
+                commands.push(Command::Release(Some(lane)))
+            }
             CommitEvent::Claimed(lane) => self.resume(lane, &mut commands),
             CommitEvent::ClaimFailed(reason) => self.claim_failed(reason, &mut commands),
             CommitEvent::Settled { batch, settled } => self.settled(batch, settled, &mut commands),

@@ -251,7 +251,8 @@ fn a_lost_commit_that_never_happened_is_sent_again_under_a_new_epoch() {
     let first_id = first.id;
     let (_, mut next) = executed(&mut machine, first, BatchOutcome::Unknown { lost: vec![] });
     let Some(Command::Settle(batch)) = next.pop() else { panic!("nobody looks") };
-    let (told, mut next) = split(machine.step(CommitEvent::Settled { batch, settled: Resolution::NotCommitted(lane(2, 0)) }));
+    let (told, mut next) =
+        split(machine.step(CommitEvent::Settled { batch, settled: Resolution::NotCommitted(lane(2, 0)) }));
     assert!(told.is_empty());
     let Some(Command::Execute(batch)) = next.pop() else { panic!("not sent again") };
     assert_eq!((batch.lane.epoch, batch.txs.len()), (2, 1));

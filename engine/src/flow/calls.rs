@@ -1,6 +1,6 @@
 //! Lists tool calls across the runs that the caller may see.
 
-use super::document::{CallPage, CallView, SerializedJson, ListedCall};
+use super::document::{CallPage, CallView, ListedCall, SerializedJson};
 use super::{Flow, load};
 use crate::access::{Permit, RUNS_READ};
 use crate::error::EngineError;
@@ -67,7 +67,8 @@ impl Flow {
         };
         let bytes: usize = page.rows.iter().map(Row::bytes).sum();
         let next_cursor = page.next.as_ref().map(Cursor::encode);
-        let written = async { SerializedJson::of(&CallPage { items: page.rows.iter().map(item).collect(), next_cursor }) };
+        let written =
+            async { SerializedJson::of(&CallPage { items: page.rows.iter().map(item).collect(), next_cursor }) };
         self.offload(&permit.claimant(), bytes > JSON_INLINE_BYTES_MAX, Box::pin(written)).await?
     }
 }

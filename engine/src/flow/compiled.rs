@@ -67,7 +67,7 @@ impl Compiled {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::{ToolRegistry, ToolCatalog};
+    use crate::flow::{ToolCatalog, ToolRegistry};
     use chimera_core::flow::air;
     use serde_json::json;
 

@@ -4,8 +4,8 @@
 //! store is the source of truth about who owns a run; this is only what the process is working on right now.
 
 use super::active_runs::{ActiveRuns, LimitReached, RunLimits};
+use super::call_slots::{CallLimits, CallSlots};
 use super::drive::{RunDriver, WakeUp};
-use super::call_slots::{CallSlots, CallLimits};
 use super::memory::MemoryBudget;
 use super::{Asking, ToolRegistry, Workflows, load, spans};
 use crate::error::EngineError;

@@ -230,7 +230,9 @@ mod tests {
         assert!(memory.may_grow(id(8), "quiet", 5 * MB), "one of its own goes on, though there is no room");
         assert!(!memory.may_grow(id(21), "quiet", MB), "and no second one");
         memory.record(id(1), "loud", 80 * MB);
-        assert!(!memory.may_grow(id(2), "loud", MB) && memory.has_capacity_for("new") && !memory.has_capacity_for("loud"));
+        assert!(
+            !memory.may_grow(id(2), "loud", MB) && memory.has_capacity_for("new") && !memory.has_capacity_for("loud")
+        );
     }
 
     /// However much runs grow, and in whatever order they ask, one always continues.

@@ -3,7 +3,7 @@
 //! A node that has not started has no row. It is shown as pending, or as skipped or cancelled once the run has ended.
 
 use super::decide::people_needed;
-use super::document::{CallView, SerializedJson, RunView, StartedStep, StepCallView, StepPage, StepView};
+use super::document::{CallView, RunView, SerializedJson, StartedStep, StepCallView, StepPage, StepView};
 use super::{Flow, doubt, load, review};
 use crate::access::{Permit, RUNS_READ};
 use crate::error::EngineError;

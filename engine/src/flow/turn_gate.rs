@@ -1,7 +1,7 @@
 //! A deciding run's view of its limits: call slots, memory, and parking.
 
-use super::engine::EngineState;
 use super::call_slots::recheck_delay;
+use super::engine::EngineState;
 use chimera_core::flow::run::{Gate, SlotRequest};
 use uuid::Uuid;
 

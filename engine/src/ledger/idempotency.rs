@@ -7,7 +7,7 @@
 
 use super::read::LedgerError;
 use crate::port::{CommitError, Receipt, Records};
-use chimera_core::ledger::idempotency::{KeyDecision, IdempotencyRecord, KeyedRequest, decide};
+use chimera_core::ledger::idempotency::{IdempotencyRecord, KeyDecision, KeyedRequest, decide};
 use chimera_core::ledger::tables::IDEMPOTENCY_RECORDS;
 use chimera_core::ledger::{LedgerFault, LocatedFault};
 use chimera_core::limits::IDEMPOTENCY_TRIES_MAX;

@@ -14,7 +14,7 @@ use chimera_engine::EngineError;
 use chimera_engine::act::rules::Rules;
 use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::{
-    Asking, Decide, Decision, Flow, FlowPorts, OutcomeReport, ToolRegistry, RunFilter, RunKey, StartRun,
+    Asking, Decide, Decision, Flow, FlowPorts, OutcomeReport, RunFilter, RunKey, StartRun, ToolRegistry,
 };
 use chimera_engine::port::{NoSpans, Records};
 use serde_json::{Value, json};

@@ -16,7 +16,7 @@ use chimera_core::flow::air::Graph;
 use chimera_core::flow::call::{CallOutcome, ToolError};
 use chimera_core::flow::run::{Effect, Env, Event, Gate, IncomingEdges, LaneOwner, Run, SlotRequest, StoredRun, Turn};
 use chimera_core::flow::tables::{EFFECTS, RUNS, STEPS};
-use chimera_engine::flow::{ToolRegistry, ToolCatalog};
+use chimera_engine::flow::{ToolCatalog, ToolRegistry};
 use chimera_engine::port::{Random, Records};
 use serde_json::{Value, json};
 use std::sync::Arc;

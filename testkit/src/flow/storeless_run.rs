@@ -20,7 +20,7 @@ use chimera_core::ledger::ActorType;
 use chimera_core::limits;
 use chimera_core::record::Tx;
 use chimera_core::tool::Spec;
-use chimera_engine::flow::{ToolRegistry, ToolCatalog};
+use chimera_engine::flow::{ToolCatalog, ToolRegistry};
 use chimera_engine::port::Random;
 use serde_json::{Value, json};
 use std::collections::VecDeque;

@@ -11,7 +11,7 @@ use chimera_core::limits::LANE_LEASE_SECONDS;
 use chimera_core::record::{Row, Value};
 use chimera_core::time::Timestamp;
 use chimera_engine::commit::{
-    Batch, BatchOutcome, Command, Committer, CommitEvent, Lane, PreparedTx, Resolution, TxRejection,
+    Batch, BatchOutcome, Command, CommitEvent, Committer, Lane, PreparedTx, Resolution, TxRejection,
 };
 use chimera_engine::port::{CommitError, HeldLane, Outage, Receipt, Unavailable};
 use std::collections::VecDeque;

@@ -9,7 +9,7 @@ use crate::memory::MemoryRecords;
 use crate::seeded::Seeded;
 use chimera_engine::act::rules::Rules;
 use chimera_engine::flow::call_slots::CallLimits;
-use chimera_engine::flow::{Asking, Flow, FlowPorts, ToolRegistry, RunLimits};
+use chimera_engine::flow::{Asking, Flow, FlowPorts, RunLimits, ToolRegistry};
 use chimera_engine::port::{Clock, NoSpans, Records};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

@@ -13,7 +13,7 @@ use super::{failure, lane, objects, state};
 use crate::migrate;
 use chimera_core::ledger::Mark;
 use chimera_core::limits;
-use chimera_engine::commit::{Batch, BatchOutcome, Command, Committer, CommitEvent, Lane, Resolution};
+use chimera_engine::commit::{Batch, BatchOutcome, Command, CommitEvent, Committer, Lane, Resolution};
 use chimera_engine::port::Unavailable;
 use std::collections::VecDeque;
 use std::pin::Pin;

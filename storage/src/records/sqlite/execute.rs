@@ -226,7 +226,9 @@ pub(super) fn add(writer: &mut BatchWriter<'_>, insert: &Insert) -> Result<(), T
             refusal => refusal,
         },
     };
-    Err(TxFailure::Loss(taken(writer.conn, insert)?.map_or(refusal, |key| TxRejection::Conflict(Conflict::Exists(key)))))
+    Err(TxFailure::Loss(
+        taken(writer.conn, insert)?.map_or(refusal, |key| TxRejection::Conflict(Conflict::Exists(key))),
+    ))
 }
 
 /// The first key of the row that another row already has.

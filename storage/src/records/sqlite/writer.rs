@@ -16,7 +16,7 @@ use super::{execute, failure, file, state, wal};
 use crate::migrate;
 use chimera_core::ledger::Mark;
 use chimera_core::limits;
-use chimera_engine::commit::{Batch, BatchOutcome, Command, Committer, CommitEvent, Lane, Resolution};
+use chimera_engine::commit::{Batch, BatchOutcome, Command, CommitEvent, Committer, Lane, Resolution};
 use chimera_engine::port::{Clock, Outage, Unavailable};
 use rusqlite::Connection;
 use std::collections::VecDeque;

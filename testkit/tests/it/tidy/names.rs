@@ -109,7 +109,8 @@ fn a_type_name_has_one_meaning_in_a_crate() {
     let (one, other, elsewhere) = (file("core/src/a.rs"), file("core/src/b.rs"), file("engine/src/a.rs"));
     assert_eq!(namesakes(&[&one, &elsewhere]).len(), 0);
     assert_eq!(namesakes(&[&one, &other]).len(), 1);
-    let imports = "use chimera_core::a::{KIND, Kind as CoreKind, Other};\nuse chimera_core::b::Kind::First;\nuse std::Kind;\n";
+    let imports =
+        "use chimera_core::a::{KIND, Kind as CoreKind, Other};\nuse chimera_core::b::Kind::First;\nuse std::Kind;\n";
     let user = RustFile::new("engine/src/b.rs", imports);
     assert_eq!(namesakes(&[&elsewhere, &user]).iter().map(|found| found.line).collect::<Vec<_>>(), [1]);
     assert_eq!(namesakes(&[&user]).len(), 0);

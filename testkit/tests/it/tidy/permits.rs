@@ -65,8 +65,7 @@ fn every_named_caller_still_calls() {
 #[test]
 fn a_permit_made_elsewhere_is_found() {
     let lines = |path: &str| {
-        let text =
-            "fn a() { Permit::for_entry(entry) }\nfn b() { link_holder(tenant, actor) }\nfn c() { local_operator(tenant) }";
+        let text = "fn a() { Permit::for_entry(entry) }\nfn b() { link_holder(tenant, actor) }\nfn c() { local_operator(tenant) }";
         check(&RustFile::new(path, text)).iter().map(|found| found.line).collect::<Vec<_>>()
     };
     assert_eq!(lines("engine/src/flow/decide.rs"), [1, 3, 2]);
