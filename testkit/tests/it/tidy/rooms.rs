@@ -95,6 +95,28 @@ fn check(path: &str) -> Option<Finding> {
     (!known).then(|| Finding::new(path, 1, what()))
 }
 
+/// Lines of the crate table in ARCHITECTURE.md that list other rooms than the crate has.
+fn wrong_rooms(page: &str, paths: &[&str]) -> Vec<Finding> {
+    let has = |layer: &str, room: &str| {
+        let (folder, file) = (format!("{layer}/src/{room}/"), format!("{layer}/src/{room}.rs"));
+        paths.iter().any(|path| path.starts_with(&folder) || *path == file)
+    };
+    let mut found = Vec::new();
+    for (at, line) in page.lines().enumerate() {
+        let Some((layer, rest)) = line.strip_prefix("| [").and_then(|row| row.split_once("](")) else { continue };
+        if !LAYERS.contains(&layer) {
+            continue;
+        }
+        let cell = rest.trim_end_matches([' ', '|']).rsplit(" | ").next().unwrap_or_default();
+        let listed: Vec<&str> = cell.split('`').skip(1).step_by(2).collect();
+        let own: Vec<&str> = ROOMS.iter().map(|(room, _)| *room).filter(|room| has(layer, room)).collect();
+        if listed != own {
+            found.push(Finding::new("ARCHITECTURE.md", at + 1, format!("{layer} has the rooms {own:?}")));
+        }
+    }
+    found
+}
+
 fn one_test_binary(path: &str) -> Option<Finding> {
     let (_, rest) = path.split_once("/tests/")?;
     let stray = path.ends_with(".rs") && !rest.contains('/');
@@ -105,6 +127,16 @@ fn one_test_binary(path: &str) -> Option<Finding> {
 fn a_layer_has_only_rooms_and_shared_modules() {
     let found: Vec<Finding> = tree::files().iter().filter_map(|file| check(&file.path)).collect();
     assert_none(&found);
+}
+
+#[test]
+fn the_table_of_crates_lists_their_rooms() {
+    let paths: Vec<&str> = tree::files().iter().map(|file| file.path.as_str()).collect();
+    assert_none(&wrong_rooms(tree::text("ARCHITECTURE.md"), &paths));
+    let page = "| [core](core/src/lib.rs) | what | – | `flow` |\n| [api](api/src/lib.rs) | what | – | – |\n";
+    assert_eq!(wrong_rooms(page, &["core/src/flow/run.rs"]), []);
+    assert_eq!(wrong_rooms(page, &["core/src/flow.rs", "api/src/act.rs"]).len(), 1);
+    assert_eq!(wrong_rooms(page, &["core/src/ledger.rs"]).len(), 1);
 }
 
 #[test]
