@@ -142,7 +142,7 @@ pub(crate) async fn act(
 ) -> Result<Response, ApiError> {
     let actions = actions(&edge)?;
     let is_large = shown.body.len() > REDACT_INLINE_BYTES_MAX;
-    let room = actions.room(&caller.permit, weight_of_text(&shown.body)).await?;
+    let room = actions.reserve_memory(&caller.permit, weight_of_text(&shown.body)).await?;
     let (ask, wait) = actions.work(&caller.permit, is_large, || parse_request(&shown, &headers, seed)).await??;
     let acted = Box::pin(actions.act(&caller.permit, ask)).await?;
     drop(room);
@@ -270,12 +270,12 @@ async fn act_response(
     let drafts = begun.dry_run || level.needs_approval();
     let wait = if drafts { wait.unwrap_or_default().max(DRAFT_WAIT_MIN) } else { wait.unwrap_or(ACT_WAIT_DEFAULT) };
     // The response must begin before the request times out.
-    let until = Instant::now() + wait.min(edge.request_timeout.mul_f64(0.9));
+    let until = Instant::now() + wait.min(edge.wait_max());
     let status =
         if wait.is_zero() { RunStatus::Running } else { wait_until_settled(caller, &begun.started, until).await? };
     match status {
         // The end of a run that continued on another node, or later, is only in the store.
-        status if !drafts && status.is_final() && begun.started.standing.borrow().ended.is_some() => {
+        status if !drafts && status.is_final() && begun.started.progress.borrow().ended.is_some() => {
             summary_response(StatusCode::OK, run, begun)
         }
         status if status.is_final() || status == RunStatus::AwaitingApproval => {

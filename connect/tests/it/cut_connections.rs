@@ -16,9 +16,9 @@ use chimera_core::record::{Scope, Select};
 use chimera_core::secret::Secret;
 use chimera_engine::EngineError;
 use chimera_engine::act::rules::Rules;
-use chimera_engine::flow::gate::CallLimits;
+use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::port::Tool;
-use chimera_engine::flow::{Asking, Flow, FlowPorts, Registry, RunKey, StartRun};
+use chimera_engine::flow::{Asking, Flow, FlowPorts, RunKey, StartRun, ToolRegistry};
 use chimera_engine::port::{NoSpans, Records};
 use chimera_storage::records::{AccessMode, PostgresOptions, PostgresRecords, SqliteRecords};
 use chimera_testkit::crash::Store;
@@ -173,7 +173,7 @@ impl CutCase {
         let mut tools: Vec<Arc<dyn Tool>> = vec![Arc::new(request)];
         let declared = declared::tools(&vendor, "cut.toml", &toolbox).unwrap();
         tools.extend(declared.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>));
-        let mut registry = Registry::default();
+        let mut registry = ToolRegistry::default();
         for tool in tools {
             registry.add(Arc::new(SwitchedTool::new(tool, Arc::clone(wire)))).unwrap();
         }

@@ -108,7 +108,6 @@ pub enum RecordState {
     },
 }
 
-/// An idempotency record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IdempotencyRecord {
     pub owner: String,
@@ -123,7 +122,7 @@ pub struct IdempotencyRecord {
 
 /// The outcome for a request.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Decision {
+pub enum KeyDecision {
     /// First use of the key: the insert, and the resulting record.
     Fresh(Insert, IdempotencyRecord),
     /// The previous record has expired: the update that replaces it, and the resulting record.
@@ -141,7 +140,7 @@ pub fn decide(
     existing: Option<IdempotencyRecord>,
     request: &KeyedRequest,
     now: Timestamp,
-) -> Result<Decision, InvalidTx> {
+) -> Result<KeyDecision, InvalidTx> {
     let claimed = |state_version| IdempotencyRecord {
         owner: request.owner.clone(),
         key: request.key.clone(),
@@ -154,7 +153,7 @@ pub fn decide(
     };
     let Some(existing) = existing else {
         let record = claimed(1);
-        return Ok(Decision::Fresh(record.insert()?, record));
+        return Ok(KeyDecision::Fresh(record.insert()?, record));
     };
     if existing.expires_at <= now {
         let record = claimed(existing.state_version + 1);
@@ -171,14 +170,14 @@ pub fn decide(
                 ("expires_at", record.expires_at.into()),
             ],
         )?;
-        return Ok(Decision::TakeOver(update, record));
+        return Ok(KeyDecision::TakeOver(update, record));
     }
     if existing.fingerprint != request.fingerprint {
-        return Ok(Decision::Mismatch(existing));
+        return Ok(KeyDecision::Mismatch(existing));
     }
     Ok(match existing.state {
-        RecordState::InFlight => Decision::InFlight(existing),
-        RecordState::Done { .. } => Decision::Done(existing),
+        RecordState::InFlight => KeyDecision::InFlight(existing),
+        RecordState::Done { .. } => KeyDecision::Done(existing),
     })
 }
 

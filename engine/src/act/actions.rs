@@ -98,7 +98,6 @@ pub enum ActOutcome {
 pub struct StartedAction {
     pub started: RunHandle,
     pub plan: Plan,
-    /// The risk assessment.
     pub risk: Arc<Value>,
     pub dry_run: bool,
 }
@@ -155,7 +154,7 @@ impl Proposal {
     }
 
     /// Whether a message goes to somebody outside the tenant's domains.
-    fn writes_outside(&self, tenant: &TenantSettings) -> bool {
+    fn messages_outsiders(&self, tenant: &TenantSettings) -> bool {
         let outside = |tool: &Spec, input: &Value| tenant.messages_outsiders(tool, input);
         self.calls().any(|(tool, input)| outside(tool, input))
             || self.tools_without_calls().any(|tool| outside(tool, &Value::Null))
@@ -189,8 +188,8 @@ impl Actions {
     }
 
     /// Memory for a request whose body takes so much once it is parsed.
-    pub async fn room(&self, permit: &Permit, weight: usize) -> Result<SizeBudget, EngineError> {
-        self.flow.room(&permit.claimant(), weight).await
+    pub async fn reserve_memory(&self, permit: &Permit, weight: usize) -> Result<SizeBudget, EngineError> {
+        self.flow.reserve_memory(&permit.claimant(), weight).await
     }
 
     /// Runs a piece of a request's work. CPU-heavy work does not block other requests.
@@ -317,8 +316,8 @@ impl Actions {
         let inside = self.flow.workflows().children_of(permit.tenant(), graph, pins).await?;
         let children = &inside.children;
         let may_take_long = graph.may_take_long || children.values().any(|child| child.may_take_long);
-        let place = self.flow.acquire_work_slot(&permit.claimant(), may_take_long).await?;
-        let plan = place.run(|| Plan::from_graph(graph, inputs, children));
+        let work_slot = self.flow.acquire_work_slot(&permit.claimant(), may_take_long).await?;
+        let plan = work_slot.run(|| Plan::from_graph(graph, inputs, children));
         let tools: Vec<Arc<Spec>> =
             tools_of(graph).chain(children.values().flat_map(|child| tools_of(child))).collect();
         let inputs = inputs.clone();
@@ -362,7 +361,7 @@ impl Actions {
             requested,
             tools: &tools,
             deletes: proposal.deletes(),
-            messages_outsiders: proposal.writes_outside(tenant)
+            messages_outsiders: proposal.messages_outsiders(tenant)
                 || strangers.any(|(_, target)| tenant.is_outside(target)),
             steps: proposal.plan.calls(),
             score,
@@ -521,11 +520,11 @@ pub struct Summary<'a> {
 impl StartedAction {
     #[must_use]
     pub fn summary(&self) -> Summary<'_> {
-        let standing = self.started.standing.borrow();
+        let progress = self.started.progress.borrow();
         let run_id = self.started.run_id;
         Summary {
             run_id,
-            status: standing.status.as_str(),
+            status: progress.status.as_str(),
             autonomy_level: self.started.level.as_str(),
             trace_id: chimera_core::id::trace_id(run_id),
             plan: &self.plan,
@@ -534,8 +533,8 @@ impl StartedAction {
             dry_run_results: (),
             approve_url: (),
             approvals: [],
-            result: standing.ended.as_ref().and_then(|ended| ended.result.clone()),
-            error: standing.ended.as_ref().and_then(|ended| ended.error.clone()),
+            result: progress.ended.as_ref().and_then(|ended| ended.result.clone()),
+            error: progress.ended.as_ref().and_then(|ended| ended.error.clone()),
         }
     }
 }

@@ -99,8 +99,9 @@ impl Actions {
         let LevelDecision { level, reason: because } = self.level(permit, None, &added, &score, None).await?;
         if level < patched.level {
             let (would, goes_on) = (level.as_str(), patched.level.as_str());
-            let message =
-                format!("the patch would run at {would} if you asked for it yourself, but the run is at {goes_on}");
+            let message = format!(
+                "your own request for this would get {would}, but the run is at {goes_on}; a patch may not raise the level"
+            );
             let body = ErrorBody::new(Code::PolicyDenied, message).with("level", would);
             return Err(body.with("level_because", because.as_str()).into());
         }

@@ -211,7 +211,6 @@ pub(super) enum KeyClaimOutcome {
     Taken,
 }
 
-/// A claimed key.
 pub(super) struct KeyClaim {
     counters: Arc<dyn Counters>,
     name: String,

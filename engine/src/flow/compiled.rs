@@ -12,13 +12,13 @@ pub(super) type VersionKey = (String, String, i64);
 
 #[derive(Default)]
 pub(super) struct Compiled {
-    entries: BTreeMap<VersionKey, Entry>,
+    entries: BTreeMap<VersionKey, CachedGraph>,
     bytes: usize,
     /// Sequence number of uses.
     uses: u64,
 }
 
-struct Entry {
+struct CachedGraph {
     graph: Arc<Graph>,
     bytes: usize,
     used: u64,
@@ -44,7 +44,7 @@ impl Compiled {
         }
         self.uses += 1;
         self.bytes += bytes;
-        self.entries.insert(key, Entry { graph, bytes, used: self.uses });
+        self.entries.insert(key, CachedGraph { graph, bytes, used: self.uses });
     }
 
     fn remove(&mut self, key: &VersionKey) {
@@ -67,7 +67,7 @@ impl Compiled {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::{Registry, ToolCatalog};
+    use crate::flow::{ToolCatalog, ToolRegistry};
     use chimera_core::flow::air;
     use serde_json::json;
 
@@ -78,7 +78,7 @@ mod tests {
             "nodes": [{"id": "a", "type": "hitl"}]
         });
         let document = air::parse(&document.to_string()).unwrap();
-        Arc::new(air::compile(document, &ToolCatalog::running(&Registry::default())).unwrap())
+        Arc::new(air::compile(document, &ToolCatalog::running(&ToolRegistry::default())).unwrap())
     }
 
     fn key(tenant: &str, n: i64) -> VersionKey {

@@ -107,7 +107,7 @@ pub(crate) struct RunDefinition {
 pub struct RunHandle {
     pub run_id: Uuid,
     pub level: Level,
-    pub standing: watch::Receiver<RunProgress>,
+    pub progress: watch::Receiver<RunProgress>,
 }
 
 impl Flow {
@@ -119,8 +119,8 @@ impl Flow {
             Some(looked_up) => looked_up,
             None => self.look_up(permit, &ask).await?,
         };
-        let place = self.acquire_work_slot(&permit.claimant(), graph.may_take_long).await?;
-        place.run(|| check_start(&graph, &ask))?;
+        let work_slot = self.acquire_work_slot(&permit.claimant(), graph.may_take_long).await?;
+        work_slot.run(|| check_start(&graph, &ask))?;
         self.check_notify(permit, ask.level, ask.notify.as_ref())?;
         let outer = (ask.workflow_id.as_str(), version, graph.digest);
         self.inner.workflows.check_shared(permit.tenant(), outer, &inside).await?;
@@ -311,7 +311,7 @@ impl Flow {
             let body = ErrorBody::new(Code::Overloaded, "this node is shutting down").retry_after(1);
             return Err(EngineError::Refused(Box::new(body)));
         }
-        inner.check_room_for(&head.tenant)?;
+        inner.check_run_limits(&head.tenant)?;
         let parts = &inner.parts;
         let (id, level, tenant) = (head.id, head.level, head.tenant.clone());
         let catalog = inner.workflows.running(&tenant);
@@ -319,7 +319,7 @@ impl Flow {
         let now = parts.clock.steady();
         let mut made = Vec::new();
         let slots = ReservedSlots { inner: Some(inner), run: id };
-        let place = inner.offload.acquire(&head.claimant(), graph.may_take_long).await;
+        let work_slot = inner.offload.acquire(&head.claimant(), graph.may_take_long).await;
         let (run, mut turn) = {
             let mut env = Env {
                 now,
@@ -338,7 +338,7 @@ impl Flow {
                 );
                 Some(answer)
             };
-            place.run(|| Run::create(head, graph, recorded, &mut env, &mut at_once))?
+            work_slot.run(|| Run::create(head, graph, recorded, &mut env, &mut at_once))?
         };
         if turn.waits_for_slot {
             self.check_queue(id)?;
@@ -350,12 +350,12 @@ impl Flow {
         slots.keep();
         let launched = inner.launch(run, turn, tx, made);
         launched.durable.await.unwrap_or(Err(CommitError::Unknown))?;
-        Ok(RunHandle { run_id: id, level, standing: launched.standing })
+        Ok(RunHandle { run_id: id, level, progress: launched.progress })
     }
 
     /// Refuses a run that would start by waiting in a full queue.
     fn check_queue(&self, run: Uuid) -> Result<(), EngineError> {
-        let Some(crowded) = self.inner.gate().full_queue(run) else { return Ok(()) };
+        let Some(crowded) = self.inner.call_slots().full_queue(run) else { return Ok(()) };
         let waiting = crowded.waiting;
         let whose = crowded.tenant.map(|tenant| format!(" of tenant {tenant}")).unwrap_or_default();
         let body = |of: String| {
@@ -420,8 +420,10 @@ fn check_start(graph: &Graph, ask: &StartRun) -> Result<(), EngineError> {
     if let Some(problem) = graph.unsupported_problem() {
         return Err(invalid_document("the workflow", &[problem]));
     }
-    if !(1..=10).contains(&ask.priority) {
-        return Err(EngineError::refused(Code::ValidationFailed, "priority must be a number from 1 to 10"));
+    let priorities = limits::PRIORITY_MIN..=limits::PRIORITY_MAX;
+    if !priorities.contains(&ask.priority) {
+        let message = format!("priority must be a number from {} to {}", priorities.start(), priorities.end());
+        return Err(EngineError::refused(Code::ValidationFailed, message));
     }
     let key = ask.idempotency_key.as_ref().map(RunKey::said);
     check_text("idempotency key", key)?;

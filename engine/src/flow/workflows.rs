@@ -3,7 +3,7 @@
 //! A version never changes, so its compiled graph is cached and shared by all its runs. Applying the same document
 //! again returns the existing version.
 
-use super::Registry;
+use super::ToolRegistry;
 use super::compiled::{Compiled, VersionKey};
 use super::newest::NewestVersions;
 use super::share::is_own;
@@ -38,7 +38,7 @@ pub struct Workflows {
     pub(super) records: Arc<dyn Records>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) random: Arc<dyn Random>,
-    pub(super) registry: Arc<Registry>,
+    pub(super) registry: Arc<ToolRegistry>,
     graphs: Mutex<Compiled>,
     /// The author of each version.
     authors: Mutex<BTreeMap<VersionKey, String>>,
@@ -85,7 +85,7 @@ impl ChildWorkflows {
 
 /// The catalog for compiling a document: the tools of this process and the workflows that it names.
 pub struct ToolCatalog<'a> {
-    registry: &'a Registry,
+    registry: &'a ToolRegistry,
     /// Restricts the tools to a tenant's; `None`: all, for a graph that was already authorized.
     tenant: Option<&'a str>,
     children: BTreeMap<(String, Option<i64>), WorkflowInfo>,
@@ -98,12 +98,12 @@ pub struct ToolCatalog<'a> {
 impl<'a> ToolCatalog<'a> {
     /// For a graph that is already running: its children are looked up when they start.
     #[must_use]
-    pub const fn running(registry: &'a Registry) -> Self {
+    pub const fn running(registry: &'a ToolRegistry) -> Self {
         Self { registry, tenant: None, children: BTreeMap::new(), unknown: WorkflowInfo::Exists, stands_in: false }
     }
 
     /// For a stored graph, all of whose tools existed when it was stored.
-    const fn stored(registry: &'a Registry) -> Self {
+    const fn stored(registry: &'a ToolRegistry) -> Self {
         Self { registry, tenant: None, children: BTreeMap::new(), unknown: WorkflowInfo::Exists, stands_in: true }
     }
 }
@@ -149,7 +149,7 @@ impl Workflows {
         records: Arc<dyn Records>,
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
-        registry: Arc<Registry>,
+        registry: Arc<ToolRegistry>,
     ) -> Self {
         let tenants = Arc::clone(&registry);
         let offload = Arc::new(Offload::new(move || tenants.is_shared()));
@@ -211,7 +211,7 @@ impl Workflows {
         }
         let (who, large) = (permit.claimant(), text.len() > limits::COMPILE_INLINE_BYTES_MAX);
         self.offload.admit(&who, large)?;
-        let place = self.offload.acquire(&who, large).await;
+        let work_slot = self.offload.acquire(&who, large).await;
         let tenant = Some(permit.tenant());
         let catalog = ToolCatalog {
             registry: &self.registry,
@@ -220,7 +220,7 @@ impl Workflows {
             unknown: WorkflowInfo::Missing,
             stands_in: false,
         };
-        let graph = place
+        let graph = work_slot
             .run(|| air::compile(document, &catalog))
             .map_err(|problems| invalid_document("the workflow", &problems))?;
         Ok(Arc::new(graph))
@@ -500,8 +500,8 @@ impl Workflows {
         let text = row.get("document").as_json().map(|json| json.as_str().to_owned()).unwrap_or_default();
         let document = air::parse(&text).map_err(|problems| invalid_document("the stored workflow", &problems))?;
         let who = Claimant::new(tenant, "");
-        let place = self.offload.acquire(&who, text.len() > limits::COMPILE_INLINE_BYTES_MAX).await;
-        let graph = place
+        let work_slot = self.offload.acquire(&who, text.len() > limits::COMPILE_INLINE_BYTES_MAX).await;
+        let graph = work_slot
             .run(|| air::compile(document, &self.stored(tenant)))
             .map_err(|problems| invalid_document("the stored workflow", &problems))?;
         let graph = Arc::new(graph);

@@ -12,9 +12,9 @@ use chimera_core::record::{Comparison, Scope, Select, Table};
 use chimera_core::secret::Secret;
 use chimera_engine::EngineError;
 use chimera_engine::act::rules::Rules;
-use chimera_engine::flow::gate::CallLimits;
+use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::{
-    Asking, Decide, Decision, Flow, FlowPorts, OutcomeReport, Registry, RunFilter, RunKey, StartRun,
+    Asking, Decide, Decision, Flow, FlowPorts, OutcomeReport, RunFilter, RunKey, StartRun, ToolRegistry,
 };
 use chimera_engine::port::{NoSpans, Records};
 use serde_json::{Value, json};
@@ -96,7 +96,7 @@ async fn wait_until_idle(records: &dyn Records, wire: &PortSwitch) {
 }
 
 fn engine(world: &World, records: &Arc<dyn Records>, wire: &Arc<PortSwitch>) -> Flow {
-    let (tools, mut registry) = (world.registry(), Registry::default());
+    let (tools, mut registry) = (world.registry(), ToolRegistry::default());
     for tool in tools.specs().filter_map(|spec| tools.get(&spec.name)) {
         registry.add(Arc::new(SwitchedTool::new(Arc::clone(tool), Arc::clone(wire)))).expect("a name of its own");
     }

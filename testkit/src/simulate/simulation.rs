@@ -16,7 +16,7 @@ use chimera_core::flow::run::{Signal, affinity};
 use chimera_core::record::{Insert, Tx};
 use chimera_core::secret::Secret;
 use chimera_core::time::Timestamp;
-use chimera_engine::flow::gate::CallLimits;
+use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::{RunKey, RunLimits, StartRun};
 use chimera_engine::port::{Clock, Random, Records};
 use serde_json::json;
