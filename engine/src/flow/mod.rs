@@ -59,7 +59,7 @@ pub use doubt::DoubtFilter;
 pub use engine::{Flow, FlowPorts, RunOutcome, RunProgress};
 pub use feed::EventPage;
 pub use keeper::KeeperState;
-pub use key::RunKey;
+pub use key::{KeyedRun, RunKey};
 pub use link::LinkView;
 pub use patch::ProposedPatch;
 pub use registry::{DuplicateTool, Registry};

@@ -2,7 +2,7 @@
 
 use super::engine::EngineState;
 use super::error::check_text;
-use super::key::RunKey;
+use super::key::{RunKey, is_key_taken};
 use super::perform::execute_tool;
 use super::turn_gate::TurnGate;
 use super::{Flow, ResolvedWorkflow, RunProgress, approval_messages, ledger_notes, load, spans};
@@ -19,10 +19,9 @@ use chimera_core::flow::pins::Pins;
 use chimera_core::flow::run::{
     Call, Env, Replay, ReplayMode, Run, RunHead, RunRecording, RunStatus, Source, WorkflowRef,
 };
-use chimera_core::flow::tables::RUNS;
 use chimera_core::flow::trace::SpanId;
 use chimera_core::limits;
-use chimera_core::record::{Conflict, Json, Row, Scope, Select};
+use chimera_core::record::Json;
 use futures::FutureExt;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -184,26 +183,23 @@ impl Flow {
         graph: Arc<Graph>,
     ) -> Result<RunHandle, EngineError> {
         let Some(key) = key else { return self.begin(permit, head, graph, None).await };
-        let used = |row: Option<&Row>| {
-            let body = ErrorBody::new(Code::ConflictIdempotency, "the idempotency key was already used by a run");
-            let body = row.into_iter().fold(body, |body, row| {
-                body.with("run_id", row.uuid("id").to_string()).with("status", row.text("status"))
-            });
-            EngineError::Refused(Box::new(body))
-        };
-        for form in key.forms() {
-            let head = RunHead { idempotency_key: Some(form), ..head.clone() };
-            match self.begin(permit, head, Arc::clone(&graph), None).await {
-                Err(EngineError::Commit(CommitError::Conflict(Conflict::Exists(row))))
-                    if row.columns == ["idempotency_key"] => {}
+        let mut form = key.first_form();
+        loop {
+            let head = RunHead { idempotency_key: Some(form.clone()), ..head.clone() };
+            let taken = match self.begin(permit, head, Arc::clone(&graph), None).await {
+                Err(error) if is_key_taken(&error) => error,
                 begun => return begun,
+            };
+            // By this run, an earlier run of the actor, or another actor's run.
+            if let Some(run) = self.find_by_key(permit, &key).await? {
+                return Err(EngineError::KeyUsed(Box::new(run)));
             }
-            // The form is taken: by this run, an earlier run of the actor, or another actor's run.
-            if let Some(row) = self.find_by_key(permit, &key).await? {
-                return Err(used(Some(&row)));
+            let derived = key.derived();
+            if form == derived {
+                return Err(taken);
             }
+            form = derived;
         }
-        Err(used(None))
     }
 
     /// What a run executes, for a caller who may manage it.
@@ -368,30 +364,6 @@ impl Flow {
         };
         Err(EngineError::Refused(Box::new(body.with("tool", crowded.tool))))
     }
-
-    /// The caller's run with this idempotency key.
-    pub async fn find_by_key(&self, permit: &Permit, key: &RunKey) -> Result<Option<Row>, EngineError> {
-        let own = |row: &Row| row.text("tenant_id") == permit.tenant() && row.text("actor") == permit.actor();
-        let said = self.run_with_key(key.said()).await?;
-        match said {
-            // The derived form is used only when another actor holds the plain key.
-            None if !key.is_derived() => return Ok(None),
-            Some(row) if own(&row) => return Ok(Some(row)),
-            _ => {}
-        }
-        for form in key.derived_forms() {
-            if let Some(row) = self.run_with_key(&form).await?.filter(own) {
-                return Ok(Some(row));
-            }
-        }
-        Ok(None)
-    }
-
-    /// The run with a key, of any actor: a key is unique in the whole store.
-    async fn run_with_key(&self, key: &str) -> Result<Option<Row>, EngineError> {
-        let select = Select::from(&RUNS, Scope::System).with("idempotency_key", key).take(1);
-        Ok(self.inner.parts.records.read(select).await?.rows.into_iter().next())
-    }
 }
 
 /// The slots and requests of a run that is being created. They are released unless the run is driven in the end: when
@@ -423,14 +395,7 @@ fn check_start(graph: &Graph, ask: &StartRun) -> Result<(), EngineError> {
     if !(1..=10).contains(&ask.priority) {
         return Err(EngineError::refused(Code::ValidationFailed, "priority must be a number from 1 to 10"));
     }
-    let key = ask.idempotency_key.as_ref().map(RunKey::said);
-    check_text("idempotency key", key)?;
     check_text("correlation id", ask.correlation_id.as_deref())?;
-    let chars_max = limits::IDEMPOTENCY_KEY_CHARS_MAX;
-    if key.is_some_and(|key| !(1..=chars_max).contains(&key.chars().count())) {
-        let message = format!("an idempotency key must have 1 to {chars_max} characters");
-        return Err(EngineError::refused(Code::ValidationFailed, message));
-    }
     if !ask.inputs.is_object() {
         let body = ErrorBody::new(Code::ValidationFailed, "the inputs of a run must be a JSON object");
         return Err(EngineError::Refused(Box::new(body.with("pointer", "/inputs"))));
