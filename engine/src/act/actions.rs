@@ -9,7 +9,7 @@ use crate::act::port::Planner;
 use crate::error::EngineError;
 use crate::flow::error::no_workflow;
 use crate::flow::{
-    ChildWorkflows, Flow, PLAN_PREFIX, ResolvedWorkflow, RunHandle, RunKey, SizeBudget, StartRun, named,
+    ChildWorkflows, Flow, FoundWorkflow, PLAN_PREFIX, ResolvedWorkflow, RunHandle, RunKey, SizeBudget, StartRun, named,
 };
 use chimera_core::access::{Level, TenantSettings};
 use chimera_core::act::{AutonomyFacts, determine_autonomy_level, risk};
@@ -108,7 +108,7 @@ pub(super) struct Proposal {
     pub(super) tools: Vec<Arc<Spec>>,
     workflow_id: String,
     /// `None`: a plan that is not stored yet, or the graph of an existing run.
-    version: Option<i64>,
+    stored: Option<FoundWorkflow>,
     graph: Arc<Graph>,
     inputs: Value,
     pub(super) inside: ChildWorkflows,
@@ -256,12 +256,12 @@ impl Actions {
             }
         }
         let (workflow_id, inputs) = (compiled.workflow_id, compiled.inputs);
-        let (version, graph) = self.flow.workflows().plan(permit, &workflow_id, &compiled.document).await?;
+        let (stored, graph) = self.flow.workflows().plan(permit, &workflow_id, &compiled.document).await?;
         Ok(Proposal {
             plan,
             tools,
             workflow_id,
-            version,
+            stored,
             graph,
             inputs,
             inside: ChildWorkflows::default(),
@@ -281,8 +281,9 @@ impl Actions {
             true => None,
             false => self.flow.workflows().find(permit.tenant(), id, version).await?,
         };
-        let (version, graph) = found.ok_or_else(|| no_workflow(id, version))?;
-        self.propose_graph(permit, &graph, (id, Some(version)), inputs, &Pins::default()).await
+        let found = found.ok_or_else(|| no_workflow(id, version))?;
+        let proposal = self.propose_graph(permit, &found.graph, id, inputs, &Pins::default()).await?;
+        Ok(Proposal { stored: Some(found), ..proposal })
     }
 
     /// The proposal for running a graph.
@@ -290,7 +291,7 @@ impl Actions {
         &self,
         permit: &Permit,
         graph: &Arc<Graph>,
-        (id, version): (&str, Option<i64>),
+        id: &str,
         inputs: &Value,
         pins: &Pins,
     ) -> Result<Proposal, EngineError> {
@@ -305,7 +306,7 @@ impl Actions {
         let within: Vec<_> = children.iter().map(|(asked, child)| json!([asked, child.digest])).collect();
         let digests = Some((graph.digest, (!within.is_empty()).then(|| Digest32::of(&json!(within)))));
         let graph = Arc::clone(graph);
-        Ok(Proposal { plan, tools, workflow_id: id.to_owned(), version, graph, inputs, inside, digests })
+        Ok(Proposal { plan, tools, workflow_id: id.to_owned(), stored: None, graph, inputs, inside, digests })
     }
 
     pub(super) fn check_scopes(&self, permit: &Permit, proposal: &Proposal) -> Result<(), EngineError> {
@@ -409,9 +410,9 @@ impl Actions {
         proposal: Proposal,
         (level, risk): (Level, Arc<Value>),
     ) -> Result<ActOutcome, EngineError> {
-        let version = match proposal.version {
-            Some(version) => version,
-            None => self.flow.workflows().store_plan(permit, &proposal.workflow_id, &proposal.graph).await?,
+        let workflow = match proposal.stored {
+            Some(stored) => stored,
+            None => self.flow.workflows().store_plan(permit, proposal.graph).await?,
         };
         let run_id = ask
             .run_id
@@ -419,8 +420,7 @@ impl Actions {
         let shared = self.access.directory.tenant(permit.tenant()).notify.as_ref();
         let own = permit.notify().or(shared).filter(|_| level != Level::ExecuteSilent).cloned();
         let start = StartRun {
-            version: Some(version),
-            looked_up: Some(ResolvedWorkflow { version, graph: proposal.graph, inside: proposal.inside }),
+            looked_up: Some(ResolvedWorkflow { workflow, inside: proposal.inside }),
             level,
             dry_run: ask.dry_run,
             source: Source::Act,

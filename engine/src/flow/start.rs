@@ -5,7 +5,9 @@ use super::error::check_text;
 use super::key::{RunKey, is_key_taken};
 use super::perform::execute_tool;
 use super::turn_gate::TurnGate;
-use super::{Flow, ResolvedWorkflow, RunProgress, approval_messages, ledger_notes, load, spans};
+use super::{
+    ChildWorkflows, Flow, FoundWorkflow, ResolvedWorkflow, RunProgress, approval_messages, ledger_notes, load, spans,
+};
 use crate::access::Permit;
 use crate::error::EngineError;
 use crate::flow::error::{invalid_document, no_workflow};
@@ -88,17 +90,17 @@ pub struct ReplayDecision {
     pub level: Option<Level>,
     /// The current risk assessment.
     pub risk: Option<Arc<Value>>,
-    /// Versions of child workflows that were checked, besides those of the original run.
-    pub pins: Pins,
+    /// The run and its child workflows, if they were already looked up.
+    pub(crate) looked_up: Option<(OriginalRun, ChildWorkflows)>,
 }
 
-/// What a run executes.
-pub(crate) struct RunDefinition {
+/// A run that is about to be repeated.
+#[derive(Clone, Debug)]
+pub(crate) struct OriginalRun {
+    pub(crate) head: RunHead,
+    has_ended: bool,
     /// With every patch applied.
-    pub(crate) graph: Arc<Graph>,
-    pub(crate) inputs: Arc<Value>,
-    pub(crate) workflow: WorkflowRef,
-    pub(crate) level: Level,
+    pub(crate) workflow: FoundWorkflow,
     /// The pinned versions of child workflows, including those of its patches.
     pub(crate) pins: Pins,
 }
@@ -114,19 +116,18 @@ impl Flow {
     pub async fn start(&self, permit: &Permit, ask: StartRun) -> Result<RunHandle, EngineError> {
         let mut ask = ask;
         // The versions of child workflows are pinned now; later versions are for later runs.
-        let ResolvedWorkflow { version, graph, inside } = match ask.looked_up.take() {
+        let ResolvedWorkflow { workflow, inside } = match ask.looked_up.take() {
             Some(looked_up) => looked_up,
             None => self.look_up(permit, &ask).await?,
         };
-        let place = self.acquire_work_slot(&permit.claimant(), graph.may_take_long).await?;
-        place.run(|| check_start(&graph, &ask))?;
+        let place = self.acquire_work_slot(&permit.claimant(), workflow.graph.may_take_long).await?;
+        place.run(|| check_start(&workflow.graph, &ask))?;
         self.check_notify(permit, ask.level, ask.notify.as_ref())?;
-        let outer = (ask.workflow_id.as_str(), version, graph.digest);
-        self.inner.workflows.check_shared(permit.tenant(), outer, &inside).await?;
-        self.inner.workflows.copy_shared(permit.tenant(), Some(outer), &inside).await?;
-        let mut writers: Vec<String> =
-            self.inner.workflows.author(permit.tenant(), &ask.workflow_id, version).await?.into_iter().collect();
-        writers.extend(self.inner.workflows.authors(permit.tenant(), &inside).await?);
+        // Whether the workflow itself may be started was checked when it was looked up.
+        self.inner.workflows.check_shared(permit.tenant(), None, &inside).await?;
+        self.inner.workflows.copy_shared(permit.tenant(), Some(&workflow), &inside).await?;
+        let writers: Vec<String> = workflow.author().into_iter().chain(inside.authors()).map(str::to_owned).collect();
+        let FoundWorkflow { version, graph, .. } = workflow;
         let now = self.inner.parts.clock.steady();
         let plain = || {
             json!({
@@ -167,10 +168,10 @@ impl Flow {
 
     async fn look_up(&self, permit: &Permit, ask: &StartRun) -> Result<ResolvedWorkflow, EngineError> {
         let found = self.inner.workflows.find(permit.tenant(), &ask.workflow_id, ask.version).await?;
-        let (version, graph) = found.ok_or_else(|| no_workflow(&ask.workflow_id, ask.version))?;
-        let nodes = &graph.document.nodes;
+        let workflow = found.ok_or_else(|| no_workflow(&ask.workflow_id, ask.version))?;
+        let nodes = &workflow.graph.document.nodes;
         let inside = self.inner.workflows.stored_children_of(permit.tenant(), nodes, &Pins::default()).await?;
-        Ok(ResolvedWorkflow { version, graph, inside })
+        Ok(ResolvedWorkflow { workflow, inside })
     }
 
     /// Starts a run unless the same actor already used its idempotency key. Keys are unique in the store; one that
@@ -202,15 +203,46 @@ impl Flow {
         }
     }
 
-    /// What a run executes, for a caller who may manage it.
-    pub(crate) async fn definition_of(&self, permit: &Permit, run: Uuid) -> Result<RunDefinition, EngineError> {
+    /// A run and what it executes, for a caller who may manage it.
+    pub(crate) async fn original_run(&self, permit: &Permit, run: Uuid) -> Result<OriginalRun, EngineError> {
         let records = &*self.inner.parts.records;
-        let head = RunHead::of_row(&load::manageable_run(records, permit, run).await?)?;
-        let repeated = RunHead { replay: Some(Replay { of: run, mode: ReplayMode::Retry, from: None }), ..head };
-        let (_, graph) = load::base_graph(records, &self.inner.workflows, &repeated).await?;
-        self.inner.workflows.check_tools(permit.tenant(), &graph)?;
-        let pins = load::pins(records, &repeated, run).await?;
-        Ok(RunDefinition { graph, inputs: repeated.inputs, workflow: repeated.workflow, level: repeated.level, pins })
+        let row = load::manageable_run(records, permit, run).await?;
+        let has_ended = RunStatus::parse(row.text("status")).is_some_and(RunStatus::is_final);
+        let head = RunHead::of_row(&row)?;
+        let repeated = Replay { of: run, mode: ReplayMode::Retry, from: None };
+        let repeated = RunHead { replay: Some(repeated), ..head.clone() };
+        let workflow = load::base_graph(records, &self.inner.workflows, &repeated).await?;
+        self.inner.workflows.check_tools(permit.tenant(), &workflow.graph)?;
+        let pins = load::pins(records, &head, run).await?;
+        Ok(OriginalRun { head, has_ended, workflow, pins })
+    }
+
+    /// Refuses a run that can't be replayed like this, or not now.
+    async fn check_replay(&self, run: &OriginalRun, replay: &Replay) -> Result<(), EngineError> {
+        let refused = |why: &str| Err(EngineError::refused(Code::InvalidTransition, why));
+        if run.head.dry_run {
+            return refused("a dry run did nothing that could be replayed");
+        }
+        if !run.has_ended {
+            return refused("the run has not ended");
+        }
+        if replay.mode == ReplayMode::Retry {
+            if run.head.replay.as_ref().is_some_and(|replay| replay.mode != ReplayMode::Retry) {
+                return refused("a replay did nothing that could be retried; retry the original run");
+            }
+            // A rollback may have begun since the run was looked up.
+            let records = &*self.inner.parts.records;
+            let row = load::run_row(records, replay.of).await?.ok_or_else(|| EngineError::not_found("run"))?;
+            if load::is_undoing(records, &row).await? {
+                return refused("a rollback is in progress");
+            }
+        }
+        if let Some(from) = &replay.from
+            && run.workflow.graph.position(from).is_none()
+        {
+            return Err(EngineError::refused(Code::MalformedArgs, format!("the workflow has no node {from}")));
+        }
+        Ok(())
     }
 
     /// Replays a run: frozen, as a shadow, or for real from a node on.
@@ -221,44 +253,28 @@ impl Flow {
         again: ReplayDecision,
     ) -> Result<RunHandle, EngineError> {
         let records = &*self.inner.parts.records;
-        let row = load::manageable_run(records, permit, replay.of).await?;
-        let original = RunHead::of_row(&row)?;
-        let refused = |why: &str| Err(EngineError::refused(Code::InvalidTransition, why));
-        if original.dry_run {
-            return refused("a dry run did nothing that could be replayed");
-        }
-        let ended = RunStatus::parse(row.text("status")).is_some_and(RunStatus::is_final);
-        if !ended {
-            return refused("the run has not ended");
-        }
-        if replay.mode == ReplayMode::Retry {
-            if original.replay.as_ref().is_some_and(|replay| replay.mode != ReplayMode::Retry) {
-                return refused("a replay did nothing that could be retried; retry the original run");
-            }
-            if load::is_undoing(records, &row).await? {
-                return refused("a rollback is in progress");
-            }
-        }
-        let repeated = RunHead { replay: Some(replay.clone()), ..original.clone() };
-        let (version, graph) = load::base_graph(records, &self.inner.workflows, &repeated).await?;
-        self.inner.workflows.check_tools(permit.tenant(), &graph)?;
-        if let Some(from) = &replay.from
-            && graph.position(from).is_none()
-        {
-            return Err(EngineError::refused(Code::MalformedArgs, format!("the workflow has no node {from}")));
-        }
+        let (run, inside) = match again.looked_up {
+            Some((run, inside)) => (run, Some(inside)),
+            None => (self.original_run(permit, replay.of).await?, None),
+        };
+        self.check_replay(&run, &replay).await?;
+        let OriginalRun { head: original, workflow, pins, .. } = run;
+        let graph = Arc::clone(&workflow.graph);
         let costly = CostFlag::default();
         let recorded = Box::pin(load::recorded(records, &replay, &graph, &costly));
         let recorded = self.inner.offload.run_when_costly(&permit.claimant(), &costly, recorded).await?;
-        let pins = load::pins(records, &original, replay.of).await?.and(&again.pins);
-        let inside = self.inner.workflows.stored_children_of(permit.tenant(), &graph.document.nodes, &pins).await?;
+        let inside = match inside {
+            Some(inside) => inside,
+            None => {
+                let nodes = &graph.document.nodes;
+                self.inner.workflows.stored_children_of(permit.tenant(), nodes, &pins).await?
+            }
+        };
         if replay.mode == ReplayMode::Retry {
-            let outer = (original.workflow.id.as_str(), version, graph.digest);
-            self.inner.workflows.check_shared(permit.tenant(), outer, &inside).await?;
+            self.inner.workflows.check_shared(permit.tenant(), Some(&workflow), &inside).await?;
         }
         let mut writers = load::patch_authors(records, replay.of).await?;
-        writers.extend(self.inner.workflows.author(permit.tenant(), &original.workflow.id, version).await?);
-        writers.extend(self.inner.workflows.authors(permit.tenant(), &inside).await?);
+        writers.extend(workflow.author().into_iter().chain(inside.authors()).map(str::to_owned));
         let now = self.inner.parts.clock.steady();
         let level = again.level.map_or(original.level, |level| level.min(original.level));
         let request = Arc::new(json!({"replay_of": replay.of, "mode": replay.mode.as_str(), "from": replay.from}));
