@@ -10,7 +10,7 @@
 //! change commit together. When two requests begin concurrently, the loser's transaction conflicts; it
 //! reads and decides again. Records of different owners are isolated.
 //!
-//! Not used by `/act`, whose key is a column of `runs`; see engine/src/act/idempotency.rs.
+//! Not used by `/act`, whose key is a column of `runs`; see engine/src/act/idempotency/mod.rs.
 
 use super::tables::IDEMPOTENCY_RECORDS;
 use super::{DamagedRow, Digest32};
@@ -52,21 +52,22 @@ pub struct KeyedRequest {
     ttl_seconds: i64,
 }
 
-/// Why a request can't have an idempotency record.
+/// The key is empty, too long, or holds U+0000.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidIdempotencyKey {
-    /// The key is empty, too long, or holds U+0000.
-    #[error("idempotency key must have 1 to {} characters", limits::IDEMPOTENCY_KEY_CHARS_MAX)]
-    Key,
+#[error("an idempotency key must have 1 to {} characters", limits::IDEMPOTENCY_KEY_CHARS_MAX)]
+pub struct InvalidIdempotencyKey;
+
+/// Checks the form of an idempotency key, whatever it is used for.
+pub fn check_key(key: &str) -> Result<(), InvalidIdempotencyKey> {
+    let chars = key.chars().take(limits::IDEMPOTENCY_KEY_CHARS_MAX + 1).count();
+    let is_valid = (1..=limits::IDEMPOTENCY_KEY_CHARS_MAX).contains(&chars) && !key.contains('\0');
+    if is_valid { Ok(()) } else { Err(InvalidIdempotencyKey) }
 }
 
 impl KeyedRequest {
     /// A request with `body` under `key`, with the default TTL.
     pub fn new(owner: &KeyOwner, key: &str, body: &serde_json::Value) -> Result<Self, InvalidIdempotencyKey> {
-        let chars = key.chars().take(limits::IDEMPOTENCY_KEY_CHARS_MAX + 1).count();
-        if !(1..=limits::IDEMPOTENCY_KEY_CHARS_MAX).contains(&chars) || key.contains('\0') {
-            return Err(InvalidIdempotencyKey::Key);
-        }
+        check_key(key)?;
         Ok(Self {
             owner: owner.to_string(),
             key: key.to_owned(),

@@ -4,20 +4,20 @@
 //! that can't work is refused at once.
 
 use super::signals::check_unfinished;
-use super::start::RunDefinition;
 use super::void_requests::{PATCH, SUPERSEDED, VoidRequests};
-use super::{Flow, load};
+use super::{ChildWorkflows, Flow, load};
 use crate::access::Permit;
 use crate::error::EngineError;
 use crate::flow::error::invalid_document;
 use crate::offload::CostFlag;
 use crate::rows;
+use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::air::Graph;
 use chimera_core::flow::patch::Patch;
 use chimera_core::flow::pins::Pins;
 use chimera_core::flow::run::{
-    Env, Event as RunEvent, Gate, LaneOwner, PatchPreview, Run, SignalKind, SlotRequest, request_of_row,
+    Env, Event as RunEvent, Gate, LaneOwner, PatchPreview, Run, SignalKind, SlotRequest, WorkflowRef, request_of_row,
 };
 use chimera_core::flow::tables::{RUN_PATCHES, RUN_SIGNALS, RUNS};
 use chimera_core::json::Digest32;
@@ -67,6 +67,17 @@ pub(crate) struct CheckedPatch {
     pub(crate) calls: usize,
     /// The risk of what it adds.
     pub(crate) risk: Option<Value>,
+}
+
+/// What a run executes.
+pub(crate) struct RunDefinition {
+    /// With every patch applied.
+    pub(crate) graph: Arc<Graph>,
+    pub(crate) inputs: Arc<Value>,
+    pub(crate) workflow: WorkflowRef,
+    pub(crate) level: Level,
+    /// The pinned versions of child workflows, including those of its patches.
+    pub(crate) pins: Pins,
 }
 
 impl CheckedPatch {
@@ -147,18 +158,20 @@ impl Flow {
     /// Pins the versions of all workflows that a patch starts, so that what is checked is what runs. Child workflows
     /// that the run already pinned keep their versions.
     async fn pin(&self, permit: &Permit, patch: &mut Patch, kept: &Pins) -> Result<(), EngineError> {
+        let mut inside = ChildWorkflows::default();
         for node in &mut patch.add_nodes {
             let Some(child) = node.child() else { continue };
             let found = self.inner.workflows.find(permit.tenant(), &child.workflow_id, child.version).await?;
-            let Some((newest, _)) = found else {
+            let Some(found) = found else {
                 let message = format!("there is no workflow {}", child.workflow_id);
                 return Err(EngineError::refused(Code::MalformedArgs, message));
             };
-            node.pin(newest);
+            node.pin(found.version);
+            inside.found.push(found);
         }
-        let inside = self.inner.workflows.stored_children_of(permit.tenant(), &patch.add_nodes, kept).await?;
+        self.inner.workflows.add_children(&mut inside, permit.tenant(), &patch.add_nodes, kept).await?;
         self.inner.workflows.copy_shared(permit.tenant(), None, &inside).await?;
-        patch.authors = self.inner.workflows.authors(permit.tenant(), &inside).await?;
+        patch.authors = inside.authors().into_iter().map(str::to_owned).collect();
         patch.pins = inside.pins;
         Ok(())
     }

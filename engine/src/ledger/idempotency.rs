@@ -3,7 +3,7 @@
 //! Either both are stored or neither. Of concurrent requests with one key one commits; the others conflict on the
 //! record, read it and are answered from it.
 //!
-//! Not used by `/act`, whose key is a column of `runs`; see engine/src/act/idempotency.rs.
+//! Not used by `/act`, whose key is a column of `runs`; see engine/src/act/idempotency/mod.rs.
 
 use super::read::LedgerError;
 use crate::port::{CommitError, Receipt, Records};

@@ -166,14 +166,12 @@ impl RunClient<'_> {
         }
         let ask = StartRun {
             level: self.level,
-            idempotency_key: Some(RunKey::new(&Secret::new("the seal"), &ann, KEY)),
+            idempotency_key: RunKey::new(&Secret::new("the seal"), &ann, KEY).ok(),
             ..StartRun::of("whole", json!({"list": [1, 2, 3]}))
         };
         match flow.start(&ann, ask).await {
             Ok(started) => started.run_id,
-            Err(EngineError::Refused(body)) if body.code == Code::ConflictIdempotency.as_str() => {
-                id_in(&body.details["run_id"])
-            }
+            Err(EngineError::KeyUsed(run)) => run.id,
             Err(error) => panic!("cannot start the run: {error:?}"),
         }
     }
