@@ -17,7 +17,7 @@ use chimera_core::access::Claimant;
 use chimera_core::error::Code;
 use chimera_core::flow::Children;
 use chimera_core::flow::air::{
-    self, Body, Catalog, ChildWorkflow, Document, DocumentProblem, Graph, Node, ProblemCode, WorkflowInfo,
+    self, Body, Catalog, ChildWorkflow, Document, DocumentProblem, Graph, Node, ProblemCode, Source, WorkflowInfo,
 };
 use chimera_core::flow::pins::Pins;
 use chimera_core::flow::tables::WORKFLOWS;
@@ -137,6 +137,9 @@ impl Catalog for ToolCatalog<'_> {
     }
 }
 
+/// A workflow by its version, if there is one, or why it can't be started here.
+type FoundChild = Result<Option<(i64, Arc<Graph>)>, String>;
+
 /// A tenant's versions of a workflow, highest first.
 fn versions(tenant: &str, id: &str) -> Select {
     let select = Select::from(&WORKFLOWS, Scope::Tenant(tenant.to_owned())).with("workflow_id", id);
@@ -195,19 +198,12 @@ impl Workflows {
     }
 
     async fn compile(&self, permit: &Permit, text: &str) -> Result<Arc<Graph>, EngineError> {
-        let document = air::parse(text).map_err(|problems| invalid_document("the workflow", &problems))?;
-        self.check_recursion(permit.tenant(), &document).await?;
+        let mut source = Source::read(text);
         let mut children = BTreeMap::new();
-        for child in document.nodes.iter().filter_map(Node::child) {
-            let key = (child.workflow_id.clone(), child.version);
-            if let std::collections::btree_map::Entry::Vacant(entry) = children.entry(key) {
-                // Plans can't be child workflows: every request creates its own.
-                let found = match child.workflow_id.starts_with(PLAN_PREFIX) {
-                    true => None,
-                    false => self.find(permit.tenant(), &child.workflow_id, child.version).await?,
-                };
-                entry.insert(found.map_or(WorkflowInfo::Missing, |(_, graph)| graph.info()));
-            }
+        if let Some(document) = source.document() {
+            let problems = self.check_descendants(permit.tenant(), document).await?;
+            children = self.child_interfaces(permit.tenant(), document).await?;
+            problems.into_iter().for_each(|problem| source.add(problem));
         }
         let (who, large) = (permit.claimant(), text.len() > limits::COMPILE_INLINE_BYTES_MAX);
         self.offload.admit(&who, large)?;
@@ -220,42 +216,90 @@ impl Workflows {
             unknown: WorkflowInfo::Missing,
             stands_in: false,
         };
-        let graph = place
-            .run(|| air::compile(document, &catalog))
-            .map_err(|problems| invalid_document("the workflow", &problems))?;
+        let graph =
+            place.run(|| source.compile(&catalog)).map_err(|problems| invalid_document("the workflow", &problems))?;
         Ok(Arc::new(graph))
     }
 
-    /// Refuses a document whose runs would recursively start themselves, as far as the current versions show it. An
-    /// older version of itself, by its number, is another workflow.
-    async fn check_recursion(&self, tenant: &str, document: &Document) -> Result<(), EngineError> {
-        let refused = |at: usize, code, reason: String| {
+    /// What is known of the workflows that a document starts.
+    async fn child_interfaces(
+        &self,
+        tenant: &str,
+        document: &Document,
+    ) -> Result<BTreeMap<(String, Option<i64>), WorkflowInfo>, EngineError> {
+        let mut children = BTreeMap::new();
+        for child in document.nodes.iter().filter_map(Node::child).filter(|child| !child.workflow_id.is_empty()) {
+            let key = (child.workflow_id.clone(), child.version);
+            if let std::collections::btree_map::Entry::Vacant(entry) = children.entry(key) {
+                // Plans can't be child workflows: every request creates its own.
+                let found = match child.workflow_id.starts_with(PLAN_PREFIX) {
+                    true => Ok(None),
+                    false => self.find_usable(tenant, child).await?,
+                };
+                entry.insert(match found {
+                    Ok(found) => found.map_or(WorkflowInfo::Missing, |(_, graph)| graph.info()),
+                    Err(_) => WorkflowInfo::Exists,
+                });
+            }
+        }
+        Ok(children)
+    }
+
+    /// A workflow that a node names, or why it can't be started here.
+    async fn find_usable(&self, tenant: &str, child: &ChildWorkflow) -> Result<FoundChild, EngineError> {
+        match self.find(tenant, &child.workflow_id, child.version).await {
+            Err(EngineError::Refused(body)) if body.code == Code::ValidationFailed.as_str() => Ok(Err(body.message)),
+            found => found.map(Ok),
+        }
+    }
+
+    /// Checks all workflows that the runs of a document would start, as far as the current versions show them: none is
+    /// the document itself, and all can be started here. An older version of itself, by its number, is another workflow.
+    async fn check_descendants(&self, tenant: &str, document: &Document) -> Result<Vec<DocumentProblem>, EngineError> {
+        let mut problems = Vec::new();
+        let problem = |at: usize, code, reason: String| {
             let inside = if matches!(document.nodes[at].body, Body::Map(_)) { "/do" } else { "" };
-            let problem = DocumentProblem::new(code, format!("/nodes/{at}{inside}/workflow_id"), reason);
-            Err(invalid_document("the workflow", &[problem]))
+            DocumentProblem::new(code, format!("/nodes/{at}{inside}/workflow_id"), reason)
         };
         let own = document.workflow_id.as_str();
         let direct = document.nodes.iter().enumerate().filter_map(|(at, node)| Some((at, node.child()?.clone())));
+        let direct = direct.filter(|(_, child)| !child.workflow_id.is_empty());
         let mut queue: VecDeque<(usize, ChildWorkflow, String)> =
             direct.map(|(at, child)| (at, child, own.to_owned())).collect();
         let mut seen = BTreeSet::new();
-        while let Some((at, child, trail)) = queue.pop_front() {
+        while let Some((at, child, trail)) = queue.pop_front().filter(|_| problems.len() < limits::PROBLEMS_MAX) {
             let trail = format!("{trail} → {}", child.workflow_id);
             if child.workflow_id == own && child.version.is_none() {
-                return refused(at, ProblemCode::Cycle, format!("runs of {own} would start runs of {own}: {trail}"));
+                let reason = format!("runs of {own} would start runs of {own}: {trail}");
+                let hint = "a workflow can start an older version of itself, by its number";
+                problems.push(problem(at, ProblemCode::Cycle, reason).with_hint(hint));
+                continue;
             }
             if !seen.insert((child.workflow_id.clone(), child.version)) {
                 continue;
             }
             if seen.len() > limits::WORKFLOW_DESCENDANTS_MAX {
                 let max = limits::WORKFLOW_DESCENDANTS_MAX;
-                return refused(at, ProblemCode::TooLarge, format!("it starts more than {max} workflows in total"));
+                problems.push(problem(
+                    at,
+                    ProblemCode::TooLarge,
+                    format!("it starts more than {max} workflows in total"),
+                ));
+                break;
             }
-            let Some((_, graph)) = self.find(tenant, &child.workflow_id, child.version).await? else { continue };
+            let graph = match self.find_usable(tenant, &child).await? {
+                Ok(Some((_, graph))) => graph,
+                Ok(None) => continue,
+                Err(why) => {
+                    let reason = format!("the workflow {} can't be started: {why}", child.workflow_id);
+                    problems.push(problem(at, ProblemCode::UnknownTool, reason));
+                    continue;
+                }
+            };
             let next = graph.document.nodes.iter().filter_map(Node::child);
             queue.extend(next.map(|child| (at, child.clone(), trail.clone())));
         }
-        Ok(())
+        Ok(problems)
     }
 
     /// The child workflows of a graph. Refuses those with tools that are not configured here.
