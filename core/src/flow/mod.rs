@@ -4,6 +4,7 @@ pub mod air;
 pub mod call;
 pub mod destination;
 pub(crate) mod expand;
+pub(crate) mod outputs;
 pub mod patch;
 pub mod pins;
 pub mod plan;

@@ -16,7 +16,7 @@ use crate::offload::Offload;
 use crate::port::{Clock, CommitError, Random, Records};
 use chimera_core::error::Code;
 use chimera_core::flow::air::{
-    self, Body, Catalog, ChildWorkflow, Document, DocumentProblem, Graph, Node, ProblemCode, WorkflowInfo,
+    self, Body, Catalog, ChildWorkflow, Document, DocumentProblem, Graph, Node, ProblemCode, Source, WorkflowInfo,
 };
 use chimera_core::flow::tables::WORKFLOWS;
 use chimera_core::json::Digest32;
@@ -63,6 +63,13 @@ pub struct ToolCatalog<'a> {
     unknown: WorkflowInfo,
     /// Missing tools are replaced by placeholders.
     stands_in: bool,
+}
+
+/// The workflows that the runs of a document would start.
+#[derive(Default)]
+struct Descendants {
+    children: BTreeMap<(String, Option<i64>), WorkflowInfo>,
+    problems: Vec<DocumentProblem>,
 }
 
 impl<'a> ToolCatalog<'a> {
@@ -160,8 +167,13 @@ impl Workflows {
     }
 
     async fn compile(&self, permit: &Permit, text: &str) -> Result<Arc<Graph>, EngineError> {
-        let document = air::parse(text).map_err(|problems| invalid_document("the workflow", &problems))?;
-        let children = self.check_recursion(permit.tenant(), &document).await?;
+        let mut source = Source::read(text);
+        let mut children = BTreeMap::new();
+        if let Some(document) = source.document() {
+            let descendants = self.check_descendants(permit.tenant(), document).await?;
+            children = descendants.children;
+            descendants.problems.into_iter().for_each(|problem| source.add(problem));
+        }
         let (who, large) = (permit.claimant(), text.len() > limits::COMPILE_INLINE_BYTES_MAX);
         self.offload.admit(&who, large)?;
         let work_slot = self.offload.acquire(&who, large).await;
@@ -173,50 +185,70 @@ impl Workflows {
             unknown: WorkflowInfo::Missing,
             stands_in: false,
         };
-        let graph = work_slot
-            .run(|| air::compile(document, &catalog))
-            .map_err(|problems| invalid_document("the workflow", &problems))?;
-        Ok(Arc::new(graph))
+        let compiled = work_slot.run(|| source.compile(&catalog));
+        compiled.map(Arc::new).map_err(|problems| invalid_document("the workflow", &problems))
     }
 
-    /// Refuses a document whose runs would recursively start themselves, as far as the current versions show it. An
-    /// older version of itself, by its number, is another workflow. Returns the interfaces of its child workflows.
-    async fn check_recursion(
+    /// A workflow that a node names, or why it can't be started here.
+    async fn find_usable(
         &self,
         tenant: &str,
-        document: &Document,
-    ) -> Result<BTreeMap<(String, Option<i64>), WorkflowInfo>, EngineError> {
-        let refused = |at: usize, code, reason: String| {
+        child: &ChildWorkflow,
+    ) -> Result<Result<Option<FoundWorkflow>, String>, EngineError> {
+        match self.find(tenant, &child.workflow_id, child.version).await {
+            Err(EngineError::Refused(body)) if body.code == Code::ValidationFailed.as_str() => Ok(Err(body.message)),
+            found => found.map(Ok),
+        }
+    }
+
+    /// Checks all workflows that the runs of a document would start, as far as the current versions show them: none is
+    /// the document itself, and all can be started here. An older version of itself, by its number, is another workflow.
+    async fn check_descendants(&self, tenant: &str, document: &Document) -> Result<Descendants, EngineError> {
+        let Descendants { mut children, mut problems } = Descendants::default();
+        let problem = |at: usize, code, reason: String| {
             let inside = if matches!(document.nodes[at].body, Body::Map(_)) { "/do" } else { "" };
-            let problem = DocumentProblem::new(code, format!("/nodes/{at}{inside}/workflow_id"), reason);
-            Err(invalid_document("the workflow", &[problem]))
+            DocumentProblem::new(code, format!("/nodes/{at}{inside}/workflow_id"), reason)
         };
         let own = document.workflow_id.as_str();
         let direct = document.nodes.iter().enumerate().filter_map(|(at, node)| Some((at, node.child()?.clone())));
+        let direct = direct.filter(|(_, child)| !child.workflow_id.is_empty());
         let mut queue: VecDeque<(usize, ChildWorkflow, String)> =
             direct.map(|(at, child)| (at, child, own.to_owned())).collect();
-        let mut children = BTreeMap::new();
-        while let Some((at, child, trail)) = queue.pop_front() {
+        while let Some((at, child, trail)) = queue.pop_front().filter(|_| problems.len() < limits::PROBLEMS_MAX) {
             let trail = format!("{trail} → {}", child.workflow_id);
-            if child.workflow_id == own && child.version.is_none() {
-                return refused(at, ProblemCode::Cycle, format!("runs of {own} would start runs of {own}: {trail}"));
-            }
             let key = (child.workflow_id.clone(), child.version);
+            if child.workflow_id == own && child.version.is_none() {
+                let reason = format!("runs of {own} would start runs of {own}: {trail}");
+                let hint = "a workflow can start an older version of itself, by its number";
+                problems.push(problem(at, ProblemCode::Cycle, reason).with_hint(hint));
+                children.insert(key, WorkflowInfo::Exists);
+                continue;
+            }
             if children.contains_key(&key) {
                 continue;
             }
             if children.len() >= limits::WORKFLOW_DESCENDANTS_MAX {
                 let max = limits::WORKFLOW_DESCENDANTS_MAX;
-                return refused(at, ProblemCode::TooLarge, format!("it starts more than {max} workflows in total"));
+                let reason = format!("it starts more than {max} workflows in total");
+                problems.push(problem(at, ProblemCode::TooLarge, reason));
+                break;
             }
-            let found = self.find(tenant, &child.workflow_id, child.version).await?;
+            let found = match self.find_usable(tenant, &child).await? {
+                Ok(found) => found,
+                Err(why) => {
+                    let reason = format!("the workflow {} can't be started: {why}", child.workflow_id);
+                    problems.push(problem(at, ProblemCode::UnknownTool, reason));
+                    children.insert(key, WorkflowInfo::Exists);
+                    continue;
+                }
+            };
             let next = found.iter().flat_map(|found| found.graph.document.nodes.iter().filter_map(Node::child));
             queue.extend(next.map(|child| (at, child.clone(), trail.clone())));
             // Plans can't be child workflows: every request creates its own.
             let found = found.filter(|_| !child.workflow_id.starts_with(PLAN_PREFIX));
             children.insert(key, found.map_or(WorkflowInfo::Missing, |found| found.graph.info()));
         }
-        Ok(children)
+        Ok(Descendants { children, problems })
     }
 
     /// Stores a document as the next version of workflow `id`.

@@ -5,7 +5,7 @@
 //! that a later patch added.
 
 use super::catalog::WorkflowInfo;
-use super::compile::output_type;
+use super::compile::type_of_sinks;
 use super::document::{Body, Document, Node};
 use super::problem::{DocumentProblem, ProblemCode, Problems};
 use crate::flow::expr::{Template, Type};
@@ -144,7 +144,8 @@ impl Graph {
         }
         let out = Problems::default();
         let digest = Digest32::of(&document.to_value());
-        let output_type = output_type(self.outputs.as_ref(), &nodes);
+        // The templates of the outputs name no node that a patch added.
+        let output_type = if self.outputs.is_some() { self.output_type.clone() } else { type_of_sinks(&nodes) };
         let (input_schema, outputs) = (self.input_schema.clone(), self.outputs.clone());
         let (nests, may_take_long) = (
             count_child_nodes(&nodes),

@@ -1,6 +1,5 @@
 //! Applies the answer of a call.
 
-use super::edges::{failed_output, with_success};
 use super::env::Env;
 use super::event::{CallMode, Effect};
 use super::start::{Work, cache_key, note_dry};
@@ -10,6 +9,7 @@ use super::value_size::unstorable_reason;
 use super::{EffectStatus, Run, RunPlace, retry};
 use crate::error::{Code, ErrorBody};
 use crate::flow::call::{CallOutcome, CheckResult, Sent, ToolError};
+use crate::flow::outputs;
 use crate::json::Digest32;
 use crate::limits;
 use crate::record::{Json, Unstorable};
@@ -221,7 +221,7 @@ impl Run {
             note_dry(&mut data, input);
         }
         let seq = book.add_note("step.completed", self.step_id(at), None, data) + self.run_seq;
-        self.enter(at, TaskState::Completed { output: Arc::new(with_success(output)), seq, items: Vec::new() });
+        self.enter(at, TaskState::Completed { output: Arc::new(outputs::completed(output)), seq, items: Vec::new() });
         self.mark_dirty(at, env, book);
         self.place_ended(at, env, book)
     }
@@ -438,7 +438,7 @@ impl Run {
         let data = json!({"node": self.name(at), "item": at.item, "code": error.code, "message": error.message});
         let seq = book.add_note("step.failed", self.step_id(at), None, data) + self.run_seq;
         let items = self.task_mut(at).and_then(|task| task.items_mut().map(std::mem::take)).unwrap_or_default();
-        let output = Arc::new(failed_output(&error));
+        let output = Arc::new(outputs::failed(&error));
         self.enter(at, TaskState::Failed { error: Box::new(error), output, seq, items });
         self.mark_dirty(at, env, book);
         self.place_ended(at, env, book)

@@ -17,6 +17,7 @@ use crate::access::{Actor, Level};
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Approval, Body};
 use crate::flow::expr::{RenderError, Template};
+use crate::flow::outputs;
 use crate::flow::policy::{Action, Because, Policy, PolicyVerdict};
 use crate::json::{CanonicalJson, Digest32};
 use crate::ledger::decision::{DecisionSource, Outcome};
@@ -365,8 +366,7 @@ impl Run {
         if matches!(self.work(at), Work::Person) {
             // Later steps may use their notes.
             self.add_co_requesters(by.iter().filter(|_| notes.is_some()).map(String::as_str));
-            let output = json!({"decision": "approve", "approved_by": by, "notes": notes, "success": true});
-            return self.complete_decision(at, output, env, book);
+            return self.complete_decision(at, outputs::approved(&by, notes.as_deref()), env, book);
         }
         book.add_note(
             "step.approved",

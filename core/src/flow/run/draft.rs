@@ -19,6 +19,7 @@ use crate::error::{Code, ErrorBody};
 use crate::flow::air::Body;
 use crate::flow::call::CallOutcome;
 use crate::flow::expr::Preview;
+use crate::flow::outputs;
 use crate::flow::policy::{Action, PolicyVerdict};
 use crate::json::Digest32;
 use crate::ledger::decision::{DecisionSource, Outcome};
@@ -376,7 +377,7 @@ impl Run {
         // The dry output of a pure tool is its real output. Any other output is unknown.
         if real && spec.effect == EffectKind::Pure && at.item.is_none() {
             let simulated = result.get("simulated_output").cloned().unwrap_or_default();
-            draft.outputs.insert(at.node, Arc::new(super::edges::with_success(simulated)));
+            draft.outputs.insert(at.node, Arc::new(outputs::completed(simulated)));
         }
         draft.lines.result(result);
     }

@@ -19,7 +19,7 @@ use crate::error::{Code, ErrorBody};
 use crate::flow::air::Join;
 use crate::flow::expr::Template;
 use crate::record::Unstorable;
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// A node whose outgoing edges are being decided, possibly over several turns.
 #[derive(Clone, Copy, Debug)]
@@ -197,25 +197,4 @@ impl Run {
         self.settled.push_back(SettledNode::new(at.node));
         Ok(())
     }
-}
-
-/// The output of a failed node, as conditions see it.
-pub(crate) fn failed_output(error: &ErrorBody) -> Value {
-    json!({"success": false, "error": {
-        "code": error.code,
-        "message": error.message,
-        "error_type": error.error_type,
-        "retryable": error.retryable,
-        "details": error.details,
-    }})
-}
-
-/// The output of a completed node, as expressions see it: with `success`.
-pub(crate) fn with_success(mut output: Value) -> Value {
-    if let Some(members) = output.as_object_mut()
-        && !members.contains_key("success")
-    {
-        members.insert("success".to_owned(), Value::Bool(true));
-    }
-    output
 }

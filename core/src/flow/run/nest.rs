@@ -4,7 +4,6 @@
 //! items of a map are places with their own steps; at most `max_parallel` of them run at a time.
 
 use super::demand::ApprovalRequirement;
-use super::edges::with_success;
 use super::env::Env;
 use super::event::Effect;
 use super::replay::RecordedOutcome;
@@ -17,6 +16,7 @@ use super::{Run, RunHead, RunPlace, RunStatus, Source, WorkflowRef};
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::Body;
+use crate::flow::outputs;
 use crate::json::{CanonicalJson, Digest32};
 use crate::limits;
 use crate::record::{Json, Unstorable};
@@ -190,7 +190,7 @@ impl Run {
         let data = json!({"node": self.name(at), "item": at.item, "how": how, "output_digest": given});
         self.ensure_step(at, env);
         let seq = book.add_note("step.completed", self.step_id(at), None, data) + self.run_seq;
-        self.enter(at, TaskState::Completed { output: Arc::new(with_success(output)), seq, items });
+        self.enter(at, TaskState::Completed { output: Arc::new(outputs::completed(output)), seq, items });
         self.mark_dirty(at, env, book);
         self.place_ended(at, env, book)
     }
@@ -251,7 +251,7 @@ impl Run {
             json!({"node": self.name(at), "items": open, "input_digest": digest}),
         );
         if open == 0 {
-            return self.complete_nested(at, json!({"items": []}), "map", env, book);
+            return self.complete_nested(at, outputs::mapped(Vec::new()), "map", env, book);
         }
         self.start_items(at.node);
         Ok(())
@@ -333,12 +333,12 @@ impl Run {
             self.start_items(at.node);
             return Ok(());
         }
-        let outputs: Vec<Value> = mapping
+        let items: Vec<Value> = mapping
             .items
             .iter()
             .map(|item| item.output().map(|output| (**output).clone()).unwrap_or_default())
             .collect();
-        let outputs = json!({ "items": outputs });
+        let outputs = outputs::mapped(items);
         if Json::encode(&outputs).is_ok_and(|text| text.as_str().len() > limits::RESULT_BYTES_MAX) {
             let error = ErrorBody::new(Code::PayloadTooLarge, "the outputs of all items are too large together");
             return self.fail_step(RunPlace::node(at.node), error, env, book);
