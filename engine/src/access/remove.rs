@@ -69,6 +69,17 @@ impl Directory {
         Ok(())
     }
 
+    /// An actor's exact entry as the store has it at this moment, and a step that fails the transaction if it has
+    /// changed since.
+    pub(crate) async fn stored_person(&self, id: &str) -> Result<(Option<ActorEntry>, Step), EngineError> {
+        let select = Select::from(&ACTORS, Scope::System).with("id", id).take(1);
+        let row = self.parts.records.read(select).await?.rows.into_iter().next();
+        let (mut conditions, rows) = (vec![equals("id", id.into())], u64::from(row.is_some()));
+        conditions.extend(row.iter().map(|row| equals("state_version", row.int("state_version").into())));
+        let unchanged = Step::Lock { table: &ACTORS, conditions, rows: RowCount::Exactly(rows) };
+        Ok((row.map_or_else(|| self.configured(id), |row| Some(stored_entry(&row))), unchanged))
+    }
+
     /// The entry of this name in the shipped registry or the configuration, which applies once the stored one is gone.
     fn configured(&self, id: &str) -> Option<ActorEntry> {
         self.registry(&[], &self.snapshot()).entry(id).map(|entry| (**entry).clone())

@@ -8,8 +8,9 @@
 //! whoever named the address.
 
 use crate::access::{APPROVALS_DECIDE, Directory, Permit, RUNS_MANAGE};
+use crate::error::EngineError;
 use crate::flow::RunRecipients;
-use crate::flow::port::{Recipient, Recipients};
+use crate::flow::port::{Recipient, Recipients, RegisteredMail};
 use async_trait::async_trait;
 use chimera_core::access::{ActorEntry, DeciderRefusal, Kind, Level, Registry, normalize_mail_address, scope};
 use chimera_core::error::ErrorBody;
@@ -76,6 +77,12 @@ impl Recipients for DirectoryRecipients {
         let holds = |notify: &serde_json::Value| notify["email"] == *target;
         let of_person = |entry: &Arc<ActorEntry>| is_person(entry, tenant) && entry.notify.as_ref().is_some_and(holds);
         self.directory.snapshot().registry.entries().any(of_person)
+    }
+
+    async fn registered_mail(&self, person: &str) -> Result<Option<RegisteredMail>, EngineError> {
+        let (entry, unchanged) = self.directory.stored_person(person).await?;
+        let mail = entry.and_then(|entry| entry.person_mail());
+        Ok(Some(RegisteredMail { mail, unchanged }))
     }
 
     fn sender(&self, tenant: &str, actor: &str) -> Result<Option<Permit>, ErrorBody> {
