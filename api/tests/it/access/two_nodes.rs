@@ -2,7 +2,9 @@
 
 use super::access_server::{AccessServer, ApiResponse, entry, porch_with};
 use chimera_core::access::ActorEntry;
+use chimera_core::access::tables::{ACTOR_KEYS, ACTORS};
 use chimera_core::flow::tables::NOTIFICATIONS;
+use chimera_core::limits::ACTOR_KEYS_MAX;
 use chimera_testkit::access::settings;
 use chimera_testkit::flow::{TENANT, approval_link, id_of, workflow};
 use reqwest::Method;
@@ -80,4 +82,35 @@ async fn a_link_stays_when_its_address_is_only_spelled_differently() {
     let link = link(&one, &run, "bob@acme.example");
     assert_eq!(put(&other, "user_bob", "Bob@acme.example").await.status, 200);
     assert_eq!(open_and_approve(&one, &link, &run).await, [200, 200]);
+}
+
+#[tokio::test]
+async fn of_two_people_who_are_registered_with_one_address_at_once_one_is_refused() {
+    let (one, other) = nodes().await;
+    assert_eq!(put(&one, "user_x", "x@acme.example").await.status, 200);
+    let told = put(&other, "user_y", "x@acme.example").await;
+    assert_eq!((told.status, told.detail("reason")), (422, &json!("address_taken")), "{told:?}");
+    let (a, b, c, d) = tokio::join!(
+        put(&one, "user_a", "same@acme.example"),
+        put(&other, "user_b", "same@acme.example"),
+        put(&one, "user_c", "same@acme.example"),
+        put(&other, "user_d", "same@acme.example"),
+    );
+    let mut statuses = [a.status, b.status, c.status, d.status];
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 422, 422, 422]);
+    assert_eq!(one.house.stage.rows(&ACTORS).len(), 2);
+}
+
+#[tokio::test]
+async fn an_actor_never_has_more_keys_than_the_limit() {
+    let (one, other) = nodes().await;
+    let add =
+        async |node: &AccessServer| node.ask("admin", Method::POST, "/actors/user_ann/keys", json!({})).await.status;
+    let before = one.get("admin", "/actors/user_ann").await.body["keys"].as_u64().unwrap();
+    for _ in before..ACTOR_KEYS_MAX as u64 {
+        assert_eq!(add(&one).await, 201);
+    }
+    assert_eq!(add(&other).await, 422, "the other node had not read them yet");
+    assert_eq!(one.house.stage.rows(&ACTOR_KEYS).len(), ACTOR_KEYS_MAX);
 }
