@@ -38,6 +38,9 @@ pub const FORMER_MAILS_MAX: usize = 32;
 /// tenants may hold per free slot: three quarters of the pool if no other tenant takes any. A request beyond it waits
 /// or is refused as if the pool was full.
 pub const TENANT_HELD_PER_FREE_MAX: usize = 3;
+/// Attempts to store a change of the registry that conflicts with changes on other nodes. After the last one it is
+/// refused with `OCC_CONFLICT`.
+pub const REGISTRY_CHANGE_TRIES_MAX: usize = 16;
 /// Tenants of one store. One more is refused with `VALIDATION_FAILED`.
 pub const TENANTS_MAX: usize = 10_000;
 /// Characters of a tenant's slug. A longer slug is refused with `VALIDATION_FAILED`.

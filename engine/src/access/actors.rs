@@ -5,6 +5,7 @@
 
 use super::directory::{Directory, Snapshot, key_context, stored_entry};
 use super::permit::{ACTORS_READ, ACTORS_WRITE, Permit};
+use super::registry_change::expect_registry;
 use super::remove::{end_links, is_retired};
 use crate::error::EngineError;
 use crate::ledger::audit::{self, EventRecord, Writer};
@@ -22,6 +23,7 @@ use chimera_core::record::{Conflict, Insert, Json, Row, Scope, Select, Tx, Updat
 use chimera_core::secret::Secret;
 use chimera_core::text::did_you_mean;
 use chimera_core::time::Timestamp;
+use futures::FutureExt;
 use serde_json::json;
 use uuid::Uuid;
 
@@ -116,6 +118,16 @@ impl Directory {
         slug: Option<&str>,
     ) -> Result<ActorView, EngineError> {
         permit.require(ACTORS_WRITE)?;
+        self.change(|| self.try_put_actor(permit, entry.clone(), slug).boxed()).await
+    }
+
+    async fn try_put_actor(
+        &self,
+        permit: &Permit,
+        entry: ActorEntry,
+        slug: Option<&str>,
+    ) -> Result<ActorView, EngineError> {
+        let seen = self.snapshot();
         let tenant = slug.map_or_else(|| permit.tenant().to_owned(), |slug| self.snapshot().id_of(slug));
         let entry = ActorEntry { tenant, ..entry };
         entry.check().map_err(invalid_entry)?;
@@ -145,6 +157,12 @@ impl Directory {
         let entry = known_by(entry, before.as_ref())?;
         self.ensure_tenant(&entry.tenant, now).await?;
         let mut tx = Tx::default();
+        expect_registry(&mut tx, &seen, &entry.tenant)?;
+        if row.is_none() && entry.tenant != self.settings.tenant {
+            // The limits of all tenants together.
+            self.ensure_tenant(&self.settings.tenant, now).await?;
+            expect_registry(&mut tx, &seen, &self.settings.tenant)?;
+        }
         if before.is_some_and(|before| before.person_mail() != entry.person_mail()) {
             // Open links went to the earlier address.
             tx.steps.push(end_links(&entry.id, self.parts.clock.steady())?);
@@ -265,7 +283,7 @@ impl Directory {
     }
 
     /// Stores a tenant that the configuration names. Any other has to be added by an operator.
-    async fn ensure_tenant(&self, tenant: &str, now: Timestamp) -> Result<(), EngineError> {
+    pub(super) async fn ensure_tenant(&self, tenant: &str, now: Timestamp) -> Result<(), EngineError> {
         let select = Select::from(&TENANTS, Scope::System).with("id", tenant).take(1);
         if !self.parts.records.read(select).await?.rows.is_empty() {
             return Ok(());
@@ -309,6 +327,17 @@ impl Directory {
         overlap_seconds: Option<i64>,
     ) -> Result<NewKey, EngineError> {
         permit.require(ACTORS_WRITE)?;
+        self.change(|| self.try_add_key(permit, actor, given.clone(), overlap_seconds).boxed()).await
+    }
+
+    async fn try_add_key(
+        &self,
+        permit: &Permit,
+        actor: &str,
+        given: Option<String>,
+        overlap_seconds: Option<i64>,
+    ) -> Result<NewKey, EngineError> {
+        let snapshot = self.snapshot();
         self.check_retired(permit, actor)?;
         let shown = self.actor(permit, actor)?;
         // Whoever adds a key for an actor can act as that actor.
@@ -326,8 +355,8 @@ impl Directory {
         let row = self.key_row(tenant, actor, id, &Secret::new(key.as_str()), (now, None))?;
         self.ensure_tenant(tenant, now).await?;
         let mut tx = Tx { inserts: vec![row], ..Tx::default() };
+        expect_registry(&mut tx, &snapshot, tenant)?;
         let before_until = overlap_seconds.map(|seconds| now.plus_seconds(seconds.max(0)));
-        let snapshot = self.snapshot();
         let mut held = 0;
         for key in snapshot.own_keys(actor, now) {
             held += 1;

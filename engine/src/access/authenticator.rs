@@ -233,8 +233,9 @@ impl Authenticator {
         }
     }
 
-    /// Verifies the message signatures. Returns the nonces of all valid signatures, since the request could be replayed
-    /// with each alone, now or later. An error tells the caller the signature base that was expected.
+    /// Verifies the message signatures. Returns the nonces of all signatures, also of those that are not valid here and
+    /// now: the request could be replayed with each alone, later or with the fields that were signed. An error tells
+    /// the caller the signature base that was expected.
     fn validate_message(&self, actor: &str, parts: &RequestParts<'_>, now: Timestamp) -> Result<Vec<Nonce>, ErrorBody> {
         let all = UnverifiedSignature::parse(parts, actor).map_err(|why| signature_refusal(&why))?;
         let snapshot = self.directory.snapshot();
@@ -242,15 +243,15 @@ impl Authenticator {
         // One valid and fresh signature suffices; if there is none, the first one's error is returned.
         let (mut nonces, mut counts, mut first) = (Vec::new(), false, None);
         for claimed in all {
-            if let Err(why) = claimed.verify(keys.iter().copied()) {
-                first = first.or_else(|| Some(signature_refusal(&why).with("signature_base", claimed.base.as_str())));
-                continue;
-            }
             let made_at = Timestamp::from_micros(claimed.created.saturating_mul(1_000_000));
-            match check_signature_time(&claimed, now) {
-                Ok(()) => counts = true,
-                Err(why) if made_at > now.plus_seconds(SIGNATURE_AHEAD_SECONDS_MAX) => return Err(why),
-                Err(why) => first = first.or(Some(why)),
+            let refusal = match claimed.verify(keys.iter().copied()) {
+                Ok(()) => check_signature_time(&claimed, now).err(),
+                Err(why) => Some(mismatch(&claimed, &why)),
+            };
+            match refusal {
+                None => counts = true,
+                Some(why) if made_at > now.plus_seconds(SIGNATURE_AHEAD_SECONDS_MAX) => return Err(why),
+                Some(why) => first = first.or(Some(why)),
             }
             nonces.push(Nonce { text: claimed.nonce, made_at: Some(made_at) });
         }
@@ -464,6 +465,15 @@ fn signature_refusal(why: &SignatureError) -> ErrorBody {
     ErrorBody::new(Code::SignatureInvalid, format!("{what}: {why}"))
         .with("reason", why.reason())
         .with("header", "signature-input")
+}
+
+/// The refusal of a signature that is not valid on this request, with the base that was expected.
+fn mismatch(claimed: &UnverifiedSignature, why: &SignatureError) -> ErrorBody {
+    let body = signature_refusal(why);
+    match &claimed.content {
+        Ok(content) => body.with("signature_base", content.base.as_str()),
+        Err(_) => body,
+    }
 }
 
 /// The shared counter key of a revocation.

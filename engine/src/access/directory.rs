@@ -62,6 +62,8 @@ pub struct Directory {
     /// The number of refresh requests that are done. Only one refresh runs at a time, so that older data never replaces
     /// newer.
     answered: Mutex<u64>,
+    /// Held during a change of the registry.
+    pub(super) changes: Mutex<()>,
     pub(super) floods: Floods,
     pub(super) strangers: Strangers,
 }
@@ -158,7 +160,8 @@ impl Directory {
         let pulse = Heartbeat::start(parts.clock.steady());
         let (held, floods, strangers) = (RwLock::default(), Floods::default(), Strangers::default());
         let (behind, asked, answered) = (AtomicBool::new(false), AtomicU64::new(0), Mutex::default());
-        let directory = Self { parts, settings, held, pulse, behind, asked, answered, floods, strangers };
+        let changes = Mutex::default();
+        let directory = Self { parts, settings, held, pulse, behind, asked, answered, changes, floods, strangers };
         let known = Snapshot { registry: directory.registry(&[], &Snapshot::default()), ..Snapshot::default() };
         directory.set(known);
         directory
@@ -281,6 +284,9 @@ impl Directory {
     async fn reload(&self) -> Result<(), EngineError> {
         // What is omitted here is not looked up again when the clock is set back.
         let now = self.parts.clock.earlier();
+        // First, so that no version is newer than the entries and keys that it stands for.
+        let rows = self.rows(Select::from(&TENANTS, Scope::System)).await?;
+        let tenants = rows.iter().map(TenantView::of_row).map(|tenant| (tenant.id.clone(), tenant)).collect();
         let rows = self.rows(Select::from(&ACTORS, Scope::System)).await?;
         let entries: Vec<ActorEntry> = rows.iter().map(stored_entry).collect();
         let mut sources: BTreeMap<String, &'static str> =
@@ -289,8 +295,6 @@ impl Directory {
         let (keys, unopened) = self.keys().await?;
         let (revoked, more_revoked) = self.revoked(now).await?;
         let (shared, keys) = keys.into_iter().partition(|(actor, _)| actor.contains('*'));
-        let rows = self.rows(Select::from(&TENANTS, Scope::System)).await?;
-        let tenants = rows.iter().map(TenantView::of_row).map(|tenant| (tenant.id.clone(), tenant)).collect();
         let known = Snapshot { keys, shared, unopened, revoked, more_revoked, sources, tenants, ..Snapshot::default() };
         self.set(Snapshot { registry: self.registry(&entries, &known), ..known });
         self.pulse.beat(self.parts.clock.steady());

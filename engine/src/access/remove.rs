@@ -7,6 +7,7 @@
 use super::actors::{ActorView, update_entry};
 use super::directory::{Directory, stored_entry};
 use super::permit::{ACTORS_WRITE, Permit};
+use super::registry_change::expect_registry;
 use crate::error::EngineError;
 use crate::ledger::audit;
 use chimera_core::access::registry::ActorEntry;
@@ -16,12 +17,18 @@ use chimera_core::error::{Code, ErrorBody};
 use chimera_core::limits::REMOVED_ACTORS_MAX;
 use chimera_core::record::{Comparison, Condition, InvalidTx, Row, RowCount, Scope, Select, Step, Tx, Update, Value};
 use chimera_core::time::Timestamp;
+use futures::FutureExt;
 use serde_json::json;
 
 impl Directory {
     /// Removes an actor's stored entry and ends its keys and sign-ins. Returns what applies to the name from now on.
     pub async fn remove_actor(&self, permit: &Permit, id: &str) -> Result<ActorView, EngineError> {
         permit.require(ACTORS_WRITE)?;
+        self.change(|| self.try_remove_actor(permit, id).boxed()).await
+    }
+
+    async fn try_remove_actor(&self, permit: &Permit, id: &str) -> Result<ActorView, EngineError> {
+        let seen = self.snapshot();
         let shown = self.actor(permit, id)?;
         self.check_removal(permit, &shown.entry)?;
         let now = self.parts.clock.now();
@@ -32,6 +39,8 @@ impl Directory {
         if row.as_ref().is_some_and(is_retired) || row.is_none() && keys == 0 {
             return Err(nothing_to_remove(&shown));
         }
+        self.ensure_tenant(&shown.entry.tenant, now).await?;
+        expect_registry(&mut tx, &seen, &shown.entry.tenant)?;
         self.retire(&mut tx, &shown.entry, row.as_ref(), now)?;
         tx.steps.push(end_sign_ins(id, now)?);
         tx.steps.push(end_links(id, self.parts.clock.steady())?);
@@ -67,6 +76,17 @@ impl Directory {
             None => tx.inserts.push(self.insert_entry(&entry.retired(), now)?),
         }
         Ok(())
+    }
+
+    /// An actor's exact entry as the store has it at this moment, and a step that fails the transaction if it has
+    /// changed since.
+    pub(crate) async fn stored_person(&self, id: &str) -> Result<(Option<ActorEntry>, Step), EngineError> {
+        let select = Select::from(&ACTORS, Scope::System).with("id", id).take(1);
+        let row = self.parts.records.read(select).await?.rows.into_iter().next();
+        let (mut conditions, rows) = (vec![equals("id", id.into())], u64::from(row.is_some()));
+        conditions.extend(row.iter().map(|row| equals("state_version", row.int("state_version").into())));
+        let unchanged = Step::Lock { table: &ACTORS, conditions, rows: RowCount::Exactly(rows) };
+        Ok((row.map_or_else(|| self.configured(id), |row| Some(stored_entry(&row))), unchanged))
     }
 
     /// The entry of this name in the shipped registry or the configuration, which applies once the stored one is gone.

@@ -8,6 +8,7 @@ use super::authenticator::{Authenticator, Credentials};
 use super::directory::{Directory, Snapshot};
 use super::nonces::is_nonce_conflict;
 use super::permit::Permit;
+use super::registry_change::expect_registry;
 use crate::error::EngineError;
 use crate::ledger::audit;
 use crate::port::CommitError;
@@ -17,6 +18,7 @@ use chimera_core::error::{Code, ErrorBody};
 use chimera_core::limits::{TENANT_NAME_CHARS_MAX, TENANTS_MAX};
 use chimera_core::record::{Conflict, Insert, Row, Tx, Update};
 use chimera_core::time::Timestamp;
+use futures::FutureExt;
 use serde_json::json;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +81,10 @@ impl Directory {
     /// Adds a tenant with a new id. Nothing is shared with it unless the configuration says so.
     pub async fn add_tenant(&self, permit: &Permit, slug: &str, name: Option<&str>) -> Result<TenantView, EngineError> {
         self.require_operator(permit)?;
+        self.change(|| self.try_add_tenant(permit, slug, name).boxed()).await
+    }
+
+    async fn try_add_tenant(&self, permit: &Permit, slug: &str, name: Option<&str>) -> Result<TenantView, EngineError> {
         let refused = |pointer: &str, what: String| {
             Err(ErrorBody::new(Code::ValidationFailed, what).with("pointer", pointer).into())
         };
@@ -110,6 +116,9 @@ impl Directory {
             ("updated_at", now.into()),
         ];
         let mut tx = Tx { inserts: vec![Insert::new(&TENANTS, row)?], ..Tx::default() };
+        // The number of tenants is limited.
+        self.ensure_tenant(&self.settings.tenant, now).await?;
+        expect_registry(&mut tx, &snapshot, &self.settings.tenant)?;
         self.record(&mut tx, permit, &id, "tenant.added", json!({"slug": slug, "name": name}))?;
         match audit::commit(&*self.parts.records, tx).await {
             // It was added concurrently.
@@ -124,6 +133,15 @@ impl Directory {
 
     /// Disables or enables a tenant.
     pub async fn set_tenant_disabled(
+        &self,
+        permit: &Permit,
+        slug: &str,
+        disabled: bool,
+    ) -> Result<TenantView, EngineError> {
+        self.change(|| self.try_set_tenant_disabled(permit, slug, disabled).boxed()).await
+    }
+
+    async fn try_set_tenant_disabled(
         &self,
         permit: &Permit,
         slug: &str,

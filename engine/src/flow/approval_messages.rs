@@ -5,18 +5,16 @@
 //! its digest. A webhook gets no link: a system is not a person.
 
 use super::engine::EngineState;
+use super::link_token::{new_link_token, token_digest};
 use super::review;
 use crate::flow::port::{Recipient, Recipients};
 use crate::rows;
 use async_trait::async_trait;
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chimera_core::access::DeciderRefusal;
 use chimera_core::access::tables::APPROVAL_LINKS;
 use chimera_core::flow::review::Review;
 use chimera_core::flow::run::{ApprovalRequested, INBOX, RunHead, inbox_row, outbox_row};
 use chimera_core::flow::tables::SCOPED_APPROVALS;
-use chimera_core::json::Digest32;
 use chimera_core::limits;
 use chimera_core::record::{Insert, Scope, Select, Tx, Unstorable, Value as Cell};
 use chimera_core::redact::Redactor;
@@ -60,11 +58,6 @@ impl Recipients for RunRecipients {
     }
 }
 
-/// The digest that identifies a stored link.
-pub(super) fn token_digest(token: &str) -> Digest32 {
-    Digest32::of_bytes(token.as_bytes())
-}
-
 /// Adds the notifications to the transaction that creates the requests.
 pub(super) async fn add_approval_messages(
     tx: &mut Tx,
@@ -86,7 +79,7 @@ pub(super) async fn add_approval_messages(
         for recipient in &effective_recipients(with_deciders(&named, inner, head, requested).await, head) {
             let (id, mut link) = (inner.id(), None);
             if let Some(person) = decider(&*asking.recipients, head, recipient, requested) {
-                let token = token(inner);
+                let token = new_link_token(&*inner.parts.random, &recipient.target);
                 let url = format!("{}/approvals/{token}", asking.base_url);
                 link = asking.seal_link(id, &url, &*inner.parts.random);
                 if link.is_some() {
@@ -171,12 +164,6 @@ fn excluded(
     let same = |one: &str, other: &str| all.is_same_person(one, other);
     let by_demand = requested.demand.exclusion_reason(person, &requested.requesters, &same);
     by_demand.or_else(|| all.not_decider(&head.tenant, person, &head.actor))
-}
-
-fn token(inner: &EngineState) -> String {
-    let mut bytes = [0; 32];
-    inner.parts.random.fill(&mut bytes);
-    URL_SAFE_NO_PAD.encode(bytes)
 }
 
 fn link_row(

@@ -81,7 +81,7 @@ impl Flow {
         &self,
         permit: &Permit,
         ask: Decide,
-        link: Option<Digest32>,
+        link: Option<&str>,
     ) -> Result<DecisionResult, EngineError> {
         if permit.kind() != ActorType::Human {
             return Err(not_decider(&DeciderRefusal::NotAPerson));
@@ -106,10 +106,10 @@ impl Flow {
         &self,
         permit: &Permit,
         ask: &Decide,
-        link: Option<Digest32>,
+        link: Option<&str>,
     ) -> Result<DecisionResult, EngineError> {
         let used_up = match link {
-            Some(link) => Some(self.consume_link(link, self.inner.parts.clock.now()).await?),
+            Some(link) => Some(self.consume_link(link).await?),
             None => None,
         };
         let records = &*self.inner.parts.records;
@@ -174,7 +174,8 @@ impl Flow {
         let void = requests_voided_by(&rows, row, &decided);
         let mut tx = self.decision_tx(permit, ask, row, &decisions, &decided, &void)?;
         if let Some(used_up) = used_up {
-            tx.updates.push(used_up);
+            tx.updates.extend(used_up.updates);
+            tx.steps.extend(used_up.steps);
             let (subject, data) = (decided.approval.to_string(), json!({"decision": ask.decision.as_str()}));
             self.record(&mut tx, permit, Some(ask.run), subject, "approval.link_used", data)?;
         }

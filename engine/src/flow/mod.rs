@@ -24,6 +24,7 @@ mod key;
 mod ledger_notes;
 mod link;
 mod link_seal;
+mod link_token;
 mod load;
 mod lookup;
 mod memory;

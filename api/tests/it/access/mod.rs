@@ -23,5 +23,6 @@ mod roles;
 mod shared_key;
 mod tenants;
 mod tokens;
+mod two_nodes;
 mod unread;
 mod whole_spec;
