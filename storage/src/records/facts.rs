@@ -5,7 +5,7 @@ use super::mark::MarkFile;
 use super::postgres::connect::{Server, check};
 use super::postgres::{damage_check as pg_look, guards as pg_guards, objects as pg_objects, state as pg_state};
 use super::sqlite::file::DataFile;
-use super::sqlite::{damage_check, file, guards, objects, state};
+use super::sqlite::{damage_check, file, guards, objects, read_errors, state};
 use super::usage::TableOps;
 use super::{OpenError, PostgresRecords, SqliteRecords, unavailable_postgres, unavailable_sqlite};
 use crate::migrate::{self, MigrateError, MigrateOutcome, MigrationStatus};
@@ -84,6 +84,10 @@ impl SqliteRecords {
     /// Inspects the data in `folder` without changing it; a missing file means an empty schema. The data is held if
     /// it says so, or if it is older than `marks`.
     pub fn facts(folder: &Path, marks: &Path, now: Timestamp) -> Result<StoreSurvey, OpenError> {
+        read_errors::explain(folder, Self::survey(folder, marks, now))
+    }
+
+    fn survey(folder: &Path, marks: &Path, now: Timestamp) -> Result<StoreSurvey, OpenError> {
         let path = file::path_in(folder);
         let (marks, missed) = (MarkFile::read(marks)?, MarkFile::missing_note_at(marks)?);
         let gone = marks.iter().find_map(|mark| mark.check(mark.generation, None));

@@ -4,6 +4,7 @@ use super::postgres::connect::Server;
 use super::postgres::failure::unavailable;
 use super::sqlite::damage_check::quick_check;
 use super::sqlite::file::DataFile;
+use super::sqlite::read_errors;
 use super::{OpenError, PostgresRecords, SqliteRecords, unavailable_sqlite};
 use chimera_core::time::Timestamp;
 use chimera_engine::port::Unavailable;
@@ -43,6 +44,10 @@ const NEWEST: &str = "SELECT max((SELECT {time} FROM audit_log_entries e WHERE e
 impl SqliteRecords {
     /// The times of the data in `folder`; empty if there is none yet. Changes nothing.
     pub fn times(folder: &Path) -> Result<StoreTimes, OpenError> {
+        read_errors::explain(folder, Self::read_times(folder))
+    }
+
+    fn read_times(folder: &Path) -> Result<StoreTimes, OpenError> {
         let Some(data) = DataFile::find(folder)? else { return Ok(StoreTimes::default()) };
         let conn = data.open_reader()?;
         let read = || {
