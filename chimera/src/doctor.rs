@@ -80,6 +80,8 @@ pub(crate) struct RunFacts {
     pub(crate) long_rollbacks: i64,
     /// Neither owned nor due: no process would ever pick them up.
     pub(crate) unattended: i64,
+    /// Calls whose outcome is unknown.
+    pub(crate) in_doubt: i64,
 }
 
 const fn ok(name: &'static str, message: String) -> Finding {
@@ -464,10 +466,10 @@ fn skew(theirs: Option<Timestamp>, now: Timestamp) -> Finding {
 }
 
 fn runs(runs: RunFacts) -> Finding {
-    let RunFacts { unfinished, overdue, overdue_signals, long_rollbacks, unattended } = runs;
+    let RunFacts { unfinished, overdue, overdue_signals, long_rollbacks, unattended, in_doubt } = runs;
     let message = format!(
         "unfinished: {unfinished}, overdue: {overdue}, overdue signals: {overdue_signals}, \
-         long rollbacks: {long_rollbacks}, unattended: {unattended}"
+         long rollbacks: {long_rollbacks}, unattended: {unattended}, calls in doubt: {in_doubt}"
     );
     if unattended > 0 {
         return fail("runs", message, "chimera migrate makes unattended runs due, and the next start picks them up");
@@ -487,6 +489,13 @@ fn runs(runs: RunFacts) -> Finding {
         let hint =
             "a rollback began more than an hour ago and has not ended; chimera runs show says what is left to undo";
         return warn("runs", message, hint);
+    }
+    if in_doubt > 0 {
+        return warn(
+            "runs",
+            message,
+            "chimera runs doubts lists the calls in doubt and the command that resolves each",
+        );
     }
     ok("runs", message)
 }
@@ -569,9 +578,11 @@ mod tests {
     #[test]
     fn runs_that_nobody_would_take_up_fail_and_late_ones_warn() {
         let verdict = |overdue, overdue_signals, unattended| {
-            runs(RunFacts { unfinished: 9, overdue, overdue_signals, long_rollbacks: 0, unattended }).verdict
+            runs(RunFacts { unfinished: 9, overdue, overdue_signals, unattended, ..RunFacts::default() }).verdict
         };
         assert_eq!(runs(RunFacts { long_rollbacks: 1, ..RunFacts::default() }).verdict, Verdict::Warn);
+        let doubted = runs(RunFacts { in_doubt: 500, ..RunFacts::default() });
+        assert!(doubted.verdict == Verdict::Warn && doubted.message.ends_with("calls in doubt: 500"), "{doubted:?}");
         assert_eq!([verdict(0, 0, 0), verdict(0, 0, 1)], [Verdict::Ok, Verdict::Fail]);
         assert_eq!([verdict(1, 0, 0), verdict(0, 1, 0)], [Verdict::Warn, Verdict::Warn]);
     }

@@ -48,6 +48,8 @@ pub struct RunOwnership {
     pub long_rollbacks: i64,
     /// Runs that nobody drives and nobody would ever look at. There must be none.
     pub unattended: i64,
+    /// Calls whose outcome is unknown until a person resolves them; only counted in the current schema.
+    pub in_doubt: i64,
 }
 
 /// The schema version since which runs record their owner.
@@ -63,6 +65,8 @@ const ATTENDED: &str = "SELECT (SELECT count(*) FROM runs WHERE owner_lane IS NO
         AND (completed_at IS NULL OR {open})), \
     (SELECT count(*) FROM run_signals WHERE created_at < {overdue}), \
     (SELECT count(*) FROM runs WHERE (owner_lane IS NOT NULL OR next_deadline IS NOT NULL) AND {open} AND {long})";
+
+const DOUBTED: &str = "SELECT count(*) FROM steps WHERE in_doubt_since IS NOT NULL";
 
 /// A newer schema is reported as a fact; using it is rejected later.
 fn accept_newer(status: Result<MigrationStatus, MigrateError>) -> Result<MigrationStatus, MigrateError> {
@@ -130,6 +134,9 @@ impl SqliteRecords {
         if schema.version >= ATTENDED_SINCE && lacks.is_none() {
             runs = attended_sqlite(&conn, now).map_err(unusable)?;
         }
+        if schema.version == migrate::newest() && lacks.is_none() {
+            runs.in_doubt = conn.query_row(DOUBTED, [], |row| row.get(0)).map_err(unusable)?;
+        }
         let mark_missed = missed.filter(|_| used);
         let lacks = if lacks.is_some() { lacks } else { missing_as_fact(guards::check_guards(&conn))? };
         Ok(StoreSurvey {
@@ -174,6 +181,7 @@ fn attended_sqlite(conn: &rusqlite::Connection, now: Timestamp) -> rusqlite::Res
             unattended: row.get(3)?,
             overdue_signals: row.get(4)?,
             long_rollbacks: row.get(5)?,
+            in_doubt: 0,
         })
     })
 }
@@ -220,7 +228,12 @@ impl PostgresRecords {
                 unattended: found.get(3),
                 overdue_signals: found.get(4),
                 long_rollbacks: found.get(5),
+                in_doubt: 0,
             };
+        }
+        if schema.version == migrate::newest() && lacks.is_none() {
+            let found = client.query_one(DOUBTED, &[]).await.map_err(|error| unavailable_postgres(&error))?;
+            runs.in_doubt = found.get(0);
         }
         let (marks, missed) = (MarkFile::read(marks)?, MarkFile::missing_note_at(marks)?);
         let gone = marks.iter().find_map(|mark| mark.check(mark.generation, None));
