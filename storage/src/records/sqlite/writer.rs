@@ -123,7 +123,7 @@ impl Writer {
         }
         let Some(conn) = &self.conn else { return BatchOutcome::Unavailable(closed()) };
         let outcome = match execute::execute(conn, &mut self.texts, &mut self.objects, batch) {
-            BatchOutcome::Unavailable(reason) => BatchOutcome::Unavailable(file::with_cause(self.data.path(), reason)),
+            BatchOutcome::Unavailable(reason) => BatchOutcome::Unavailable(self.data.explain(reason)),
             outcome => outcome,
         };
         match &outcome {
@@ -195,9 +195,9 @@ impl Writer {
         };
         if let Err(reason) = self.check(&conn) {
             self.conn = self.hold.get().map(|_| conn);
-            return Err(reason);
+            return Err(self.data.explain(reason));
         }
-        let lane = file::claim(&conn, lease_until).map_err(|reason| file::with_cause(self.data.path(), reason))?;
+        let lane = file::claim(&conn, lease_until).map_err(|reason| self.data.explain(reason))?;
         self.conn = Some(conn);
         self.held.set(lane);
         self.mark(lane);
@@ -239,7 +239,7 @@ impl Writer {
                     }
                     return settled;
                 }
-                Err(reason) => self.unsettled.set(Some(reason)),
+                Err(reason) => self.unsettled.set(Some(self.data.explain(reason))),
             }
             std::thread::park_timeout(limits::SQLITE_CLAIM_PAUSE);
         }
