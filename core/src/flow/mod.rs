@@ -11,6 +11,7 @@ pub mod policy;
 pub mod review;
 pub mod risk;
 pub mod run;
+pub mod status;
 pub mod tables;
 pub mod trace;
 
