@@ -13,12 +13,12 @@ use crate::flow::RunKey;
 use chimera_core::access::mac;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::run::request_of_row;
-use chimera_core::flow::tables::RUNS;
+use chimera_core::flow::tables::{RUNS, RunBrief, runs};
 use chimera_core::json::Digest32;
 use chimera_core::limits::{
     IDEMPOTENCY_KEY_CHARS_MAX, KEY_CLAIM_ABANDONED_SECONDS, KEY_CLAIM_POLL_INTERVAL, RECENT_KEYS_MAX,
 };
-use chimera_core::record::{Row, Scope, Select};
+use chimera_core::record::{Row, Scope, Select, StoredRow};
 use chimera_core::secret::Secret;
 use chimera_core::time::Timestamp;
 use serde_json::Value;
@@ -96,7 +96,7 @@ impl Actions {
 
     async fn is_run(&self, id: &str) -> Result<bool, EngineError> {
         let Ok(id) = Uuid::parse_str(id) else { return Ok(false) };
-        let select = Select::from(&RUNS, Scope::System).with("id", id).take(1);
+        let select = Select::from(&RUNS, Scope::System).with(runs::id, id).take(1);
         Ok(!self.access.directory.parts.records.read(select).await?.rows.is_empty())
     }
 
@@ -246,7 +246,7 @@ fn seals_differ(one: Option<&str>, other: Option<&str>) -> Option<bool> {
 
 /// The response to a request whose key was already used.
 pub(super) fn duplicate_response(row: &Row, asked: &DuplicateCheck) -> Result<ActOutcome, EngineError> {
-    let run = row.uuid("id");
+    let RunBrief { id: run, status, .. } = RunBrief::peek(row)?;
     let (before, _) = request_of_row(row);
     let seal = |request: &Value| request.get(SEALED).and_then(Value::as_str).map(str::to_owned);
     let sealed = seals_differ(seal(&before).as_deref(), seal(&asked.request).as_deref());
@@ -260,7 +260,7 @@ pub(super) fn duplicate_response(row: &Row, asked: &DuplicateCheck) -> Result<Ac
     };
     let body = ErrorBody::new(Code::ConflictIdempotency, message)
         .with("run_id", run.to_string())
-        .with("status", row.text("status"))
+        .with("status", status.as_str())
         .with("request_differs", differs);
     Err(body.into())
 }

@@ -9,11 +9,13 @@ use super::decide::not_decider;
 use super::{Decide, Decision, DecisionResult, Flow, load, review};
 use crate::access::{Permit, link_holder};
 use crate::error::EngineError;
-use chimera_core::access::tables::APPROVAL_LINKS;
+use crate::rows;
+use chimera_core::access::tables::{APPROVAL_LINKS, ApprovalLinkRow, approval_links};
 use chimera_core::error::Code;
 use chimera_core::flow::review::Review;
+use chimera_core::flow::tables::{RequestBrief, RunActor};
 use chimera_core::json::Digest32;
-use chimera_core::record::{Row, Scope, Select, Unstorable, Update, Value as Cell};
+use chimera_core::record::{Row, Scope, StoredRow, Unstorable, Update, Value as Cell};
 use chimera_core::time::Timestamp;
 use uuid::Uuid;
 
@@ -44,8 +46,9 @@ impl Flow {
         let records = &*self.inner.parts.records;
         let row = load::readable_run(records, &link.permit, link.run).await?;
         let all = self.requests_of(link.permit.tenant(), link.run).await?;
-        let asked = all.iter().find(|row| row.uuid("approval_request_id") == link.approval);
-        let asked = asked.ok_or_else(|| EngineError::not_found("approval"))?;
+        let ids = all.iter().map(RequestBrief::peek).collect::<Result<Vec<_>, _>>()?;
+        let asked = ids.iter().position(|request| request.approval_request_id == link.approval);
+        let asked = asked.and_then(|at| all.get(at)).ok_or_else(|| EngineError::not_found("approval"))?;
         let review = review::of_row(&row, asked, &all, self.inner.parts.clock.steady());
         if let Err(error) = self.usable_link_of(token).await {
             // Tell the holder what became of the request.
@@ -85,7 +88,7 @@ impl Flow {
     /// Refuses a person who may no longer decide since the link was sent.
     fn check_still_decider(&self, permit: &Permit, run: &Row) -> Result<(), EngineError> {
         let recipients = &self.inner.parts.asking.recipients;
-        let reason = recipients.not_decider(permit.tenant(), permit.actor(), run.text("actor"));
+        let reason = recipients.not_decider(permit.tenant(), permit.actor(), &RunActor::peek(run)?.actor);
         reason.map_or(Ok(()), |reason| Err(not_decider(&reason)))
     }
 
@@ -96,35 +99,34 @@ impl Flow {
     /// A link, usable or not.
     async fn known_link(&self, token: &str) -> Result<Link, EngineError> {
         let digest = digest_of(token)?;
-        Ok(link(digest, &self.link_row(digest).await?))
+        Ok(link(self.link_row(digest).await?))
     }
 
-    async fn link_row(&self, digest: Digest32) -> Result<Row, EngineError> {
+    async fn link_row(&self, digest: Digest32) -> Result<ApprovalLinkRow, EngineError> {
         // The link determines the tenant.
         let key = Cell::Bytes(digest.to_vec());
-        let select = Select::from(&APPROVAL_LINKS, Scope::System).with("token_digest", key).take(1);
-        let row = self.inner.parts.records.read(select).await?.rows.into_iter().next();
+        let select = ApprovalLinkRow::select(Scope::System).with(approval_links::token_digest, key);
+        let row: Option<ApprovalLinkRow> = rows::find(&*self.inner.parts.records, select).await?;
         row.ok_or_else(|| EngineError::not_found("link"))
     }
 
     async fn usable_link(&self, digest: Digest32) -> Result<Link, EngineError> {
         let row = self.link_row(digest).await?;
         let gone = |why: String| Err(EngineError::refused(Code::Gone, why));
-        if let Some(at) = row.get("used_at").as_time() {
-            return gone(format!("this link was already used, at {at} by {}", row.text("actor")));
+        if let Some(at) = row.used_at {
+            return gone(format!("this link was already used, at {at} by {}", row.actor));
         }
-        let end = row.get("expires_at").as_time();
-        if end.is_none_or(|end| end <= self.inner.parts.clock.steady()) {
-            return gone(end.map_or("this link has expired".to_owned(), |end| format!("this link expired at {end}")));
+        if row.expires_at <= self.inner.parts.clock.steady() {
+            return gone(format!("this link expired at {}", row.expires_at));
         }
-        Ok(link(digest, &row))
+        Ok(link(row))
     }
 
     /// The update that consumes a link, unless it was used.
     pub(super) async fn consume_link(&self, digest: Digest32, now: Timestamp) -> Result<Update, EngineError> {
         self.usable_link(digest).await?;
-        let key = vec![Cell::Bytes(digest.to_vec())];
-        let used = Update::new(&APPROVAL_LINKS, key, vec![("used_at", Cell::Null)], vec![("used_at", now.into())]);
+        let (key, unused) = (vec![Cell::Bytes(digest.to_vec())], vec![(approval_links::used_at, Cell::Null)]);
+        let used = Update::new(&APPROVAL_LINKS, key, unused, vec![(approval_links::used_at, now.into())]);
         Ok(used.map_err(Unstorable::from)?)
     }
 }
@@ -138,7 +140,7 @@ fn digest_of(token: &str) -> Result<Digest32, EngineError> {
     Ok(token_digest(token))
 }
 
-fn link(digest: Digest32, row: &Row) -> Link {
-    let permit = link_holder(row.text("tenant_id"), row.text("actor"));
-    Link { digest, run: row.uuid("run_id"), approval: row.uuid("approval_id"), permit }
+fn link(row: ApprovalLinkRow) -> Link {
+    let permit = link_holder(&row.tenant_id, &row.actor);
+    Link { digest: row.token_digest, run: row.run_id, approval: row.approval_id, permit }
 }

@@ -16,13 +16,11 @@ use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::air::Graph;
 use chimera_core::flow::pins::Pins;
-use chimera_core::flow::run::{
-    Call, Env, Replay, ReplayMode, Run, RunHead, RunRecording, RunStatus, Source, WorkflowRef,
-};
-use chimera_core::flow::tables::RUNS;
+use chimera_core::flow::run::{Call, Env, Replay, ReplayMode, Run, RunHead, RunRecording, Source, WorkflowRef};
+use chimera_core::flow::tables::{RUNS, RunBrief, runs};
 use chimera_core::flow::trace::SpanId;
 use chimera_core::limits;
-use chimera_core::record::{Conflict, Json, Row, Scope, Select};
+use chimera_core::record::{Conflict, Json, Row, Scope, Select, StoredRow};
 use futures::FutureExt;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -184,23 +182,23 @@ impl Flow {
         graph: Arc<Graph>,
     ) -> Result<RunHandle, EngineError> {
         let Some(key) = key else { return self.begin(permit, head, graph, None).await };
-        let used = |row: Option<&Row>| {
+        let used = |run: Option<RunBrief>| {
             let body = ErrorBody::new(Code::ConflictIdempotency, "the idempotency key was already used by a run");
-            let body = row.into_iter().fold(body, |body, row| {
-                body.with("run_id", row.uuid("id").to_string()).with("status", row.text("status"))
-            });
+            let body = run
+                .into_iter()
+                .fold(body, |body, run| body.with("run_id", run.id.to_string()).with("status", run.status.as_str()));
             EngineError::Refused(Box::new(body))
         };
         for form in key.forms() {
             let head = RunHead { idempotency_key: Some(form), ..head.clone() };
             match self.begin(permit, head, Arc::clone(&graph), None).await {
                 Err(EngineError::Commit(CommitError::Conflict(Conflict::Exists(row))))
-                    if row.columns == ["idempotency_key"] => {}
+                    if row.columns == [runs::idempotency_key] => {}
                 begun => return begun,
             }
             // The form is taken: by this run, an earlier run of the actor, or another actor's run.
             if let Some(row) = self.find_by_key(permit, &key).await? {
-                return Err(used(Some(&row)));
+                return Err(used(Some(RunBrief::decode(row)?)));
             }
         }
         Err(used(None))
@@ -231,15 +229,15 @@ impl Flow {
         if original.dry_run {
             return refused("a dry run did nothing that could be replayed");
         }
-        let ended = RunStatus::parse(row.text("status")).is_some_and(RunStatus::is_final);
-        if !ended {
+        let brief = RunBrief::decode(row)?;
+        if !brief.status.is_final() {
             return refused("the run has not ended");
         }
         if replay.mode == ReplayMode::Retry {
             if original.replay.as_ref().is_some_and(|replay| replay.mode != ReplayMode::Retry) {
                 return refused("a replay did nothing that could be retried; retry the original run");
             }
-            if load::is_undoing(records, &row).await? {
+            if load::is_undoing(records, &brief).await? {
                 return refused("a rollback is in progress");
             }
         }
@@ -371,16 +369,17 @@ impl Flow {
 
     /// The caller's run with this idempotency key.
     pub async fn find_by_key(&self, permit: &Permit, key: &RunKey) -> Result<Option<Row>, EngineError> {
-        let own = |row: &Row| row.text("tenant_id") == permit.tenant() && row.text("actor") == permit.actor();
         let said = self.run_with_key(key.said()).await?;
         match said {
             // The derived form is used only when another actor holds the plain key.
             None if !key.is_derived() => return Ok(None),
-            Some(row) if own(&row) => return Ok(Some(row)),
+            Some(row) if is_requested_by(permit, &row)? => return Ok(Some(row)),
             _ => {}
         }
         for form in key.derived_forms() {
-            if let Some(row) = self.run_with_key(&form).await?.filter(own) {
+            if let Some(row) = self.run_with_key(&form).await?
+                && is_requested_by(permit, &row)?
+            {
                 return Ok(Some(row));
             }
         }
@@ -389,9 +388,14 @@ impl Flow {
 
     /// The run with a key, of any actor: a key is unique in the whole store.
     async fn run_with_key(&self, key: &str) -> Result<Option<Row>, EngineError> {
-        let select = Select::from(&RUNS, Scope::System).with("idempotency_key", key).take(1);
+        let select = Select::from(&RUNS, Scope::System).with(runs::idempotency_key, key).take(1);
         Ok(self.inner.parts.records.read(select).await?.rows.into_iter().next())
     }
+}
+
+fn is_requested_by(permit: &Permit, row: &Row) -> Result<bool, EngineError> {
+    let run = RunBrief::peek(row)?;
+    Ok(run.tenant_id == permit.tenant() && run.actor == permit.actor())
 }
 
 /// The slots and requests of a run that is being created. They are released unless the run is driven in the end: when

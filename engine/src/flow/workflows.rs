@@ -13,6 +13,7 @@ use crate::flow::error::invalid_document;
 use crate::ledger::audit::{EventRecord, Writer};
 use crate::offload::Offload;
 use crate::port::{Clock, CommitError, Random, Records};
+use crate::rows;
 use chimera_core::access::Claimant;
 use chimera_core::error::Code;
 use chimera_core::flow::Children;
@@ -20,11 +21,11 @@ use chimera_core::flow::air::{
     self, Body, Catalog, ChildWorkflow, Document, DocumentProblem, Graph, Node, ProblemCode, WorkflowInfo,
 };
 use chimera_core::flow::pins::Pins;
-use chimera_core::flow::tables::WORKFLOWS;
+use chimera_core::flow::tables::{WORKFLOWS, WorkflowRow, workflows};
 use chimera_core::json::Digest32;
 use chimera_core::ledger::SubjectType;
 use chimera_core::limits;
-use chimera_core::record::{Comparison, Direction, Insert, Json, Row, Scope, Select, Tx, Value};
+use chimera_core::record::{Comparison, Direction, Insert, Json, Scope, Select, StoredRow, Tx, Value};
 use chimera_core::time::Timestamp;
 use chimera_core::tool::Spec;
 use serde_json::json;
@@ -139,8 +140,8 @@ impl Catalog for ToolCatalog<'_> {
 
 /// A tenant's versions of a workflow, highest first.
 fn versions(tenant: &str, id: &str) -> Select {
-    let select = Select::from(&WORKFLOWS, Scope::Tenant(tenant.to_owned())).with("workflow_id", id);
-    select.by(&["version"], Direction::Descending)
+    let select = WorkflowRow::select(Scope::Tenant(tenant.to_owned())).with(workflows::workflow_id, id);
+    select.by(&[workflows::version], Direction::Descending)
 }
 
 impl Workflows {
@@ -341,12 +342,12 @@ impl Workflows {
             let applied =
                 |version, is_new| AppliedWorkflow { workflow_id: id.to_owned(), version, digest: graph.digest, is_new };
             if let Some(row) = &last
-                && row.get("digest").as_bytes() == Some(&graph.digest.0[..])
+                && row.digest == graph.digest
             {
-                return Ok(applied(row.int("version"), false));
+                return Ok(applied(row.version, false));
             }
             let last = match last {
-                Some(row) if !self.is_guest(permit.tenant()) => row.int("version"),
+                Some(row) if !self.is_guest(permit.tenant()) => row.version,
                 _ => self.last_version(permit.tenant(), id).await?,
             };
             let version = last + 1;
@@ -368,13 +369,13 @@ impl Workflows {
         let row = Insert::new(
             &WORKFLOWS,
             vec![
-                ("tenant_id", permit.tenant().into()),
-                ("workflow_id", id.into()),
-                ("version", version.into()),
-                ("digest", Value::Bytes(graph.digest.to_vec())),
-                ("document", document.into()),
-                ("created_by", permit.actor().into()),
-                ("created_at", self.clock.now().into()),
+                (workflows::tenant_id, permit.tenant().into()),
+                (workflows::workflow_id, id.into()),
+                (workflows::version, version.into()),
+                (workflows::digest, Value::Bytes(graph.digest.to_vec())),
+                (workflows::document, document.into()),
+                (workflows::created_by, permit.actor().into()),
+                (workflows::created_at, self.clock.now().into()),
             ],
         )
         .map_err(chimera_core::record::Unstorable::from)?;
@@ -397,18 +398,18 @@ impl Workflows {
     }
 
     /// The row of a version, copies included; without a version, the newest of the tenant's own.
-    pub async fn row(&self, tenant: &str, id: &str, version: Option<i64>) -> Result<Option<Row>, EngineError> {
+    pub async fn row(&self, tenant: &str, id: &str, version: Option<i64>) -> Result<Option<WorkflowRow>, EngineError> {
         let select = match version {
-            Some(version) => versions(tenant, id).with("version", version),
-            None => versions(tenant, id).with("shared_from", Value::Null),
+            Some(version) => versions(tenant, id).with(workflows::version, version),
+            None => versions(tenant, id).with(workflows::shared_from, Value::Null),
         };
-        Ok(self.records.read(select.take(1)).await?.rows.into_iter().next())
+        rows::find(&*self.records, select).await
     }
 
     /// The highest version of a tenant, copies included; 0 if there is none.
     async fn last_version(&self, tenant: &str, id: &str) -> Result<i64, EngineError> {
-        let rows = self.records.read(versions(tenant, id).take(1)).await?.rows;
-        Ok(rows.first().map_or(0, |row| row.int("version")))
+        let row: Option<WorkflowRow> = rows::find(&*self.records, versions(tenant, id)).await?;
+        Ok(row.map_or(0, |row| row.version))
     }
 
     /// The author of a version. Plans have none: every request creates its own. Neither have shared workflows: another
@@ -428,7 +429,7 @@ impl Workflows {
             return Ok(known);
         }
         let Some(row) = self.row(tenant, id, Some(version)).await?.filter(is_own) else { return Ok(None) };
-        let author = row.text("created_by").to_owned();
+        let author = row.created_by;
         let mut authors = self.authors.lock().unwrap_or_else(PoisonError::into_inner);
         if authors.len() >= limits::WORKFLOWS_CACHED_MAX {
             authors.pop_first();
@@ -451,8 +452,9 @@ impl Workflows {
     /// The newest version at a time; `None` if there was none. Only used for runs from before pins were stored: a
     /// version may be dated before it is visible.
     pub(super) async fn newest_at(&self, tenant: &str, id: &str, at: Timestamp) -> Result<Option<i64>, EngineError> {
-        let select = versions(tenant, id).with("shared_from", Value::Null).filter("created_at", Comparison::AtMost, at);
-        Ok(self.records.read(select.take(1)).await?.rows.first().map(|row| row.int("version")))
+        let select = versions(tenant, id).with(workflows::shared_from, Value::Null);
+        let select = select.filter(workflows::created_at, Comparison::AtMost, at);
+        Ok(rows::find::<WorkflowRow>(&*self.records, select).await?.map(|row| row.version))
     }
 
     /// The compiled graph of a version that can be started, and the version. Refuses one with tools that are not
@@ -490,15 +492,15 @@ impl Workflows {
         let is_kept = own.is_some();
         let shared = if is_kept { None } else { self.shared_row(tenant, id, version).await? };
         let Some(row) = own.or(shared) else { return Ok(None) };
-        let version = row.int("version");
+        let version = row.version;
         if asked.is_none() && is_kept {
             self.newest.keep(tenant, id, version, began);
         }
         if let Some(graph) = self.cached_graph(tenant, id, version) {
             return Ok(Some((version, graph)));
         }
-        let text = row.get("document").as_json().map(|json| json.as_str().to_owned()).unwrap_or_default();
-        let document = air::parse(&text).map_err(|problems| invalid_document("the stored workflow", &problems))?;
+        let text = row.document.as_str();
+        let document = air::parse(text).map_err(|problems| invalid_document("the stored workflow", &problems))?;
         let who = Claimant::new(tenant, "");
         let place = self.offload.acquire(&who, text.len() > limits::COMPILE_INLINE_BYTES_MAX).await;
         let graph = place
