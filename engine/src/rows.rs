@@ -7,7 +7,7 @@ use crate::error::EngineError;
 use crate::port::Records;
 use chimera_core::error::Code;
 use chimera_core::limits;
-use chimera_core::record::{Row, RowError, Select, StoredRow};
+use chimera_core::record::{Row, Select, StoredRow};
 
 /// All rows of a query. More than `rows_max` rows, or more bytes than may be held in memory, are an error: a caller
 /// that went on with some of the rows would take the missing ones for events that never happened.
@@ -106,8 +106,8 @@ pub(crate) fn decodable<R: StoredRow>(rows: Vec<Row>) -> impl Iterator<Item = R>
     rows.into_iter().filter_map(|row| R::decode(row).inspect_err(log_skipped).ok())
 }
 
-/// Logs and counts a row that a loop skips.
-pub(crate) fn log_skipped(error: &RowError) {
+/// Logs and counts a row, or a document in one, that is skipped.
+pub(crate) fn log_skipped(error: &impl std::fmt::Display) {
     metrics::counter!("chimera_rows_unreadable_total").increment(1);
     tracing::error!(%error, "a stored row can't be read and is skipped");
 }

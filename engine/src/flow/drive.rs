@@ -471,7 +471,8 @@ impl RunDriver {
                 let now = inner.parts.clock.steady();
                 let row = rows::decodable::<CacheEntryRow>(rows).next();
                 let row = row.filter(|row| row.expires_at.is_none_or(|end| end > now));
-                Event::CacheLookedUp { at, hit: row.and_then(|row| row.output.value().ok()) }
+                let hit = row.and_then(|row| row.output.value().inspect_err(rows::log_skipped).ok());
+                Event::CacheLookedUp { at, hit }
             }
             .boxed(),
         );
