@@ -32,7 +32,7 @@ pub(crate) async fn all(records: &dyn Records, select: Select, rows_max: usize) 
 }
 
 fn too_much(what: &str) -> EngineError {
-    EngineError::refused(Code::PayloadTooLarge, format!("more than {what} would have to be read at once"))
+    EngineError::refused(Code::PayloadTooLarge, format!("this would read more than {what}, which is the limit"))
 }
 
 /// Calls `look` for every page of a query, and holds one in memory at a time.

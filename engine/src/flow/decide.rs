@@ -382,7 +382,7 @@ fn find_request<'a>(rows: &'a [Row], ask: &Decide) -> Result<&'a Row, EngineErro
     };
     let of_step = |row: &&Row| ask.step.is_none_or(|step| row.uuid("step_id") == step);
     if let Some(id) = ask.approval {
-        let unknown = || EngineError::refused(Code::NotFound, "this run has asked for no approval with this id");
+        let unknown = || EngineError::refused(Code::NotFound, "this run has no approval request with this id");
         let row = rows.iter().find(|row| row.uuid("approval_request_id") == id).ok_or_else(unknown)?;
         if !of_step(&row) {
             return Err(ambiguous("the approval does not belong to this step"));

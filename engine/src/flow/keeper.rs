@@ -113,7 +113,7 @@ impl Flow {
             .filter(runs::next_deadline, Comparison::AtMost, now)
             .take(limits::PAGE_ROWS_MAX);
         // Runs that can't be resumed now must not hide those behind them.
-        while self.inner.has_room() {
+        while self.inner.has_capacity() {
             let page = self.inner.parts.records.read(select.clone()).await?;
             for row in rows::decodable::<RunVersion>(page.rows) {
                 self.resume_or_log(row.id).await;
@@ -180,7 +180,7 @@ impl Flow {
         loop {
             let page = self.inner.parts.records.read(select.clone()).await?;
             for row in page.rows {
-                if !self.inner.has_room() {
+                if !self.inner.has_capacity() {
                     return Ok(false);
                 }
                 let Ok(brief) = RunBrief::peek(&row).inspect_err(rows::log_skipped) else {
@@ -188,7 +188,7 @@ impl Flow {
                     continue;
                 };
                 let id = brief.id;
-                if !self.inner.has_room_for(&brief.tenant_id) {
+                if !self.inner.has_capacity_for(&brief.tenant_id) {
                     all = false;
                     continue;
                 }

@@ -1,23 +1,23 @@
-//! Patches of a running graph: propose, preview, revert.
+//! Patches of a running graph: propose, preview, remove.
 //!
 //! The run itself applies a patch in its next turn. Whatever can be checked before is checked here, so that a patch
 //! that can't work is refused at once.
 
 use super::signals::{RowVersion, check_unfinished};
-use super::start::RunDefinition;
 use super::void_requests::{PATCH, SUPERSEDED, VoidRequests};
-use super::{Flow, load};
+use super::{ChildWorkflows, Flow, load};
 use crate::access::Permit;
 use crate::error::EngineError;
 use crate::flow::error::invalid_document;
 use crate::offload::CostFlag;
 use crate::rows;
+use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::air::Graph;
 use chimera_core::flow::patch::Patch;
 use chimera_core::flow::pins::Pins;
 use chimera_core::flow::run::{
-    Env, Event as RunEvent, Gate, LaneOwner, PatchPreview, Run, SignalKind, SlotRequest, request_of_row,
+    Env, Event as RunEvent, Gate, LaneOwner, PatchPreview, Run, SignalKind, SlotRequest, WorkflowRef, request_of_row,
 };
 use chimera_core::flow::status::{PatchStatus, RequestStatus};
 use chimera_core::flow::tables::{
@@ -42,7 +42,6 @@ impl Gate for ClosedGate {
     }
 }
 
-/// A proposed patch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProposedPatch {
     /// `None` for a dry run.
@@ -68,6 +67,17 @@ pub(crate) struct CheckedPatch {
     pub(crate) calls: usize,
     /// The risk of what it adds.
     pub(crate) risk: Option<Value>,
+}
+
+/// What a run executes.
+pub(crate) struct RunDefinition {
+    /// With every patch applied.
+    pub(crate) graph: Arc<Graph>,
+    pub(crate) inputs: Arc<Value>,
+    pub(crate) workflow: WorkflowRef,
+    pub(crate) level: Level,
+    /// The pinned versions of child workflows, including those of its patches.
+    pub(crate) pins: Pins,
 }
 
 impl CheckedPatch {
@@ -147,18 +157,20 @@ impl Flow {
     /// Pins the versions of all workflows that a patch starts, so that what is checked is what runs. Child workflows
     /// that the run already pinned keep their versions.
     async fn pin(&self, permit: &Permit, patch: &mut Patch, kept: &Pins) -> Result<(), EngineError> {
+        let mut inside = ChildWorkflows::default();
         for node in &mut patch.add_nodes {
             let Some(child) = node.child() else { continue };
             let found = self.inner.workflows.find(permit.tenant(), &child.workflow_id, child.version).await?;
-            let Some((newest, _)) = found else {
+            let Some(found) = found else {
                 let message = format!("there is no workflow {}", child.workflow_id);
                 return Err(EngineError::refused(Code::MalformedArgs, message));
             };
-            node.pin(newest);
+            node.pin(found.version);
+            inside.found.push(found);
         }
-        let inside = self.inner.workflows.stored_children_of(permit.tenant(), &patch.add_nodes, kept).await?;
+        self.inner.workflows.add_children(&mut inside, permit.tenant(), &patch.add_nodes, kept).await?;
         self.inner.workflows.copy_shared(permit.tenant(), None, &inside).await?;
-        patch.authors = self.inner.workflows.authors(permit.tenant(), &inside).await?;
+        patch.authors = inside.authors().into_iter().map(str::to_owned).collect();
         patch.pins = inside.pins;
         Ok(())
     }
@@ -248,7 +260,7 @@ impl Flow {
         Ok(row.map_err(Unstorable::from)?)
     }
 
-    /// Reverts the last applied patch, unless one of its nodes has started.
+    /// Removes the last applied patch, unless one of its nodes has started.
     pub async fn unpatch(&self, permit: &Permit, run: Uuid, number: u32) -> Result<(), EngineError> {
         self.unfinished_run(permit, run).await?;
         let records = &*self.inner.parts.records;
@@ -258,13 +270,13 @@ impl Flow {
         let refused = |why: String| Err(EngineError::refused(Code::InvalidTransition, why));
         if row.status != PatchStatus::Applied {
             let status = row.status.as_str();
-            return refused(format!("patch {number} is {status}: only an applied patch can be reverted"));
+            return refused(format!("patch {number} is {status}: only an applied patch can be removed"));
         }
         let applied = known.iter().filter(|row| row.status == PatchStatus::Applied);
         let applied =
             applied.map(|row| Ok((load::applied_seq(row)?, row.number))).collect::<Result<Vec<_>, DamagedRows>>();
         if let Some((_, last)) = applied?.into_iter().max().filter(|(_, last)| *last != number) {
-            return refused(format!("patch {last} was applied later and must be reverted first"));
+            return refused(format!("patch {last} was applied later and must be removed first"));
         }
         for node in added_nodes(row)? {
             if self.step_of(permit, run, &node).await.is_ok() {
@@ -274,7 +286,7 @@ impl Flow {
         let select = SignalBrief::select(Scope::Tenant(permit.tenant().to_owned()));
         let select = select.with(run_signals::run_id, run).with(run_signals::kind, "unpatch");
         if rows::find::<SignalBrief>(records, select).await?.is_some() {
-            return Err(EngineError::refused(Code::OccConflict, "the last patch is already being reverted"));
+            return Err(EngineError::refused(Code::OccConflict, "the last patch is already being removed"));
         }
         let requests = self.requests_of(permit.tenant(), run).await?;
         check_none_approved(&known, &requests)?;
@@ -297,7 +309,7 @@ fn added_nodes(row: &PatchRow) -> Result<Vec<String>, DamagedRows> {
     Ok(load::patch_of(row)?.add_nodes.into_iter().map(|node| node.id).collect())
 }
 
-/// Refuses to revert a patch while an approved one is about to be applied on top of it.
+/// Refuses to remove a patch while an approved one is about to be applied on top of it.
 fn check_none_approved(known: &[PatchRow], requests: &[Row]) -> Result<(), EngineError> {
     let mut approved = Vec::new();
     for request in requests {
@@ -308,7 +320,7 @@ fn check_none_approved(known: &[PatchRow], requests: &[Row]) -> Result<(), Engin
         row.status == PatchStatus::Proposed && row.approval_request_id.is_some_and(|id| approved.contains(&id))
     };
     let Some(row) = known.iter().find(is_approved) else { return Ok(()) };
-    let message = format!("patch {} was approved and is being applied; revert it first", row.number);
+    let message = format!("patch {} was approved and is being applied; remove it first", row.number);
     Err(EngineError::refused(Code::OccConflict, message))
 }
 

@@ -28,7 +28,7 @@ pub enum FeedError {
 
 /// A consumer's position in one lane.
 #[derive(Clone, Copy, Debug, Default)]
-struct Cursor {
+struct FeedCursor {
     /// The stored position; `None` when the lane has no row yet.
     stored: Option<i64>,
     /// The last delivered entry.
@@ -39,7 +39,7 @@ struct Cursor {
 pub struct Feed {
     records: Arc<dyn Records>,
     consumer: String,
-    cursors: BTreeMap<i64, Cursor>,
+    cursors: BTreeMap<i64, FeedCursor>,
     /// The lane that was read last; the next page starts after it, so that no lane starves.
     served: Option<i64>,
 }
@@ -64,7 +64,7 @@ impl Feed {
         for row in rows {
             let malformed = |_| LedgerError::from(LocatedFault::ledger(LedgerFault::Malformed));
             let FeedCursorRow { lane, seq, .. } = FeedCursorRow::decode(row).map_err(malformed)?;
-            cursors.insert(lane, Cursor { stored: Some(seq), given: seq });
+            cursors.insert(lane, FeedCursor { stored: Some(seq), given: seq });
         }
         Ok(Self { records, consumer, cursors, served: None })
     }

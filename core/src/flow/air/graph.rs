@@ -1,7 +1,7 @@
 //! A compiled workflow: immutable, and shared by all runs of its version.
 //!
 //! Nodes and edges are identified by their position in the document, so that a run's state can be a
-//! plain list. A patch appends, so positions stay. Reverting a patch shifts the positions of nodes
+//! plain list. A patch appends, so positions stay. Removing a patch shifts the positions of nodes
 //! that a later patch added.
 
 use super::catalog::WorkflowInfo;
@@ -17,7 +17,6 @@ use std::sync::Arc;
 
 #[derive(Clone, Debug)]
 pub struct Graph {
-    /// The source.
     pub document: Document,
     /// SHA-256 of the document's canonical JSON.
     pub digest: Digest32,
@@ -38,7 +37,6 @@ pub struct Graph {
 
 #[derive(Clone, Debug)]
 pub struct CompiledNode {
-    /// The source.
     pub node: Node,
     /// The template of the input of the tool or child run. In a map, of one item.
     pub inputs: Option<Template>,

@@ -57,7 +57,7 @@ pub enum ProblemCode {
     ForbiddenEdge,
     /// `CURRENT_NODE` where not exactly one node is current.
     AmbiguousCurrent,
-    /// An added node that has started, so the patch can't be reverted.
+    /// An added node that has started, so the patch can't be removed.
     NotPending,
 }
 

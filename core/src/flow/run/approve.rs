@@ -75,8 +75,11 @@ impl Run {
                 if let Some(unseen) = self.demand_of_item(at) {
                     return Some(unseen);
                 }
-                let risky = spec.metadata.requires_approval || spec.metadata.risk_level == Risk::High;
+                let capped = self.cap_reason(at, spec, input, env);
+                let risky =
+                    spec.metadata.requires_approval || spec.metadata.risk_level == Risk::High || capped.is_some();
                 let unknown = "the input was not known when the plan was approved";
+                let unknown = capped.map_or_else(|| unknown.to_owned(), |capped| format!("{capped}, and {unknown}"));
                 let differs = "what would run differs from what was approved";
                 match self.plan.as_ref().and_then(|plan| plan.node(self.name(at))) {
                     None if self.is_patched(at.node) && self.is_tool_changed(at.node, spec) => {
@@ -125,6 +128,12 @@ impl Run {
 
     /// The approval for a call that would have capped the level, had its input and current tool been known.
     fn demand_of_cap(&self, at: RunPlace, spec: &Spec, input: &Value, env: &Env<'_>) -> Option<ApprovalRequirement> {
+        let reason = self.cap_reason(at, spec, input, env)?;
+        Some(ApprovalRequirement::one_approval(format!("{reason}, which was not known when the level was decided")))
+    }
+
+    /// Why a call may not run at a level above L1.
+    fn cap_reason(&self, at: RunPlace, spec: &Spec, input: &Value, env: &Env<'_>) -> Option<&'static str> {
         if is_dry_run(input) {
             return None;
         }
@@ -132,12 +141,11 @@ impl Run {
         let action = Action { tenant, actor, level, node: self.name(at), tool: spec, input };
         // No run is admitted at this level with such a tool: its risk level has changed since.
         let high = (spec.metadata.risk_level == Risk::High).then_some(Because::HighRiskTool);
-        let what = match high.or_else(|| env.policy.mandatory_approval_reason(&action))? {
+        Some(match high.or_else(|| env.policy.mandatory_approval_reason(&action))? {
             Because::HighRiskTool => "the tool can do much harm",
             Because::Deletes => "the call deletes something",
             _ => "the call writes to somebody outside",
-        };
-        Some(ApprovalRequirement::one_approval(format!("{what}, which was not known when the level was decided")))
+        })
     }
 
     /// The input templates of a place, which is what people see of a patch.

@@ -29,7 +29,7 @@ use uuid::Uuid;
 const DESCENDANTS: &str = "descendants_max";
 
 fn too_many_children(node: &str) -> ErrorBody {
-    let message = format!("{node} would start more child runs than its run may have");
+    let message = format!("{node} would exceed the limit of child runs");
     ErrorBody::new(Code::ValidationFailed, message).with("descendants_max", limits::RUN_DESCENDANTS_MAX)
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A patch only adds nodes after finished or current ones. If a plan was approved, the plan with the patch needs
 //! approval before the patch is applied; if the plan changes meanwhile, approval is requested again. The last patch
-//! can be reverted while none of its nodes has started.
+//! can be removed while none of its nodes has started.
 
 use super::demand::ApprovalRequirement;
 use super::edges::EdgeDecision;
@@ -410,7 +410,7 @@ impl Run {
         self.patches_by_number.iter().find(|(_, overlay)| asks(overlay)).map(|(number, _)| *number)
     }
 
-    /// Reverts the last patch.
+    /// Removes the last patch.
     pub(crate) fn revert_patch(
         &mut self,
         number: u32,
