@@ -9,7 +9,7 @@ use crate::ledger::audit::AuditError;
 use crate::port::{Blocked, CommitError, ReadError, SchemaMismatch};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::ledger::EntryError;
-use chimera_core::record::{DamagedRows, InvalidTx, JsonError, Unstorable};
+use chimera_core::record::{DamagedRows, InvalidTx, JsonError, RowError, Unstorable};
 
 /// Why a text that contains U+0000 is refused: PostgreSQL can't store it.
 pub(crate) const NUL_REASON: &str = "holds the character U+0000, which can't be stored";
@@ -93,6 +93,12 @@ impl EngineError {
 impl From<ErrorBody> for EngineError {
     fn from(body: ErrorBody) -> Self {
         Self::Refused(Box::new(body))
+    }
+}
+
+impl From<RowError> for EngineError {
+    fn from(error: RowError) -> Self {
+        Self::Damaged(error.into())
     }
 }
 

@@ -12,7 +12,7 @@ use chimera_connect::flow::{
     MailSettings, MailTls, ToolDependencies, declared, http_tools, local_tools, mail_tool, s3_tool,
 };
 use chimera_connect::http::{Client, ClientSettings, Egress};
-use chimera_core::access::tables::TENANTS;
+use chimera_core::access::tables::{TENANTS, tenants};
 use chimera_core::error::{Code, io_reason};
 use chimera_core::flow::policy::Policy;
 use chimera_core::limits::{DECLARED_FILE_BYTES_MAX, STOP_LOOPS_TIMEOUT, STOP_POLL_INTERVAL, STOP_TURNS_TIMEOUT};
@@ -390,17 +390,17 @@ async fn buckets(config: &Config) -> Outcome<Arc<dyn Buckets>> {
 
 /// Creates the default tenant if it is missing.
 pub(super) async fn ensure_default_tenant(ambient: &Ambient, records: &dyn Records) -> Outcome {
-    let select = Select::from(&TENANTS, Scope::System).with("id", TENANT).take(1);
+    let select = Select::from(&TENANTS, Scope::System).with(tenants::id, TENANT).take(1);
     if !records.read(select).await?.rows.is_empty() {
         return Ok(());
     }
     let now = ambient.clock.now();
     let cells = vec![
-        ("id", TENANT.into()),
-        ("slug", TENANT.into()),
-        ("name", "Default".into()),
-        ("created_at", now.into()),
-        ("updated_at", now.into()),
+        (tenants::id, TENANT.into()),
+        (tenants::slug, TENANT.into()),
+        (tenants::name, "Default".into()),
+        (tenants::created_at, now.into()),
+        (tenants::updated_at, now.into()),
     ];
     let row = Insert::new(&TENANTS, cells).map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
     match records.commit(Tx { inserts: vec![row], ..Tx::default() }).await {

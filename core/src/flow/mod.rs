@@ -12,6 +12,7 @@ pub mod policy;
 pub mod review;
 pub mod risk;
 pub mod run;
+pub mod status;
 pub mod tables;
 pub mod trace;
 

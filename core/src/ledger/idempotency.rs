@@ -12,11 +12,14 @@
 //!
 //! Not used by `/act`, whose key is a column of `runs`; see engine/src/act/idempotency/mod.rs.
 
-use super::tables::IDEMPOTENCY_RECORDS;
-use super::{DamagedRow, Digest32};
+use super::Digest32;
+use super::tables::{IDEMPOTENCY_RECORDS, IdempotencyRow, idempotency_records};
 use crate::limits;
-use crate::record::{Comparison, Condition, Insert, InvalidTx, Json, JsonError, Row, RowCount, Step, Update, Value};
+use crate::record::{
+    Comparison, Condition, Insert, InvalidTx, Json, JsonError, Row, RowCount, RowError, Step, StoredRow, Update, Value,
+};
 use crate::time::Timestamp;
+use crate::words::words;
 use std::fmt;
 use uuid::Uuid;
 
@@ -98,6 +101,14 @@ impl KeyedRequest {
     }
 }
 
+words! {
+    /// The stored word of a [`RecordState`].
+    RecordWord {
+        InFlight = "in_flight",
+        Done = "done",
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub enum RecordState {
     /// Accepted, without a response yet.
@@ -163,12 +174,12 @@ pub fn decide(
             request.row_key(),
             existing.state_version,
             vec![
-                ("fingerprint", record.fingerprint.0.to_vec().into()),
-                ("state", "in_flight".into()),
-                ("answer", Value::Null),
-                ("resource_id", record.resource_id.clone().into()),
-                ("created_at", record.created_at.into()),
-                ("expires_at", record.expires_at.into()),
+                (idempotency_records::fingerprint, record.fingerprint.0.to_vec().into()),
+                (idempotency_records::state, RecordWord::InFlight.into()),
+                (idempotency_records::answer, Value::Null),
+                (idempotency_records::resource_id, record.resource_id.clone().into()),
+                (idempotency_records::created_at, record.created_at.into()),
+                (idempotency_records::expires_at, record.expires_at.into()),
             ],
         )?;
         return Ok(KeyDecision::TakeOver(update, record));
@@ -195,23 +206,23 @@ pub enum FinishError {
 
 impl IdempotencyRecord {
     /// Decodes a row of `idempotency_records`.
-    pub fn from_row(row: &Row) -> Result<Self, DamagedRow> {
-        let time = |column| row.get(column).as_time().ok_or(DamagedRow { column });
-        let state = match (row.text("state"), row.get("answer")) {
-            ("in_flight", _) => RecordState::InFlight,
-            ("done", Value::Json(answer)) => RecordState::Done { answer: answer.to_value() },
-            _ => return Err(DamagedRow { column: "state" }),
+    pub fn from_row(row: Row) -> Result<Self, RowError> {
+        let row = IdempotencyRow::decode(row)?;
+        let unreadable = RowError::Unreadable { table: IDEMPOTENCY_RECORDS.name, column: idempotency_records::answer };
+        let state = match (row.state, row.answer) {
+            (RecordWord::InFlight, _) => RecordState::InFlight,
+            (RecordWord::Done, Some(answer)) => RecordState::Done { answer: answer.value().map_err(|_| unreadable)? },
+            (RecordWord::Done, None) => return Err(unreadable),
         };
-        let fingerprint = row.get("fingerprint").as_bytes().and_then(Digest32::from_slice);
         Ok(Self {
-            owner: row.text("owner").to_owned(),
-            key: row.text("key").to_owned(),
-            fingerprint: fingerprint.ok_or(DamagedRow { column: "fingerprint" })?,
+            owner: row.owner,
+            key: row.key,
+            fingerprint: row.fingerprint,
             state,
-            resource_id: row.get("resource_id").as_text().map(str::to_owned),
-            created_at: time("created_at")?,
-            expires_at: time("expires_at")?,
-            state_version: row.int("state_version"),
+            resource_id: row.resource_id,
+            created_at: row.created_at,
+            expires_at: row.expires_at,
+            state_version: row.state_version,
         })
     }
 
@@ -219,14 +230,14 @@ impl IdempotencyRecord {
         Insert::new(
             &IDEMPOTENCY_RECORDS,
             vec![
-                ("owner", self.owner.as_str().into()),
-                ("key", self.key.as_str().into()),
-                ("fingerprint", self.fingerprint.0.to_vec().into()),
-                ("state", "in_flight".into()),
-                ("resource_id", self.resource_id.clone().into()),
-                ("created_at", self.created_at.into()),
-                ("expires_at", self.expires_at.into()),
-                ("state_version", self.state_version.into()),
+                (idempotency_records::owner, self.owner.as_str().into()),
+                (idempotency_records::key, self.key.as_str().into()),
+                (idempotency_records::fingerprint, self.fingerprint.0.to_vec().into()),
+                (idempotency_records::state, RecordWord::InFlight.into()),
+                (idempotency_records::resource_id, self.resource_id.clone().into()),
+                (idempotency_records::created_at, self.created_at.into()),
+                (idempotency_records::expires_at, self.expires_at.into()),
+                (idempotency_records::state_version, self.state_version.into()),
             ],
         )
     }
@@ -242,9 +253,9 @@ impl IdempotencyRecord {
             return Err(FinishError::Done);
         }
         let set = vec![
-            ("state", "done".into()),
-            ("answer", Json::encode(answer)?.into()),
-            ("expires_at", now.plus_seconds(seconds).into()),
+            (idempotency_records::state, RecordWord::Done.into()),
+            (idempotency_records::answer, Json::encode(answer)?.into()),
+            (idempotency_records::expires_at, now.plus_seconds(seconds).into()),
         ];
         Ok(Update::versioned(&IDEMPOTENCY_RECORDS, self.row_key(), self.state_version, set)?)
     }
@@ -256,10 +267,10 @@ impl IdempotencyRecord {
         Step::Delete {
             table: &IDEMPOTENCY_RECORDS,
             conditions: vec![
-                is("owner", self.owner.as_str().into()),
-                is("key", self.key.as_str().into()),
-                is("state", "in_flight".into()),
-                is("state_version", self.state_version.into()),
+                is(idempotency_records::owner, self.owner.as_str().into()),
+                is(idempotency_records::key, self.key.as_str().into()),
+                is(idempotency_records::state, RecordWord::InFlight.into()),
+                is(idempotency_records::state_version, self.state_version.into()),
             ],
             rows: RowCount::Exactly(1),
         }

@@ -29,7 +29,7 @@ fn row(insert: &Insert) -> Row {
 fn begun() -> IdempotencyRecord {
     match decide(None, &request(json!({"a": 1, "b": 2})), at(100)).unwrap() {
         KeyDecision::Fresh(insert, record) => {
-            assert_eq!(IdempotencyRecord::from_row(&row(&insert)).as_ref(), Ok(&record));
+            assert_eq!(IdempotencyRecord::from_row(row(&insert)).as_ref(), Ok(&record));
             record
         }
         other => panic!("{other:?}"),

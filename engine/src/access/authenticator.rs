@@ -11,13 +11,14 @@ use super::rate::{Rate, Rates};
 use super::refusals;
 use crate::access::port::{CounterError, Counters};
 use crate::error::EngineError;
+use crate::rows;
 use chimera_core::access::signature::{RequestParts, SignatureError, UnverifiedSignature};
-use chimera_core::access::tables::{REVOKED_TOKENS, TOKEN_FAMILIES};
+use chimera_core::access::tables::{REVOKED_TOKENS, TokenFamilyRow, revoked_tokens, token_families};
 use chimera_core::access::token::{self, Claims, InvalidToken, TokenKey};
 use chimera_core::access::{ANONYMOUS, Claimant, mac, scope};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::limits::{CLOCK_SKEW_SECONDS, SIGNATURE_AHEAD_SECONDS_MAX, STRANGER_ENTRIES_MAX, TOKENS_CACHED_MAX};
-use chimera_core::record::{Scope, Select};
+use chimera_core::record::{Scope, Select, StoredRow};
 use chimera_core::time::Timestamp;
 use core::net::IpAddr;
 use serde::Deserialize;
@@ -338,7 +339,8 @@ impl Authenticator {
         let records = &self.directory.parts.records;
         let unreadable = |error| EngineError::from(error).body();
         if let Some(jti) = &claims.jti {
-            let select = Select::from(&REVOKED_TOKENS, Scope::System).with("token_id", jti.as_str()).take(1);
+            let select =
+                Select::from(&REVOKED_TOKENS, Scope::System).with(revoked_tokens::token_id, jti.as_str()).take(1);
             if !records.read(select).await.map_err(unreadable)?.rows.is_empty() {
                 return Ok(true);
             }
@@ -346,9 +348,9 @@ impl Authenticator {
         let Some(family) = claims.fam.as_deref().and_then(|family| Uuid::parse_str(family).ok()) else {
             return Ok(false);
         };
-        let select = Select::from(&TOKEN_FAMILIES, Scope::System).with("id", family).take(1);
-        let rows = records.read(select).await.map_err(unreadable)?.rows;
-        Ok(rows.first().is_some_and(|row| !row.get("revoked_at").is_null()))
+        let select = TokenFamilyRow::select(Scope::System).with(token_families::id, family);
+        let row: Option<TokenFamilyRow> = rows::find(&**records, select).await.map_err(|error| error.body())?;
+        Ok(row.is_some_and(|row| row.revoked_at.is_some()))
     }
 
     /// Verifies the HMAC of the received bytes. On a mismatch the error contains their length and digest, for clients

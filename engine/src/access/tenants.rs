@@ -12,11 +12,11 @@ use super::registry_change::expect_registry;
 use crate::error::EngineError;
 use crate::ledger::audit;
 use crate::port::CommitError;
-use chimera_core::access::tables::TENANTS;
-use chimera_core::access::tenant::is_slug;
+use chimera_core::access::tables::{TENANTS, TenantRow, tenants};
+use chimera_core::access::tenant::{TenantStatus, is_slug};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::limits::{TENANT_NAME_CHARS_MAX, TENANTS_MAX};
-use chimera_core::record::{Conflict, Insert, Row, Tx, Update};
+use chimera_core::record::{Conflict, Insert, Tx, Update};
 use chimera_core::time::Timestamp;
 use futures::FutureExt;
 use serde_json::json;
@@ -34,15 +34,15 @@ pub struct TenantView {
     pub(super) version: i64,
 }
 
-impl TenantView {
-    pub(super) fn of_row(row: &Row) -> Self {
+impl From<TenantRow> for TenantView {
+    fn from(row: TenantRow) -> Self {
         Self {
-            id: row.text("id").to_owned(),
-            slug: row.text("slug").to_owned(),
-            name: row.text("name").to_owned(),
-            disabled: row.text("status") != "active",
-            created_at: row.get("created_at").as_time(),
-            version: row.int("state_version"),
+            id: row.id,
+            slug: row.slug,
+            name: row.name,
+            disabled: row.status == TenantStatus::Suspended,
+            created_at: Some(row.created_at),
+            version: row.state_version,
         }
     }
 }
@@ -109,11 +109,11 @@ impl Directory {
         }
         let (id, now) = (self.parts.random.opaque_id(), self.parts.clock.now());
         let row = vec![
-            ("id", id.as_str().into()),
-            ("slug", slug.into()),
-            ("name", name.into()),
-            ("created_at", now.into()),
-            ("updated_at", now.into()),
+            (tenants::id, id.as_str().into()),
+            (tenants::slug, slug.into()),
+            (tenants::name, name.into()),
+            (tenants::created_at, now.into()),
+            (tenants::updated_at, now.into()),
         ];
         let mut tx = Tx { inserts: vec![Insert::new(&TENANTS, row)?], ..Tx::default() };
         // The number of tenants is limited.
@@ -155,8 +155,8 @@ impl Directory {
         if tenant.disabled == disabled {
             return Ok(tenant);
         }
-        let status = if disabled { "suspended" } else { "active" };
-        let set = vec![("status", status.into()), ("updated_at", self.parts.clock.now().into())];
+        let status = if disabled { TenantStatus::Suspended } else { TenantStatus::Active };
+        let set = vec![(tenants::status, status.into()), (tenants::updated_at, self.parts.clock.now().into())];
         let key = vec![tenant.id.as_str().into()];
         let mut tx = Tx { updates: vec![Update::versioned(&TENANTS, key, tenant.version, set)?], ..Tx::default() };
         let event = if disabled { "tenant.disabled" } else { "tenant.enabled" };

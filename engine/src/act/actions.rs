@@ -19,12 +19,12 @@ use chimera_core::flow::pins::Pins;
 use chimera_core::flow::plan::{Plan, PlanStep};
 use chimera_core::flow::policy::{Action, Because, LevelDecision, PolicyVerdict};
 use chimera_core::flow::risk::Score;
-use chimera_core::flow::run::Source;
-use chimera_core::flow::tables::RUNS;
+use chimera_core::flow::run::{RunStatus, Source};
+use chimera_core::flow::tables::{RunRisk, runs};
 use chimera_core::flow::trace::SpanId;
 use chimera_core::json::Digest32;
 use chimera_core::limits::{FIRST_TIME_RUNS_MAX, PLAN_STEPS_MAX};
-use chimera_core::record::{Direction, Json, Row, Scope, Select, Value as Cell};
+use chimera_core::record::{Direction, Json, Scope, StoredRow, Value as Cell};
 use chimera_core::tool::{CallClass, Spec};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -359,25 +359,29 @@ impl Actions {
 
     /// Whether the actor never completed exactly this: the same workflow with the same child workflows.
     async fn is_first_time(&self, permit: &Permit, proposal: &Proposal) -> Result<bool, EngineError> {
-        let mut select = Select::from(&RUNS, Scope::Tenant(permit.tenant().to_owned()))
+        let mut select = RunRisk::select(Scope::Tenant(permit.tenant().to_owned()))
             .by(&[], Direction::Descending)
-            .with("actor", permit.actor())
-            .with("workflow_id", proposal.workflow_id.as_str())
-            .with("status", "completed")
-            .with("dry_run", false)
-            .with("replay_of", Cell::Null);
+            .with(runs::actor, permit.actor())
+            .with(runs::workflow_id, proposal.workflow_id.as_str())
+            .with(runs::status, RunStatus::Completed)
+            .with(runs::dry_run, false)
+            .with(runs::replay_of, Cell::Null);
         let mut within = None;
         if let Some((own, inside)) = proposal.digests {
-            select = select.with("workflow_digest", Cell::Bytes(own.to_vec()));
+            select = select.with(runs::workflow_digest, Cell::Bytes(own.to_vec()));
             within = inside;
         }
         let Some(within) = within.map(|digest| Value::from(digest.to_string())) else {
             return Ok(self.access.directory.parts.records.read(select.take(1)).await?.rows.is_empty());
         };
-        let select = select.without(&["request_payload", "inputs", "result", "plan"]);
         let (done, _) = self.access.directory.parts.records.first(select, FIRST_TIME_RUNS_MAX).await?;
-        let risk = |row: &Row| row.get("risk").as_json().map(Json::to_value).unwrap_or_default();
-        Ok(!done.iter().any(|row| risk(row)[WITHIN_DIGEST] == within))
+        for row in done {
+            let risk = RunRisk::decode(row)?.risk.as_ref().map(Json::value).transpose()?;
+            if risk.is_some_and(|risk| risk[WITHIN_DIGEST] == within) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Refuses what the rules deny, before anything is written.

@@ -3,7 +3,7 @@
 use crate::access::{AUDIT_READ, Permit};
 use crate::error::EngineError;
 use crate::port::{ReadError, Records};
-use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
+use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, audit_log_entries};
 use chimera_core::record::{Comparison, Cursor, Row, Scope, Select, Value};
 use chimera_core::time::Timestamp;
 use serde_json::json;
@@ -32,18 +32,20 @@ pub async fn list(
         return Err(EngineError::missing_scope(AUDIT_READ));
     }
     let mut select = Select::from(&AUDIT_LOG_ENTRIES, Scope::Tenant(permit.tenant().to_owned())).take(filter.limit);
-    for (column, value) in
-        [("subject_id", filter.subject_id), ("event_type", filter.event_type), ("actor_id", filter.actor)]
-    {
+    for (column, value) in [
+        (audit_log_entries::subject_id, filter.subject_id),
+        (audit_log_entries::event_type, filter.event_type),
+        (audit_log_entries::actor_id, filter.actor),
+    ] {
         if let Some(value) = value {
             select = select.with(column, value);
         }
     }
     if let Some(run) = filter.run_id {
-        select = select.with("run_id", run);
+        select = select.with(audit_log_entries::run_id, run);
     }
     if let Some(since) = filter.since {
-        select = select.filter("timestamp", Comparison::AtLeast, since);
+        select = select.filter(audit_log_entries::timestamp, Comparison::AtLeast, since);
     }
     if let Some(cursor) = &filter.after {
         select = select.continue_at(cursor).map_err(ReadError::from)?;
@@ -56,7 +58,7 @@ pub async fn list(
 /// An entry as JSON: every column except the salt, which would let others guess erased content.
 #[must_use]
 pub fn document(row: &Row) -> serde_json::Value {
-    let columns = row.table.columns.iter().filter(|column| column.name != "salt");
+    let columns = row.table.columns.iter().filter(|column| column.name != audit_log_entries::salt);
     let told = columns.map(|column| (column.name.to_owned(), value(row.get(column.name))));
     told.collect::<serde_json::Map<_, _>>().into()
 }

@@ -11,10 +11,10 @@ use crate::flow::port::{Recipient, Recipients};
 use crate::rows;
 use async_trait::async_trait;
 use chimera_core::access::DeciderRefusal;
-use chimera_core::access::tables::APPROVAL_LINKS;
+use chimera_core::access::tables::{APPROVAL_LINKS, approval_links};
 use chimera_core::flow::review::Review;
 use chimera_core::flow::run::{ApprovalRequested, INBOX, RunHead, inbox_row, outbox_row};
-use chimera_core::flow::tables::SCOPED_APPROVALS;
+use chimera_core::flow::tables::{SCOPED_APPROVALS, scoped_approvals};
 use chimera_core::limits;
 use chimera_core::record::{Insert, Scope, Select, Tx, Unstorable, Value as Cell};
 use chimera_core::redact::Redactor;
@@ -72,7 +72,8 @@ pub(super) async fn add_approval_messages(
     let named = asking.recipients.of(head).await;
     let (now, steady) = (inner.parts.clock.now(), inner.parts.clock.steady());
     // Earlier requests are context only: without them the notification is still sent.
-    let select = Select::from(&SCOPED_APPROVALS, Scope::Tenant(head.tenant.clone())).with("run_id", head.id);
+    let select =
+        Select::from(&SCOPED_APPROVALS, Scope::Tenant(head.tenant.clone())).with(scoped_approvals::run_id, head.id);
     let before = rows::all(&*inner.parts.records, select, limits::RUN_ROWS_MAX).await.unwrap_or_default();
     for requested in asked {
         let review = masked_review(review::of_request(head, requested, &before, now));
@@ -176,13 +177,13 @@ fn link_row(
     Ok(Insert::new(
         &APPROVAL_LINKS,
         vec![
-            ("token_digest", Cell::Bytes(token_digest(token).to_vec())),
-            ("tenant_id", head.tenant.as_str().into()),
-            ("run_id", head.id.into()),
-            ("approval_id", requested.approval.into()),
-            ("actor", person.into()),
-            ("expires_at", requested.expires_at.into()),
-            ("created_at", now.into()),
+            (approval_links::token_digest, Cell::Bytes(token_digest(token).to_vec())),
+            (approval_links::tenant_id, head.tenant.as_str().into()),
+            (approval_links::run_id, head.id.into()),
+            (approval_links::approval_id, requested.approval.into()),
+            (approval_links::actor, person.into()),
+            (approval_links::expires_at, requested.expires_at.into()),
+            (approval_links::created_at, now.into()),
         ],
     )?)
 }

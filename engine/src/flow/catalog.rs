@@ -4,7 +4,7 @@ use super::Flow;
 use crate::access::{Permit, WORKFLOWS_READ};
 use crate::error::EngineError;
 use crate::flow::error::no_workflow;
-use chimera_core::record::{Json, Row};
+use chimera_core::flow::tables::WorkflowRow;
 use chimera_core::tool::{Rollback, Spec};
 use serde_json::{Value, json};
 
@@ -20,16 +20,14 @@ impl Flow {
             return Err(EngineError::missing_scope(WORKFLOWS_READ));
         }
         let (listed, more) = self.workflows().list(permit, limit, cursor).await?;
-        let next = listed.last().filter(|_| more).map(|listed| listed.row.text("workflow_id").to_owned());
-        let items: Vec<Value> = listed
-            .iter()
-            .map(|listed| {
-                let mut entry = head(&listed.row, listed.is_own);
-                entry["description"] = document(&listed.row)["description"].take();
-                entry["shared"] = listed.is_shared.into();
-                entry
-            })
-            .collect();
+        let next = listed.last().filter(|_| more).map(|listed| listed.row.workflow_id.clone());
+        let mut items: Vec<Value> = Vec::new();
+        for listed in &listed {
+            let mut entry = head(&listed.row, listed.is_own);
+            entry["description"] = listed.row.document.value()?["description"].take();
+            entry["shared"] = listed.is_shared.into();
+            items.push(entry);
+        }
         Ok(json!({"items": items, "next_cursor": next}))
     }
 
@@ -42,7 +40,7 @@ impl Flow {
         let (row, is_own) = found.ok_or_else(|| no_workflow(id, version))?;
         let mut shown = head(&row, is_own);
         shown["shared"] = self.workflows().is_shared_with(permit.tenant(), id, is_own).await?.into();
-        shown["document"] = document(&row);
+        shown["document"] = row.document.value()?;
         Ok(shown)
     }
 
@@ -56,18 +54,14 @@ impl Flow {
 }
 
 /// The author of a shared workflow is not shown to other tenants.
-fn head(row: &Row, is_own: bool) -> Value {
+fn head(row: &WorkflowRow, is_own: bool) -> Value {
     json!({
-        "workflow_id": row.text("workflow_id"),
-        "version": row.int("version"),
-        "digest": row.get("digest").as_bytes().map(hex::encode),
-        "created_by": is_own.then(|| row.text("created_by")),
-        "created_at": row.get("created_at").as_time().map(|at| at.to_string()),
+        "workflow_id": row.workflow_id,
+        "version": row.version,
+        "digest": row.digest.to_string(),
+        "created_by": is_own.then_some(&row.created_by),
+        "created_at": row.created_at.to_string(),
     })
-}
-
-fn document(row: &Row) -> Value {
-    row.get("document").as_json().map(Json::to_value).unwrap_or_default()
 }
 
 fn tool(spec: &Spec) -> Value {

@@ -80,18 +80,6 @@ impl Flow {
         let (rows, _) = self.inner.parts.records.first(in_doubt(select), limits::PAGE_ROWS_DEFAULT).await?;
         Ok(rows.iter().map(|step| document(run, step)).collect())
     }
-
-    /// Whether the call that a message is about is still in doubt.
-    pub(super) async fn is_in_doubt(&self, message: &Row) -> Result<bool, EngineError> {
-        let payload = message.get("payload").as_json().map(Json::to_value).unwrap_or_default();
-        if payload["type"] != OUTCOME_UNKNOWN {
-            return Ok(true);
-        }
-        let step = payload["data"]["step_id"].as_str().and_then(|step| Uuid::parse_str(step).ok()).unwrap_or_default();
-        let scope = Scope::Tenant(message.text("tenant_id").to_owned());
-        let select = in_doubt(Select::from(&STEPS, scope).with("id", step)).take(1);
-        Ok(!self.inner.parts.records.read(select).await?.rows.is_empty())
-    }
 }
 
 /// Restricts a query to steps in doubt.

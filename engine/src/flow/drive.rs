@@ -16,12 +16,13 @@ use crate::error::EngineError;
 use crate::flow::port::CancelToken;
 use crate::offload::CostFlag;
 use crate::port::ReadError;
+use crate::rows;
 use chimera_core::flow::call::{CallOutcome, CheckResult};
 use chimera_core::flow::run::{
     Call, CallMode, CallsInFlight, Effect, Env, Event, LaneOwner, ReceivedAnswer, Run, RunPlace, Turn,
 };
-use chimera_core::flow::tables::CACHE_ENTRIES;
-use chimera_core::record::{Json, Scope, Select};
+use chimera_core::flow::tables::{CacheEntryRow, RunBrief, cache_entries};
+use chimera_core::record::{Scope, StoredRow};
 use chimera_core::time::Timestamp;
 use chimera_core::tool::EffectKind;
 use chimera_core::{json, limits};
@@ -347,7 +348,13 @@ impl RunDriver {
                 Ok(None) | Err(EngineError::Read(ReadError::Schema(_))) => return None,
                 Err(_) => continue,
             };
-            let owner = row.get("owner_lane").as_int();
+            let owner = match RunBrief::peek(&row) {
+                Ok(row) => row.owner_lane,
+                Err(error) => {
+                    tracing::error!(run_id = %id, %error, "a run could not be loaded");
+                    return None;
+                }
+            };
             if owner.is_some() && owner != inner.owner(id).map(|owner| owner.lane) && !inner.parts.alone {
                 return None;
             }
@@ -454,16 +461,18 @@ impl RunDriver {
         let (inner, head, costly) = (Arc::clone(&self.inner), Arc::clone(self.run.head()), self.costly.clone());
         self.calls.push(
             async move {
-                let select = Select::from(&CACHE_ENTRIES, Scope::Tenant(head.tenant.clone()))
-                    .with("workflow_id", head.workflow.id.as_str())
-                    .with("cache_key", key)
+                let select = CacheEntryRow::select(Scope::Tenant(head.tenant.clone()))
+                    .with(cache_entries::workflow_id, head.workflow.id.as_str())
+                    .with(cache_entries::cache_key, key)
                     .take(1);
                 // A cache read error counts as a miss.
-                let row = inner.parts.records.read(select).await.ok().and_then(|page| page.rows.into_iter().next());
+                let rows = inner.parts.records.read(select).await.map(|page| page.rows).unwrap_or_default();
+                costly.mark_costly(load::are_large(&rows)).await;
                 let now = inner.parts.clock.steady();
-                let row = row.filter(|row| row.get("expires_at").as_time().is_none_or(|end| end > now));
-                costly.mark_costly(row.as_ref().is_some_and(load::is_large)).await;
-                Event::CacheLookedUp { at, hit: row.and_then(|row| row.get("output").as_json().map(Json::to_value)) }
+                let row = rows::decodable::<CacheEntryRow>(rows).next();
+                let row = row.filter(|row| row.expires_at.is_none_or(|end| end > now));
+                let hit = row.and_then(|row| row.output.value().inspect_err(rows::log_skipped).ok());
+                Event::CacheLookedUp { at, hit }
             }
             .boxed(),
         );

@@ -18,7 +18,8 @@ use chimera_core::access::Claimant;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::policy::{Action, Policy, PolicyVerdict};
 use chimera_core::flow::run::{LaneOwner, Run, RunHead, RunStatus, Turn};
-use chimera_core::record::{Row, Tx};
+use chimera_core::flow::tables::RunBrief;
+use chimera_core::record::{Row, StoredRow, Tx};
 use chimera_core::{json, limits};
 use serde_json::Value;
 use std::pin::Pin;
@@ -428,16 +429,8 @@ impl EngineState {
             while inner.is_running() && !inner.is_active(run) {
                 match load::run_row(&*inner.parts.records, run).await {
                     Ok(row) => {
-                        let waits = |row: &Row| row.get("owner_lane").is_null() && !row.get("next_deadline").is_null();
-                        match row.filter(waits) {
-                            Some(row) if inner.has_memory_for(&row) => {
-                                if let Err(error) = inner.drive_row(row).await {
-                                    tracing::warn!(run_id = %run, error = %error, "a run could not be resumed");
-                                }
-                            }
-                            Some(_) => {}
-                            // It ended, or another process has it: nothing is reserved for it any more.
-                            None => inner.free_memory(run),
+                        if let Err(error) = inner.drive_granted(run, row).await {
+                            tracing::warn!(run_id = %run, error = %error, "a run could not be resumed");
                         }
                         break;
                     }
@@ -493,31 +486,46 @@ impl EngineState {
             return Ok(());
         }
         let Some(row) = load::run_row(&*self.parts.records, run).await? else { return Ok(()) };
-        if !self.may_resume(&row) || self.full_for(row.text("tenant_id")).is_some() || !self.has_memory_for(&row) {
+        let brief = RunBrief::peek(&row)?;
+        if !self.may_resume(&brief) || self.full_for(&brief.tenant_id).is_some() || !self.has_memory_for(&brief) {
             return Ok(());
         }
-        self.drive_row(row).await
+        self.drive_row(brief, row).await
     }
 
     /// Drives the run of a row whose owner is gone, whatever owner the row names.
-    pub(super) async fn take_over(self: &Arc<Self>, row: Row) -> Result<(), EngineError> {
-        self.drive_row(row).await
+    pub(super) async fn take_over(self: &Arc<Self>, brief: RunBrief, row: Row) -> Result<(), EngineError> {
+        self.drive_row(brief, row).await
     }
 
-    async fn drive_row(self: &Arc<Self>, row: Row) -> Result<(), EngineError> {
-        let id = row.uuid("id");
+    /// Drives a run that has a reserved slot, if it still waits in the store.
+    async fn drive_granted(self: &Arc<Self>, run: Uuid, row: Option<Row>) -> Result<(), EngineError> {
+        let waits = |brief: &RunBrief| brief.owner_lane.is_none() && brief.next_deadline.is_some();
+        let brief = row.as_ref().map(RunBrief::peek).transpose()?.filter(waits);
+        match brief.zip(row) {
+            Some((brief, row)) if self.has_memory_for(&brief) => self.drive_row(brief, row).await,
+            Some(_) => Ok(()),
+            // It ended, or another process has it: nothing is reserved for it any more.
+            None => {
+                self.free_memory(run);
+                Ok(())
+            }
+        }
+    }
+
+    async fn drive_row(self: &Arc<Self>, brief: RunBrief, row: Row) -> Result<(), EngineError> {
+        let id = brief.id;
         if self.owner(id).is_none() {
             // The keeper polls again; by then a lane may be held.
             return Ok(());
         }
         let (inbox, nudges) = mpsc::channel(limits::RUN_INBOX_MAX);
-        let status = RunStatus::parse(row.text("status")).unwrap_or(RunStatus::Running);
-        let first = RunProgress { status, is_resting: false, ended: None };
+        let first = RunProgress { status: brief.status, is_resting: false, ended: None };
         // Registered before the rows are read: a run is driven by one task only.
-        let Some(sender) = self.driven.register(id, row.text("tenant_id"), inbox, first) else { return Ok(()) };
-        let alone = self.parts.alone || row.get("owner_lane").is_null();
+        let Some(sender) = self.driven.register(id, &brief.tenant_id, inbox, first) else { return Ok(()) };
+        let alone = self.parts.alone || brief.owner_lane.is_none();
         let costly = CostFlag::default();
-        let who = Claimant::new(row.text("tenant_id"), row.text("actor"));
+        let who = Claimant::new(&brief.tenant_id, &brief.actor);
         let loaded = Box::pin(load::load(&*self.parts.records, &self.workflows, row, &costly));
         match self.offload.run_when_costly(&who, &costly, loaded).await {
             Ok(run) => {
@@ -537,14 +545,14 @@ impl EngineState {
     }
 
     /// Whether there is memory to load this run.
-    fn has_memory_for(&self, row: &Row) -> bool {
-        self.memory().may_take_up(row.uuid("id"), row.text("tenant_id"))
+    fn has_memory_for(&self, row: &RunBrief) -> bool {
+        self.memory().may_take_up(row.id, &row.tenant_id)
     }
 
     /// Whether nobody else drives the run of this row.
-    fn may_resume(&self, row: &Row) -> bool {
-        let owner = row.get("owner_lane").as_int();
-        owner.is_none() || self.parts.alone || owner == self.owner(row.uuid("id")).map(|owner| owner.lane)
+    fn may_resume(&self, row: &RunBrief) -> bool {
+        let owner = row.owner_lane;
+        owner.is_none() || self.parts.alone || owner == self.owner(row.id).map(|owner| owner.lane)
     }
 
     /// The lane that a run is written through; `None` while none is held. Nothing is driven then: nobody would find a

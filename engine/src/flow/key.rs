@@ -14,9 +14,9 @@ use crate::port::CommitError;
 use chimera_core::access::mac;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::run::{RunStatus, request_of_row};
-use chimera_core::flow::tables::RUNS;
+use chimera_core::flow::tables::{RUNS, RunBrief, runs};
 use chimera_core::ledger::idempotency::{InvalidIdempotencyKey, check_key};
-use chimera_core::record::{Conflict, DamagedRows, Row, Scope, Select};
+use chimera_core::record::{Conflict, Row, Scope, Select, StoredRow};
 use chimera_core::secret::Secret;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -80,13 +80,12 @@ pub struct KeyedRun {
 
 impl KeyedRun {
     fn of_row(row: &Row) -> Result<Self, EngineError> {
-        let damaged = || DamagedRows { what: format!("run {} has an unknown status", row.uuid("id")) };
-        let status = RunStatus::parse(row.text("status")).ok_or_else(damaged)?;
+        let RunBrief { id, status, .. } = RunBrief::peek(row)?;
         let (mut request, _) = request_of_row(row);
         if let Some(members) = request.as_object_mut() {
             members.remove(PARENT_SPAN);
         }
-        Ok(Self { id: row.uuid("id"), status, request })
+        Ok(Self { id, status, request })
     }
 
     /// The conflict as clients see it.
@@ -100,16 +99,17 @@ impl KeyedRun {
 impl Flow {
     /// The caller's run with this idempotency key.
     pub async fn find_by_key(&self, permit: &Permit, key: &RunKey) -> Result<Option<KeyedRun>, EngineError> {
-        let own = |row: &Row| row.text("tenant_id") == permit.tenant() && row.text("actor") == permit.actor();
         let said = self.run_with_key(key.said()).await?;
         match said {
             // The derived form is used only when another actor holds the plain key.
             None if !key.is_derived() => return Ok(None),
-            Some(row) if own(&row) => return KeyedRun::of_row(&row).map(Some),
+            Some(row) if is_requested_by(permit, &row)? => return KeyedRun::of_row(&row).map(Some),
             _ => {}
         }
         for form in key.derived_forms() {
-            if let Some(row) = self.run_with_key(&form).await?.filter(own) {
+            if let Some(row) = self.run_with_key(&form).await?
+                && is_requested_by(permit, &row)?
+            {
                 return KeyedRun::of_row(&row).map(Some);
             }
         }
@@ -118,12 +118,17 @@ impl Flow {
 
     /// The run with a key, of any actor: a key is unique in the whole store.
     async fn run_with_key(&self, key: &str) -> Result<Option<Row>, EngineError> {
-        let select = Select::from(&RUNS, Scope::System).with("idempotency_key", key).take(1);
+        let select = Select::from(&RUNS, Scope::System).with(runs::idempotency_key, key).take(1);
         Ok(self.inner.parts.records.read(select).await?.rows.into_iter().next())
     }
 }
 
+fn is_requested_by(permit: &Permit, row: &Row) -> Result<bool, EngineError> {
+    let run = RunBrief::peek(row)?;
+    Ok(run.tenant_id == permit.tenant() && run.actor == permit.actor())
+}
+
 /// Whether a run was refused because the form of its key is taken.
 pub(super) fn is_key_taken(error: &EngineError) -> bool {
-    matches!(error, EngineError::Commit(CommitError::Conflict(Conflict::Exists(row))) if row.columns == ["idempotency_key"])
+    matches!(error, EngineError::Commit(CommitError::Conflict(Conflict::Exists(row))) if row.columns == [runs::idempotency_key])
 }

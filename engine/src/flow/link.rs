@@ -9,11 +9,13 @@ use super::link_token::{check_token, token_digest, was_mailed_to};
 use super::{Decide, Decision, DecisionResult, Flow, load, review};
 use crate::access::{Permit, link_holder};
 use crate::error::EngineError;
-use chimera_core::access::tables::APPROVAL_LINKS;
+use crate::rows;
+use chimera_core::access::tables::{APPROVAL_LINKS, ApprovalLinkRow, approval_links};
 use chimera_core::error::Code;
 use chimera_core::flow::review::Review;
+use chimera_core::flow::tables::{RequestBrief, RunActor};
 use chimera_core::json::Digest32;
-use chimera_core::record::{Row, Scope, Select, Step, Tx, Unstorable, Update, Value as Cell};
+use chimera_core::record::{Row, Scope, Step, StoredRow, Tx, Unstorable, Update, Value as Cell};
 use uuid::Uuid;
 
 /// What a link shows.
@@ -34,7 +36,7 @@ struct Link {
 
 /// The row of a link that is neither used nor ended.
 struct UsableLink {
-    row: Row,
+    row: ApprovalLinkRow,
     /// Makes the decision conflict if the recipient's entry has changed since it was read.
     unchanged: Option<Step>,
 }
@@ -46,8 +48,9 @@ impl Flow {
         let records = &*self.inner.parts.records;
         let row = load::readable_run(records, &link.permit, link.run).await?;
         let all = self.requests_of(link.permit.tenant(), link.run).await?;
-        let asked = all.iter().find(|row| row.uuid("approval_request_id") == link.approval);
-        let asked = asked.ok_or_else(|| EngineError::not_found("approval"))?;
+        let ids = all.iter().map(RequestBrief::peek).collect::<Result<Vec<_>, _>>()?;
+        let asked = ids.iter().position(|request| request.approval_request_id == link.approval);
+        let asked = asked.and_then(|at| all.get(at)).ok_or_else(|| EngineError::not_found("approval"))?;
         let review = review::of_row(&row, asked, &all, self.inner.parts.clock.steady());
         if let Err(error) = self.usable_link(token).await {
             // Tell the holder what became of the request.
@@ -87,7 +90,7 @@ impl Flow {
     /// Refuses a person who may no longer decide since the link was sent.
     fn check_still_decider(&self, permit: &Permit, run: &Row) -> Result<(), EngineError> {
         let recipients = &self.inner.parts.asking.recipients;
-        let reason = recipients.not_decider(permit.tenant(), permit.actor(), run.text("actor"));
+        let reason = recipients.not_decider(permit.tenant(), permit.actor(), &RunActor::peek(run)?.actor);
         reason.map_or(Ok(()), |reason| Err(not_decider(&reason)))
     }
 
@@ -96,27 +99,26 @@ impl Flow {
         Ok(link(&self.link_row(token).await?))
     }
 
-    async fn link_row(&self, token: &str) -> Result<Row, EngineError> {
+    async fn link_row(&self, token: &str) -> Result<ApprovalLinkRow, EngineError> {
         check_token(token)?;
         // The link determines the tenant.
         let key = Cell::Bytes(token_digest(token).to_vec());
-        let select = Select::from(&APPROVAL_LINKS, Scope::System).with("token_digest", key).take(1);
-        let row = self.inner.parts.records.read(select).await?.rows.into_iter().next();
+        let select = ApprovalLinkRow::select(Scope::System).with(approval_links::token_digest, key);
+        let row: Option<ApprovalLinkRow> = rows::find(&*self.inner.parts.records, select).await?;
         row.ok_or_else(|| EngineError::not_found("link"))
     }
 
     async fn usable_link(&self, token: &str) -> Result<UsableLink, EngineError> {
         let row = self.link_row(token).await?;
         let gone = |why: String| Err(EngineError::refused(Code::Gone, why));
-        if let Some(at) = row.get("used_at").as_time() {
-            return gone(format!("this link was already used, at {at} by {}", row.text("actor")));
+        if let Some(at) = row.used_at {
+            return gone(format!("this link was already used, at {at} by {}", row.actor));
         }
-        let end = row.get("expires_at").as_time();
-        if end.is_none_or(|end| end <= self.inner.parts.clock.steady()) {
-            return gone(end.map_or("this link has expired".to_owned(), |end| format!("this link expired at {end}")));
+        if row.expires_at <= self.inner.parts.clock.steady() {
+            return gone(format!("this link expired at {}", row.expires_at));
         }
         // Read after the row: a link that was stored after its address changed is not ended by its row.
-        let registered = self.inner.parts.asking.recipients.registered_mail(row.text("actor")).await?;
+        let registered = self.inner.parts.asking.recipients.registered_mail(&row.actor).await?;
         if registered.as_ref().is_some_and(|registered| !was_mailed_to(token, registered.mail.as_deref())) {
             return gone("this link was sent to an address that is no longer registered for its person".to_owned());
         }
@@ -126,15 +128,15 @@ impl Flow {
     /// Adds to a decision that its link is consumed, unless it was used or has ended.
     pub(super) async fn consume_link(&self, token: &str) -> Result<Tx, EngineError> {
         let UsableLink { row, unchanged } = self.usable_link(token).await?;
-        let key = vec![row.get("token_digest").clone()];
-        let expect = vec![("expires_at", row.get("expires_at").clone()), ("used_at", Cell::Null)];
-        let set = vec![("used_at", self.inner.parts.clock.now().into())];
+        let key = vec![Cell::Bytes(row.token_digest.to_vec())];
+        let expect = vec![(approval_links::expires_at, row.expires_at.into()), (approval_links::used_at, Cell::Null)];
+        let set = vec![(approval_links::used_at, self.inner.parts.clock.now().into())];
         let used = Update::new(&APPROVAL_LINKS, key, expect, set).map_err(Unstorable::from)?;
         Ok(Tx { updates: vec![used], steps: unchanged.into_iter().collect(), ..Tx::default() })
     }
 }
 
-fn link(row: &Row) -> Link {
-    let permit = link_holder(row.text("tenant_id"), row.text("actor"));
-    Link { run: row.uuid("run_id"), approval: row.uuid("approval_id"), permit }
+fn link(row: &ApprovalLinkRow) -> Link {
+    let permit = link_holder(&row.tenant_id, &row.actor);
+    Link { run: row.run_id, approval: row.approval_id, permit }
 }

@@ -12,8 +12,8 @@ use chimera_core::access::Claimant;
 use chimera_core::flow::Children;
 use chimera_core::flow::air::{self, ChildWorkflow, Graph, Node};
 use chimera_core::flow::pins::Pins;
+use chimera_core::flow::tables::WorkflowRow;
 use chimera_core::limits;
-use chimera_core::record::Row;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub(super) enum Origin {
     /// The tenant's copy of a shared one, and whether this lookup has found that it is still shared.
     Copy { is_shared: bool },
     /// A shared one that the tenant has no copy of: the row of the tenant that shares it.
-    Shared(Arc<Row>),
+    Shared(Arc<WorkflowRow>),
 }
 
 /// A workflow resolved for a request: everything is decided and started by these versions, without another lookup.
@@ -130,7 +130,7 @@ impl Workflows {
             return self.find_shared(tenant, id, version).await;
         };
         if asked.is_none() {
-            self.newest.keep(tenant, id, row.int("version"), began);
+            self.newest.keep(tenant, id, row.version, began);
         }
         self.found(tenant, id, &row).await.map(Some)
     }
@@ -143,13 +143,13 @@ impl Workflows {
         asked: Option<i64>,
     ) -> Result<Option<FoundWorkflow>, EngineError> {
         let Some(row) = self.shared_row(tenant, id, asked).await? else { return Ok(None) };
-        let version = row.int("version");
+        let version = row.version;
         if asked.is_none() {
             if let Some(found) = self.cached(tenant, id, version) {
                 return Ok(Some(found.found_by_share()));
             }
             if let Some(copy) = self.row(tenant, id, Some(version)).await?
-                && copy.get("digest") == row.get("digest")
+                && copy.digest == row.digest
             {
                 return Ok(Some(self.found(tenant, id, &copy).await?.found_by_share()));
             }
@@ -159,14 +159,14 @@ impl Workflows {
     }
 
     /// What a tenant's row holds.
-    async fn found(&self, tenant: &str, id: &str, row: &Row) -> Result<FoundWorkflow, EngineError> {
-        let version = row.int("version");
+    async fn found(&self, tenant: &str, id: &str, row: &WorkflowRow) -> Result<FoundWorkflow, EngineError> {
+        let version = row.version;
         if let Some(found) = self.cached(tenant, id, version) {
             return Ok(found);
         }
         let graph = self.compile_row(tenant, row).await?;
         let origin = match is_own(row) {
-            true => Origin::Own { author: row.text("created_by").to_owned() },
+            true => Origin::Own { author: row.created_by.clone() },
             false => Origin::Copy { is_shared: false },
         };
         let found = FoundWorkflow { version, graph, origin };
@@ -174,8 +174,8 @@ impl Workflows {
         Ok(found)
     }
 
-    async fn compile_row(&self, tenant: &str, row: &Row) -> Result<Arc<Graph>, EngineError> {
-        let text = text_of(row);
+    async fn compile_row(&self, tenant: &str, row: &WorkflowRow) -> Result<Arc<Graph>, EngineError> {
+        let text = row.document.as_str();
         let document = air::parse(text).map_err(|problems| invalid_document("the stored workflow", &problems))?;
         let who = Claimant::new(tenant, "");
         let place = self.offload.acquire(&who, text.len() > limits::COMPILE_INLINE_BYTES_MAX).await;
@@ -190,9 +190,9 @@ impl Workflows {
     }
 
     /// Caches a version that a tenant has in this row.
-    pub(super) fn cache(&self, tenant: &str, found: FoundWorkflow, row: &Row) {
+    pub(super) fn cache(&self, tenant: &str, found: FoundWorkflow, row: &WorkflowRow) {
         let key = (tenant.to_owned(), found.id().to_owned(), found.version);
-        self.compiled().keep(key, found, text_of(row).len());
+        self.compiled().keep(key, found, row.document.as_str().len());
     }
 
     /// The child workflows of a graph. Refuses those with tools that are not configured here.
@@ -257,8 +257,4 @@ impl Workflows {
         }
         Ok(())
     }
-}
-
-fn text_of(row: &Row) -> &str {
-    row.get("document").as_json().map(|json| json.as_str()).unwrap_or_default()
 }

@@ -18,12 +18,11 @@ use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::air::Graph;
 use chimera_core::flow::pins::Pins;
-use chimera_core::flow::run::{
-    Call, Env, Replay, ReplayMode, Run, RunHead, RunRecording, RunStatus, Source, WorkflowRef,
-};
+use chimera_core::flow::run::{Call, Env, Replay, ReplayMode, Run, RunHead, RunRecording, Source, WorkflowRef};
+use chimera_core::flow::tables::RunActor;
 use chimera_core::flow::trace::SpanId;
 use chimera_core::limits;
-use chimera_core::record::Json;
+use chimera_core::record::{Json, StoredRow};
 use futures::FutureExt;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -207,7 +206,7 @@ impl Flow {
     pub(crate) async fn original_run(&self, permit: &Permit, run: Uuid) -> Result<OriginalRun, EngineError> {
         let records = &*self.inner.parts.records;
         let row = load::manageable_run(records, permit, run).await?;
-        let has_ended = RunStatus::parse(row.text("status")).is_some_and(RunStatus::is_final);
+        let has_ended = RunActor::peek(&row)?.status.is_final();
         let head = RunHead::of_row(&row)?;
         let repeated = Replay { of: run, mode: ReplayMode::Retry, from: None };
         let repeated = RunHead { replay: Some(repeated), ..head.clone() };
@@ -232,7 +231,7 @@ impl Flow {
             }
             // A rollback may have begun since the run was looked up.
             let records = &*self.inner.parts.records;
-            let row = load::run_row(records, replay.of).await?.ok_or_else(|| EngineError::not_found("run"))?;
+            let row = load::find_run(records, replay.of).await?.ok_or_else(|| EngineError::not_found("run"))?;
             if load::is_undoing(records, &row).await? {
                 return refused("a rollback is in progress");
             }

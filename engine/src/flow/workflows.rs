@@ -14,15 +14,16 @@ use crate::flow::error::invalid_document;
 use crate::ledger::audit::{EventRecord, Writer};
 use crate::offload::Offload;
 use crate::port::{Clock, CommitError, Random, Records};
+use crate::rows;
 use chimera_core::error::Code;
 use chimera_core::flow::air::{
     self, Body, Catalog, ChildWorkflow, Document, DocumentProblem, Graph, Node, ProblemCode, Source, WorkflowInfo,
 };
-use chimera_core::flow::tables::WORKFLOWS;
+use chimera_core::flow::tables::{WORKFLOWS, WorkflowRow, workflows};
 use chimera_core::json::Digest32;
 use chimera_core::ledger::SubjectType;
 use chimera_core::limits;
-use chimera_core::record::{Comparison, Direction, Insert, Json, Row, Scope, Select, Tx, Value};
+use chimera_core::record::{Comparison, Direction, Insert, Json, Scope, Select, StoredRow, Tx, Value};
 use chimera_core::time::Timestamp;
 use chimera_core::tool::Spec;
 use serde_json::json;
@@ -116,8 +117,8 @@ impl Catalog for ToolCatalog<'_> {
 
 /// A tenant's versions of a workflow, highest first.
 fn versions(tenant: &str, id: &str) -> Select {
-    let select = Select::from(&WORKFLOWS, Scope::Tenant(tenant.to_owned())).with("workflow_id", id);
-    select.by(&["version"], Direction::Descending)
+    let select = WorkflowRow::select(Scope::Tenant(tenant.to_owned())).with(workflows::workflow_id, id);
+    select.by(&[workflows::version], Direction::Descending)
 }
 
 impl Workflows {
@@ -298,9 +299,9 @@ impl Workflows {
             let applied =
                 |version, is_new| AppliedWorkflow { workflow_id: id.to_owned(), version, digest: graph.digest, is_new };
             if let Some(row) = &newest
-                && row.get("digest").as_bytes() == Some(&graph.digest.0[..])
+                && row.digest == graph.digest
             {
-                return Ok(applied(row.int("version"), false));
+                return Ok(applied(row.version, false));
             }
             let version = last + 1;
             if self.commit_version(permit, graph, version).await? {
@@ -328,13 +329,13 @@ impl Workflows {
         let row = Insert::new(
             &WORKFLOWS,
             vec![
-                ("tenant_id", permit.tenant().into()),
-                ("workflow_id", id.into()),
-                ("version", version.into()),
-                ("digest", Value::Bytes(graph.digest.to_vec())),
-                ("document", document.into()),
-                ("created_by", permit.actor().into()),
-                ("created_at", self.clock.now().into()),
+                (workflows::tenant_id, permit.tenant().into()),
+                (workflows::workflow_id, id.into()),
+                (workflows::version, version.into()),
+                (workflows::digest, Value::Bytes(graph.digest.to_vec())),
+                (workflows::document, document.into()),
+                (workflows::created_by, permit.actor().into()),
+                (workflows::created_at, self.clock.now().into()),
             ],
         )
         .map_err(chimera_core::record::Unstorable::from)?;
@@ -357,19 +358,19 @@ impl Workflows {
     }
 
     /// The row of a version, copies included; without a version, the newest of the tenant's own.
-    pub async fn row(&self, tenant: &str, id: &str, version: Option<i64>) -> Result<Option<Row>, EngineError> {
+    pub async fn row(&self, tenant: &str, id: &str, version: Option<i64>) -> Result<Option<WorkflowRow>, EngineError> {
         let select = match version {
-            Some(version) => versions(tenant, id).with("version", version),
-            None => versions(tenant, id).with("shared_from", Value::Null),
+            Some(version) => versions(tenant, id).with(workflows::version, version),
+            None => versions(tenant, id).with(workflows::shared_from, Value::Null),
         };
-        Ok(self.records.read(select.take(1)).await?.rows.into_iter().next())
+        rows::find(&*self.records, select).await
     }
 
     /// The highest version of a tenant, copies included (0 if there is none), and the newest of its own.
-    async fn last_versions(&self, tenant: &str, id: &str) -> Result<(i64, Option<Row>), EngineError> {
-        let last = self.records.read(versions(tenant, id).take(1)).await?.rows.into_iter().next();
+    async fn last_versions(&self, tenant: &str, id: &str) -> Result<(i64, Option<WorkflowRow>), EngineError> {
+        let last: Option<WorkflowRow> = rows::find(&*self.records, versions(tenant, id)).await?;
         let Some(row) = last else { return Ok((0, None)) };
-        let version = row.int("version");
+        let version = row.version;
         let newest = if is_own(&row) { Some(row) } else { self.row(tenant, id, None).await? };
         Ok((version, newest))
     }
@@ -377,7 +378,8 @@ impl Workflows {
     /// The newest version at a time; `None` if there was none. Only used for runs from before pins were stored: a
     /// version may be dated before it is visible.
     pub(super) async fn newest_at(&self, tenant: &str, id: &str, at: Timestamp) -> Result<Option<i64>, EngineError> {
-        let select = versions(tenant, id).with("shared_from", Value::Null).filter("created_at", Comparison::AtMost, at);
-        Ok(self.records.read(select.take(1)).await?.rows.first().map(|row| row.int("version")))
+        let select = versions(tenant, id).with(workflows::shared_from, Value::Null);
+        let select = select.filter(workflows::created_at, Comparison::AtMost, at);
+        Ok(rows::find::<WorkflowRow>(&*self.records, select).await?.map(|row| row.version))
     }
 }

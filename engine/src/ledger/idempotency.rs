@@ -33,7 +33,7 @@ pub async fn find(records: &dyn Records, request: &KeyedRequest) -> Result<Optio
         select = select.with(column, value);
     }
     let page = records.read(select).await?;
-    let record = page.rows.first().map(IdempotencyRecord::from_row).transpose();
+    let record = page.rows.into_iter().next().map(IdempotencyRecord::from_row).transpose();
     record.map_err(|_| LocatedFault::ledger(LedgerFault::Malformed).into())
 }
 

@@ -7,8 +7,10 @@ use crate::flow::{BroadcastBus, NullNotifier, World};
 use crate::simulate::port_switch::{CrashPoint, LinkState, PortSwitch, SwitchedRecords, SwitchedTool};
 use chimera_core::access::Level;
 use chimera_core::error::Code;
-use chimera_core::flow::tables::{RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
-use chimera_core::record::{Comparison, Scope, Select, Table};
+use chimera_core::flow::run::StepStatus;
+use chimera_core::flow::status::RequestStatus;
+use chimera_core::flow::tables::{RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS, runs, scoped_approvals, steps};
+use chimera_core::record::{Comparison, Scope, Select};
 use chimera_core::secret::Secret;
 use chimera_engine::EngineError;
 use chimera_engine::act::rules::Rules;
@@ -72,8 +74,8 @@ pub async fn run_case(store: &dyn Store, case: Case) -> FinalState {
     }
 }
 
-async fn has_status(records: &dyn Records, table: &'static Table, status: &str) -> bool {
-    let select = Select::from(table, Scope::System).with("status", status).take(1);
+async fn finds(records: &dyn Records, select: Select) -> bool {
+    let select = select.take(1);
     !records.read(select).await.expect("a store that answers").rows.is_empty()
 }
 
@@ -85,7 +87,7 @@ async fn wait_until_idle(records: &dyn Records, wire: &PortSwitch) {
         moves.borrow_and_update();
         let told = records.read(Select::from(&RUN_SIGNALS, Scope::System).take(1)).await.expect("a store that answers");
         let driven = Select::from(&RUNS, Scope::System)
-            .filter("owner_lane", Comparison::IsNot, chimera_core::record::Value::Null)
+            .filter(runs::owner_lane, Comparison::IsNot, chimera_core::record::Value::Null)
             .take(1);
         let driven = records.read(driven).await.expect("a store that answers");
         if told.rows.is_empty() && driven.rows.is_empty() {
@@ -126,13 +128,14 @@ impl RunClient<'_> {
     async fn drive_to_rollback(&mut self, flow: &Flow, records: &dyn Records, wire: &PortSwitch) {
         let run = self.begin(flow).await;
         let mut moves = wire.subscribe();
+        let pending = Select::from(&SCOPED_APPROVALS, Scope::System);
+        let pending = pending.with(scoped_approvals::status, RequestStatus::Pending);
+        let unknown = Select::from(&STEPS, Scope::System).with(steps::status, StepStatus::OutcomeUnknown);
         loop {
             moves.borrow_and_update();
             let mut asked = false;
             // This runs after every commit, so it checks the rows before it loads whole documents.
-            if has_status(records, &SCOPED_APPROVALS, "pending").await
-                || has_status(records, &STEPS, "outcome_unknown").await
-            {
+            if finds(records, pending.clone()).await || finds(records, unknown.clone()).await {
                 for id in self.runs(flow).await {
                     asked |= self.answer(flow, id).await;
                 }

@@ -6,7 +6,7 @@ use super::full_permit;
 use crate::flow::external_tool::{BehaviorScript, CallBehavior, ExternalTool};
 use crate::seeded::Seeded;
 use async_trait::async_trait;
-use chimera_core::access::tables::TENANTS;
+use chimera_core::access::tables::{TENANTS, tenants};
 use chimera_core::record::{Insert, Tx};
 use chimera_core::time::Timestamp;
 use chimera_core::tool::EffectKind;
@@ -82,7 +82,7 @@ impl World {
 
     /// Creates tenant `acme` unless it exists.
     pub async fn create_tenant(&self, records: &dyn Records) {
-        let row = vec![("id", "acme".into()), ("slug", "acme".into()), ("name", "Acme".into())];
+        let row = vec![(tenants::id, "acme".into()), (tenants::slug, "acme".into()), (tenants::name, "Acme".into())];
         let tx = Tx { inserts: vec![Insert::new(&TENANTS, row).expect("a tenant")], ..Tx::default() };
         // A conflict means that it exists.
         let _ = records.commit(tx).await;

@@ -16,7 +16,7 @@ pub use tables::RowChange;
 
 use async_trait::async_trait;
 use chimera_core::ledger::SealedEntry;
-use chimera_core::record::{Page, Row, Select, Table, Tx, Value};
+use chimera_core::record::{Page, Row, Select, StoredRow, Table, Tx, Value};
 use chimera_engine::commit::{Batch, BatchOutcome, PreparedTx};
 use chimera_engine::port::{
     Blocked, Clock, CommitError, HeldLane, Hold, Outage, ReadError, Receipt, Records, Unavailable,
@@ -197,6 +197,12 @@ impl MemoryRecords {
     #[must_use]
     pub fn rows(&self, table: &'static Table) -> Vec<Row> {
         lock(&self.disk.tables).all(table)
+    }
+
+    /// All rows of a table, decoded.
+    #[must_use]
+    pub fn list<R: StoredRow>(&self) -> Vec<R> {
+        self.rows(R::TABLE).into_iter().map(|row| R::decode(row).expect("a row that can be read")).collect()
     }
 
     #[must_use]

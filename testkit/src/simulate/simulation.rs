@@ -11,7 +11,7 @@ use crate::flow::{BroadcastBus, ExternalSystem};
 use crate::memory::MemoryRecords;
 use crate::seeded::Seeded;
 use chimera_core::access::Level;
-use chimera_core::access::tables::TENANTS;
+use chimera_core::access::tables::{TENANTS, tenants};
 use chimera_core::flow::run::{Signal, affinity};
 use chimera_core::record::{Insert, Tx};
 use chimera_core::secret::Secret;
@@ -177,7 +177,7 @@ impl Simulation {
         };
         let hints = BroadcastBus::default();
         let ground = SimulationContext { clock, weather, outside, judge, random, hints, slots, places, alone };
-        let row = vec![("id", "acme".into()), ("slug", "acme".into()), ("name", "Acme".into())];
+        let row = vec![(tenants::id, "acme".into()), (tenants::slug, "acme".into()), (tenants::name, "Acme".into())];
         let tx = Tx { inserts: vec![Insert::new(&TENANTS, row).expect("a tenant")], ..Tx::default() };
         disk.commit(tx).await.expect("a store without faults");
         disk.watch(Box::new(StoreObserver(Arc::clone(&ground.judge))));

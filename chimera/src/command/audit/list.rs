@@ -6,8 +6,9 @@ use crate::command::{CommandContext, print, say};
 use crate::compose::{self, Ambient};
 use crate::failure::{Failure, Outcome};
 use chimera_core::error::Code;
-use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
-use chimera_core::record::{Cursor, Page, Scope, Select};
+use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, EntryHead, audit_log_entries};
+use chimera_core::record::{Cursor, Page, Scope, Select, StoredRow};
+use chimera_engine::EngineError;
 use chimera_engine::audit::entry_document;
 use chimera_engine::port::Records;
 use serde_json::json;
@@ -17,7 +18,7 @@ use std::process::ExitCode;
 pub(crate) async fn run(scene: &CommandContext<'_>, list: &AuditListArgs) -> Outcome<ExitCode> {
     let records = compose::records_to_read(&scene.loaded.config, &Ambient::new()).await?;
     let page = read_page(&*records, list).await?;
-    print(&render(&page, scene.json))?;
+    print(&render(&page, scene.json)?)?;
     if let Some(next) = page.next.filter(|_| !scene.json) {
         say(&format!("more: --after {}", next.encode()));
     }
@@ -31,10 +32,10 @@ async fn read_page(records: &dyn Records, list: &AuditListArgs) -> Outcome<Page>
     };
     let mut select = Select::from(&AUDIT_LOG_ENTRIES, scope).take(list.limit);
     if let Some(subject) = &list.subject_id {
-        select = select.with("subject_id", subject.as_str());
+        select = select.with(audit_log_entries::subject_id, subject.as_str());
     }
     if let Some(event) = &list.event_type {
-        select = select.with("event_type", event.as_str());
+        select = select.with(audit_log_entries::event_type, event.as_str());
     }
     if let Some(cursor) = &list.after {
         select = select.continue_at(cursor).map_err(|error| {
@@ -45,36 +46,38 @@ async fn read_page(records: &dyn Records, list: &AuditListArgs) -> Outcome<Page>
     Ok(records.read(select).await?)
 }
 
-fn render(page: &Page, as_json: bool) -> String {
+fn render(page: &Page, as_json: bool) -> Outcome<String> {
     if !as_json {
         return table(page);
     }
     let items: Vec<serde_json::Value> = page.rows.iter().map(entry_document).collect();
-    json!({"items": items, "next_cursor": page.next.as_ref().map(Cursor::encode)}).to_string() + "\n"
+    Ok(json!({"items": items, "next_cursor": page.next.as_ref().map(Cursor::encode)}).to_string() + "\n")
 }
 
-fn table(page: &Page) -> String {
-    page.rows.iter().fold(String::new(), |mut text, row| {
-        let at = row.get("timestamp").as_time().map(|at| at.to_string());
+fn table(page: &Page) -> Outcome<String> {
+    let mut text = String::new();
+    for row in &page.rows {
+        let entry = EntryHead::peek(row).map_err(EngineError::from)?;
         let _ = writeln!(
             text,
             "{}/{}  {}  {}  {} {}  by {} {}",
-            row.int("lane"),
-            row.int("seq"),
-            at.unwrap_or_default(),
-            row.text("event_type"),
-            row.text("subject_type"),
-            row.text("subject_id"),
-            row.text("actor_type"),
-            row.text("actor_id"),
+            entry.lane,
+            entry.seq,
+            entry.timestamp,
+            entry.event_type,
+            entry.subject_type.as_str(),
+            entry.subject_id,
+            entry.actor_type.as_str(),
+            entry.actor_id.unwrap_or_default(),
         );
-        text
-    })
+    }
+    Ok(text)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use chimera_core::access::tables::TENANTS;
     use chimera_core::record::{ColumnType, Row, Tx, Value};
     use chimera_core::time::Timestamp;
     use chimera_engine::port::{CommitError, ReadError, Receipt, Unavailable};
@@ -84,8 +87,10 @@ mod tests {
 
     fn row(seq: i64) -> Row {
         let cell = |name: &str, kind: ColumnType| match (name, kind) {
-            ("seq", _) => Value::Int(seq),
-            ("actor_id" | "run_id" | "run_seq", _) => Value::Null,
+            (audit_log_entries::seq, _) => Value::Int(seq),
+            (audit_log_entries::actor_id | audit_log_entries::run_id | audit_log_entries::run_seq, _) => Value::Null,
+            (audit_log_entries::subject_type, _) => Value::Text("other".to_owned()),
+            (audit_log_entries::actor_type, _) => Value::Text("system".to_owned()),
             (_, ColumnType::Int) => Value::Int(1),
             (_, ColumnType::Time) => Value::Time(Timestamp::from_micros(seq)),
             (_, ColumnType::ExactJson) => Value::Text("{}".to_owned()),
@@ -103,7 +108,7 @@ mod tests {
         }
 
         async fn read(&self, select: Select) -> Result<Page, ReadError> {
-            if select.table.name == "tenants" {
+            if select.table == &TENANTS {
                 // It has no slug: it is an id.
                 return Ok(select.page(Vec::new()));
             }
@@ -140,8 +145,8 @@ mod tests {
     #[tokio::test]
     async fn a_page_is_shown_for_reading_and_as_json_with_its_cursor() {
         let page = read_page(&TwoEntries, &asked(None)).await.unwrap();
-        insta::assert_snapshot!(render(&page, false));
-        insta::assert_snapshot!(render(&page, true));
+        insta::assert_snapshot!(render(&page, false).unwrap());
+        insta::assert_snapshot!(render(&page, true).unwrap());
     }
 
     #[tokio::test]

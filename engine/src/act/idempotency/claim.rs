@@ -9,7 +9,7 @@ use crate::act::Actions;
 use crate::error::EngineError;
 use crate::flow::{RunHandle, RunKey, StartRun};
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::flow::tables::RUNS;
+use chimera_core::flow::tables::{RUNS, runs};
 use chimera_core::limits::{KEY_CLAIM_ABANDONED_SECONDS, KEY_CLAIM_POLL_INTERVAL, RECENT_KEYS_MAX};
 use chimera_core::record::{Scope, Select};
 use chimera_core::time::Timestamp;
@@ -86,7 +86,7 @@ impl Actions {
 
     async fn is_run(&self, id: &str) -> Result<bool, EngineError> {
         let Ok(id) = Uuid::parse_str(id) else { return Ok(false) };
-        let select = Select::from(&RUNS, Scope::System).with("id", id).take(1);
+        let select = Select::from(&RUNS, Scope::System).with(runs::id, id).take(1);
         Ok(!self.access.directory.parts.records.read(select).await?.rows.is_empty())
     }
 

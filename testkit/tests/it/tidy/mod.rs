@@ -5,6 +5,7 @@
 //! finding.
 
 mod actor_kinds;
+mod columns;
 mod digests;
 mod docs;
 mod errors;
