@@ -7,6 +7,7 @@ use super::Flow;
 use crate::access::Permit;
 use crate::error::EngineError;
 use chimera_core::error::{Code, ErrorBody};
+use chimera_core::flow::approval::RequestStatus;
 use chimera_core::flow::run::{SignalKind, StepStatus};
 use chimera_core::flow::tables::{APPROVAL_REQUESTS, SCOPED_APPROVALS, STEPS};
 use chimera_core::json::check_depth;
@@ -95,7 +96,7 @@ impl Flow {
     /// The pending requests of a run.
     fn select_pending(&self, permit: &Permit, run: Uuid) -> Select {
         let scope = Scope::Tenant(permit.tenant().to_owned());
-        Select::from(&SCOPED_APPROVALS, scope).with("run_id", run).with("status", "pending")
+        Select::from(&SCOPED_APPROVALS, scope).with("run_id", run).with("status", RequestStatus::Pending.as_str())
     }
 
     /// The pending request, unless it has expired.
@@ -111,9 +112,9 @@ impl Flow {
 
     /// Supersedes a request, unless it was decided.
     fn supersede(&self, permit: &Permit, approval: Uuid) -> Result<Tx, EngineError> {
-        let expect = vec![("status", "pending".into())];
+        let expect = vec![("status", RequestStatus::Pending.as_str().into())];
         let set = vec![
-            ("status", "superseded".into()),
+            ("status", RequestStatus::Superseded.as_str().into()),
             ("reviewed_at", self.inner.parts.clock.steady().into()),
             ("reviewed_by", permit.actor().into()),
         ];

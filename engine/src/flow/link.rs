@@ -11,6 +11,7 @@ use crate::access::{Permit, link_holder};
 use crate::error::EngineError;
 use chimera_core::access::tables::APPROVAL_LINKS;
 use chimera_core::error::Code;
+use chimera_core::flow::approval::StoredApproval;
 use chimera_core::flow::review::Review;
 use chimera_core::json::Digest32;
 use chimera_core::record::{Row, Scope, Select, Unstorable, Update, Value as Cell};
@@ -58,7 +59,7 @@ impl Flow {
             return Err(EngineError::refused(Code::Gone, told));
         }
         review::check_open(&review)?;
-        self.check_decider(&link.permit, asked)?;
+        self.check_decider(&link.permit, &StoredApproval::of_row(asked)?)?;
         self.check_still_decider(&link.permit, &row)?;
         Ok(LinkView { person: link.permit.actor().to_owned(), review })
     }

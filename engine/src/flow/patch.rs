@@ -5,7 +5,7 @@
 
 use super::signals::check_unfinished;
 use super::start::RunDefinition;
-use super::void_requests::{PATCH, SUPERSEDED, VoidRequests};
+use super::void_requests::VoidRequests;
 use super::{Flow, load};
 use crate::access::Permit;
 use crate::error::EngineError;
@@ -282,7 +282,7 @@ impl Flow {
         let requests = self.requests_of(permit.tenant(), run).await?;
         check_none_approved(&known, &requests)?;
         // The other pending patches change with it.
-        let void = VoidRequests::pending_in(&requests, SUPERSEDED, |row| row.text("action_type") == PATCH);
+        let void = VoidRequests::of_reverted_patch(&requests)?;
         self.send_signal_once(permit, run, SignalKind::Unpatch { number, by: permit.by() }, (&RUN_PATCHES, row), void)
             .await
     }

@@ -1,14 +1,13 @@
 //! The rows of approval requests and messages.
 
 use super::close::names_or_null;
-use super::demand::ApprovalRequirement;
 use super::env::Env;
 use super::event::Effect;
-use super::task::ApprovalRequest;
 use super::turn_builder::TurnBuilder;
 use super::{RunHead, RunStatus};
 use crate::access::Level;
 use crate::error::ErrorBody;
+use crate::flow::approval::{ApprovalRequest, ApprovalRequirement, RequestStatus, RequestedAction, SHOWING};
 use crate::flow::tables::{APPROVAL_DETAILS, APPROVAL_REQUESTS, INBOX_MESSAGES, NOTIFICATIONS};
 use crate::json::Digest32;
 use crate::ledger::tables::RECORD_SCOPES;
@@ -18,9 +17,6 @@ use crate::{id, limits};
 use serde::Serialize;
 use serde_json::json;
 use uuid::Uuid;
-
-/// The member of an approval request's data that counts the earlier requests of the run.
-pub(crate) const SHOWING: &str = "showing";
 
 /// A new approval request. The notifications are committed with the turn.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,13 +44,13 @@ impl TurnBuilder {
         head: &RunHead,
         asked: &ApprovalRequest,
         step: Option<(Uuid, &str)>,
-        action_type: &str,
+        action: &RequestedAction,
         data: serde_json::Value,
         demand: &ApprovalRequirement,
         requesters: Vec<String>,
         now: Timestamp,
     ) -> Result<(), Unstorable> {
-        let action: String = action_type.chars().take(limits::APPROVAL_ACTION_CHARS_MAX).collect();
+        let action_type: String = action.as_str().chars().take(limits::APPROVAL_ACTION_CHARS_MAX).collect();
         let mut data = data;
         data["demands"] = demand.to_value();
         if asked.earlier_requests > 0 {
@@ -64,11 +60,11 @@ impl TurnBuilder {
             &APPROVAL_REQUESTS,
             vec![
                 ("approval_request_id", asked.id.into()),
-                ("action_type", action.into()),
+                ("action_type", action_type.into()),
                 ("action_data", Json::encode(&data)?.into()),
                 ("requester_agent_id", id::agent(&head.tenant, &head.actor).into()),
                 ("workflow_type", "run".into()),
-                ("status", "pending".into()),
+                ("status", RequestStatus::Pending.as_str().into()),
                 ("policy_references", Vec::<String>::new().into()),
                 ("created_at", now.into()),
                 ("expires_at", asked.expires_at.into()),
@@ -107,7 +103,7 @@ impl TurnBuilder {
             self.requested.push(ApprovalRequested {
                 approval: asked.id,
                 step: step.map(|(step, node)| (step, node.to_owned())),
-                action: action_type.to_owned(),
+                action: action.as_str().to_owned(),
                 data,
                 digest: asked.digest,
                 expires_at: asked.expires_at,
@@ -122,14 +118,14 @@ impl TurnBuilder {
     pub(crate) fn close_approval_request(
         &mut self,
         asked: &ApprovalRequest,
-        status: &'static str,
+        status: RequestStatus,
         now: Timestamp,
     ) -> Result<(), Unstorable> {
-        if !asked.open {
+        if !asked.is_pending() {
             return Ok(());
         }
-        let set = vec![("status", status.into()), ("reviewed_at", now.into())];
-        let expect = vec![("status", "pending".into())];
+        let set = vec![("status", status.as_str().into()), ("reviewed_at", now.into())];
+        let expect = vec![("status", RequestStatus::Pending.as_str().into())];
         self.update(Update::new(&APPROVAL_REQUESTS, vec![asked.id.into()], expect, set)?);
         Ok(())
     }

@@ -3,19 +3,22 @@
 //! An approval is bound to a digest of exactly what would run, and to an expiry. It is stored in
 //! `approval_requests`, so it survives restarts. A decision reaches the run as a signal.
 
-use super::demand::ApprovalRequirement;
 use super::env::Env;
 use super::event::GovernanceDecision;
 use super::replay::RecordedOutcome;
 use super::requesters::merge_names;
 use super::scope::RunScope;
 use super::start::{Work, too_deep, validate_input};
-use super::task::{ApprovalRequest, StepApproval, TaskState, request_digest};
+use super::task::TaskState;
 use super::turn_builder::TurnBuilder;
 use super::{ReplayMode, Run, RunPlace};
 use crate::access::{Actor, Level};
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Approval, Body};
+use crate::flow::approval::{
+    ApprovalRequest, ApprovalRequirement, Decision, EDITED_BY, RequestStatus, RequestedAction, StepApproval, Validity,
+    request_digest,
+};
 use crate::flow::expr::{RenderError, Template};
 use crate::flow::policy::{Action, Because, Policy, PolicyVerdict};
 use crate::json::{CanonicalJson, Digest32};
@@ -27,9 +30,6 @@ use crate::tool::{EffectKind, Risk, Spec, is_dry_run};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use uuid::Uuid;
-
-/// The member of an approval request's data that names the editors of the input.
-pub(crate) const EDITED_BY: &str = "edited_by";
 
 impl Run {
     /// The approval that the node requires.
@@ -195,7 +195,7 @@ impl Run {
         self.approvals += 1;
         self.last_request_at = env.now.max(Timestamp::from_micros(self.last_request_at.micros().saturating_add(1)));
         let expires_at = expires_at(demand, env);
-        ApprovalRequest { id: (env.ids)(), digest, earlier_requests: showing, expires_at, open: true, withdrawn: false }
+        ApprovalRequest { id: (env.ids)(), digest, earlier_requests: showing, expires_at, validity: Validity::Pending }
     }
 
     /// The digest of the next approval request for this content.
@@ -217,7 +217,12 @@ impl Run {
     }
 
     /// The action type of an approval request and the data that it shows.
-    fn request_data(&self, at: RunPlace, demand: &ApprovalRequirement, policy: &dyn Policy) -> (String, Value) {
+    fn request_data(
+        &self,
+        at: RunPlace,
+        demand: &ApprovalRequirement,
+        policy: &dyn Policy,
+    ) -> (RequestedAction, Value) {
         let input = || self.task(at).and_then(|task| task.input.as_deref()).cloned();
         let (node, item, reason) = (self.name(at), at.item, &demand.reason);
         match self.work(at) {
@@ -227,7 +232,7 @@ impl Run {
                     "node": node, "calls": calls.lines, "items": calls.total, "items_listed": calls.inputs.len(),
                     "reason": reason, "risk": self.score_known(policy),
                 });
-                ("map".to_owned(), data)
+                (RequestedAction::Map, data)
             }
             Work::Tool(spec) => {
                 let input = input().unwrap_or_default();
@@ -235,18 +240,18 @@ impl Run {
                     "node": node, "item": item, "tool": spec.name, "tool_version": spec.version, "reason": reason,
                     "risk": policy.score_call(&spec, &input), "input": input,
                 });
-                (spec.name.clone(), data)
+                (RequestedAction::Call(spec.name.clone()), data)
             }
             Work::Child { workflow, version } => {
                 let data = json!({
                     "node": node, "item": item, "tool": "workflow", "workflow_id": workflow, "version": version,
                     "input": input(), "reason": reason,
                 });
-                ("workflow".to_owned(), data)
+                (RequestedAction::ChildRun, data)
             }
             _ => {
                 let data = json!({"node": node, "item": item, "tool": "hitl", "input": input(), "reason": reason});
-                ("hitl".to_owned(), data)
+                (RequestedAction::Question, data)
             }
         }
     }
@@ -266,7 +271,7 @@ impl Run {
         let step = self.ensure_step(at, env);
         let digest = self.next_request_digest(self.action_digest(at));
         let asked = self.next_request(digest, demand, env);
-        let (tool, mut data) = self.request_data(at, demand, env.policy);
+        let (action, mut data) = self.request_data(at, demand, env.policy);
         if let Some(task) = self.task(at).filter(|task| !task.changed_by.is_empty()) {
             data[EDITED_BY] = task.changed_by.clone().into();
         }
@@ -275,7 +280,7 @@ impl Run {
             &self.head,
             &asked,
             Some((step, self.name(at))),
-            &tool,
+            &action,
             data,
             demand,
             requesters,
@@ -357,7 +362,7 @@ impl Run {
         if matches!(self.work(at), Work::Person) {
             // Later steps may use their notes.
             self.add_co_requesters(by.iter().filter(|_| notes.is_some()).map(String::as_str));
-            let output = json!({"decision": "approve", "approved_by": by, "notes": notes, "success": true});
+            let output = json!({"decision": Decision::Approve, "approved_by": by, "notes": notes, "success": true});
             return self.complete_decision(at, output, env, book);
         }
         book.add_note(
@@ -429,7 +434,7 @@ impl Run {
         env: &mut Env<'_>,
         book: &mut TurnBuilder,
     ) -> Result<(), Unstorable> {
-        book.close_approval_request(asked, "expired", env.now)?;
+        book.close_approval_request(asked, RequestStatus::Expired, env.now)?;
         let rationale = "nobody decided in time".to_owned();
         let verdict = GovernanceDecision {
             source: DecisionSource::Approval,
@@ -461,11 +466,11 @@ impl Run {
         };
         let Work::Tool(spec) = self.work(at) else { return Ok(()) };
         // The signal is about an earlier request, which was already replaced.
-        if asked.open && approval.is_some_and(|approval| approval != asked.id) {
+        if asked.is_pending() && approval.is_some_and(|approval| approval != asked.id) {
             return Ok(());
         }
         if approval.is_none() {
-            book.close_approval_request(&asked, "superseded", env.now)?;
+            book.close_approval_request(&asked, RequestStatus::Superseded, env.now)?;
         }
         match validate_input(&spec, input) {
             Err(error) => {
@@ -506,7 +511,7 @@ impl Run {
 
 /// The wire name of a rejection.
 const fn rejection_name(changes: bool) -> &'static str {
-    if changes { "request_changes" } else { "reject" }
+    if changes { Decision::RequestChanges.as_str() } else { Decision::Reject.as_str() }
 }
 
 /// The reason of a rejection without notes.

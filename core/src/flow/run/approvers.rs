@@ -4,11 +4,11 @@
 //! steps. The approval of a person who was disabled or lost the right to decide meanwhile no longer counts. There is no
 //! search for the runs of such a person: the policy is checked at every dispatch that depends on an approval.
 
-use super::demand::ApprovalRequirement;
 use super::env::Env;
 use super::requesters::merge_names;
 use super::{ReplayMode, Run, RunPlace};
 use crate::access::Level;
+use crate::flow::approval::ApprovalRequirement;
 
 impl Run {
     /// Those of these people whose approval counts now.

@@ -8,6 +8,7 @@ use super::turn_builder::TurnBuilder;
 use super::{Run, RunPlace};
 use crate::access::Actor;
 use crate::error::ErrorBody;
+use crate::flow::approval::RequestStatus;
 use crate::ledger::ActorType;
 use crate::limits;
 use crate::record::{DamagedRows, Json, Row, Unstorable, Value};
@@ -126,7 +127,7 @@ impl Run {
             _ => None,
         };
         if let Some(asked) = asked {
-            book.close_approval_request(&asked, "cancelled", env.now)?;
+            book.close_approval_request(&asked, RequestStatus::Cancelled, env.now)?;
         }
         if self.may_have_happened(at) {
             return self.outcome_unknown(at, "the run was stopped before the outcome was known", env, book);

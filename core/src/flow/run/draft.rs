@@ -4,7 +4,6 @@
 //! value shows both branches; a map over an unknown list shows its limit. A draft has no effects: after
 //! a crash it is simply made again.
 
-use super::demand::ApprovalRequirement;
 use super::draft_scope::{DraftScope, Reachability};
 use super::env::Env;
 use super::event::{Call, CallMode, Effect, GovernanceDecision};
@@ -17,6 +16,7 @@ use super::{ReplayMode, Run, RunPlace};
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::Body;
+use crate::flow::approval::ApprovalRequirement;
 use crate::flow::call::CallOutcome;
 use crate::flow::expr::Preview;
 use crate::flow::policy::{Action, PolicyVerdict};

@@ -5,9 +5,9 @@
 //! as if they requested it now: their change to another actor's run does not outlive their right to make the
 //! request.
 
-use super::demand::ApprovalRequirement;
 use super::env::Env;
 use super::{Run, RunPlace};
+use crate::flow::approval::ApprovalRequirement;
 use crate::flow::policy::{Action, PolicyVerdict};
 
 impl Run {

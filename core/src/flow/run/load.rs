@@ -4,8 +4,6 @@
 //! the graph: the edges of settled nodes are decided again, against what had settled by then and therefore
 //! with the same result, and nodes without a row become ready as before.
 
-use super::approval_rows::SHOWING;
-use super::approve::EDITED_BY;
 use super::cancel::paused_by;
 use super::edges::SettledNode;
 use super::patch::RunPatch;
@@ -13,13 +11,14 @@ use super::pins::request_of_row;
 use super::plan::{DraftedPlan, PlanEdit};
 use super::requesters::merge_names;
 use super::restore::is_written_since_restore;
-use super::task::{ApprovalRequest, MapProgress, StepApproval, StoredEffect, StoredStep, Task, TaskState, approvers};
+use super::task::{MapProgress, StoredEffect, StoredStep, Task, TaskState};
 use super::{
     EffectStatus, LaneOwner, Replay, ReplayMode, Run, RunHead, RunPlace, RunStatus, Source, StepStatus, WorkflowRef,
 };
 use crate::access::{Actor, Level};
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Body, Graph};
+use crate::flow::approval::{RequestState, RequestedAction, StoredApproval, current, newest_approved};
 use crate::flow::patch::Patch;
 use crate::json::Digest32;
 use crate::record::{DamagedRows, Row};
@@ -203,15 +202,16 @@ impl Run {
             .map(|(lane, epoch)| LaneOwner { lane, epoch });
         run.paused_by = paused_by(row);
         run.patches = u32::try_from(row.int("patches")).unwrap_or(0);
-        run.approvals = u32::try_from(stored.approvals.len()).unwrap_or(u32::MAX);
-        let asked_at = stored.approvals.iter().filter_map(|row| row.get("created_at").as_time()).max();
+        let approvals = StoredApproval::of_rows(&stored.approvals)?;
+        run.approvals = u32::try_from(approvals.len()).unwrap_or(u32::MAX);
+        let asked_at = approvals.iter().filter_map(|approval| approval.created_at).max();
         run.last_request_at = asked_at.unwrap_or(run.last_request_at);
         run.result = row.get("result").as_json().map(crate::record::Json::to_value);
         run.completed_at = row.get("completed_at").as_time();
         run.load_stopping(row)?;
-        run.load_patches(stored.patches, &stored.approvals);
-        run.load_plan(row, &stored.approvals);
-        run.load_steps(&stored.steps, &stored.effects, &stored.approvals)?;
+        run.load_patches(stored.patches, &approvals);
+        run.load_plan(row, &approvals);
+        run.load_steps(&stored.steps, &stored.effects, &approvals)?;
         run.count_values();
         run.load_listed();
         run.load_undo(row, &stored.steps, &stored.effects);
@@ -220,16 +220,19 @@ impl Run {
         Ok(run)
     }
 
-    fn load_patches(&mut self, patches: Vec<StoredPatch>, approvals: &[Row]) {
+    fn load_patches(&mut self, patches: Vec<StoredPatch>, approvals: &[StoredApproval]) {
         for stored in patches {
             let before = stored.applied.map(|graph| std::mem::replace(&mut self.graph, graph));
             let asked = stored
                 .approval
                 .filter(|_| before.is_none())
-                .and_then(|id| current_request(approvals, |row| row.uuid("approval_request_id") == id));
-            let risk = stored.approval.and_then(|id| risk_shown(approvals, id));
-            let request = approvals.iter().find(|row| Some(row.uuid("approval_request_id")) == stored.approval);
-            let approved_by = request.filter(|row| row.text("status") == "approved").map(approvers).unwrap_or_default();
+                .and_then(|id| current(approvals, |approval| approval.id == id));
+            let request = approvals.iter().find(|approval| Some(approval.id) == stored.approval);
+            let risk = request.and_then(|approval| approval.data.risk()).cloned();
+            let approved_by = match request.map(|approval| &approval.state) {
+                Some(RequestState::Approved { by, .. }) => by.clone(),
+                _ => Vec::new(),
+            };
             let StoredPatch { number, patch, by, version, applied_seq, .. } = stored;
             // Older rows have no sequence number; they were applied in the order of their patch numbers.
             let seq = applied_seq.unwrap_or(if before.is_some() { -1 } else { i64::MAX });
@@ -242,7 +245,7 @@ impl Run {
             .collect();
     }
 
-    fn load_plan(&mut self, row: &Row, approvals: &[Row]) {
+    fn load_plan(&mut self, row: &Row, approvals: &[StoredApproval]) {
         let Some(document) = row.get("plan").as_json().map(crate::record::Json::to_value) else { return };
         let edits = document.get("edits").and_then(Value::as_object).into_iter().flatten();
         // Older rows hold a single name: that of the last editor.
@@ -255,14 +258,13 @@ impl Run {
         self.edits =
             edits.map(|(node, input)| (node.clone(), PlanEdit { input: input.clone(), by: by(node) })).collect();
         let approved = !row.get("plan_digest").is_null();
-        let waits = |row: &Row| row.get("step_id").is_null() && row.text("action_type") == "plan";
-        let by = approvals.iter().filter(|row| waits(row) && row.text("status") == "approved");
-        let by = by.max_by_key(|row| request_order(row)).map(approvers);
-        let asked = if approved { None } else { current_request(approvals, waits) };
+        let of_plan = |approval: &StoredApproval| approval.step.is_none() && approval.action == RequestedAction::Plan;
+        let by = newest_approved(approvals, of_plan).map(|approved| approved.by);
+        let asked = if approved { None } else { current(approvals, of_plan) };
         self.plan = DraftedPlan::from_document(&document, asked, by.unwrap_or_default());
     }
 
-    fn load_steps(&mut self, steps: &[Row], effects: &[Row], approvals: &[Row]) -> Result<(), DamagedRows> {
+    fn load_steps(&mut self, steps: &[Row], effects: &[Row], approvals: &[StoredApproval]) -> Result<(), DamagedRows> {
         let calls = effects.iter().filter(|row| row.text("kind") != "compensation");
         let effects: BTreeMap<Uuid, &Row> = calls.map(|row| (row.uuid("step_id"), row)).collect();
         // Parents first: items are stored in the state of their map.
@@ -291,23 +293,14 @@ impl Run {
         self.graph.position(name).ok_or_else(|| DamagedRows { what: format!("there is no node {name}") })
     }
 
-    fn load_task(&self, row: &Row, effect: Option<&Row>, approvals: &[Row]) -> Result<Task, DamagedRows> {
+    fn load_task(&self, row: &Row, effect: Option<&Row>, approvals: &[StoredApproval]) -> Result<Task, DamagedRows> {
         let id = row.uuid("id");
         let status =
             StepStatus::parse(row.text("status")).ok_or_else(|| DamagedRows { what: "step status".to_owned() })?;
         let json = |column| row.get(column).as_json().map(crate::record::Json::to_value);
-        let approved = approvals.iter().filter(|a| a.uuid("step_id") == id && a.text("status") == "approved");
-        let approved = approved.max_by_key(|a| request_order(a));
-        let approved = approved.and_then(|a| {
-            let notes = a.get("review_notes").as_text().map(str::to_owned);
-            Some(StepApproval {
-                digest: digest(a, "action_digest")?,
-                earlier_requests: earlier_requests(a),
-                by: approvers(a),
-                notes,
-            })
-        });
-        let asked = approvals.iter().filter(|a| a.uuid("step_id") == id).max_by_key(|a| request_order(a));
+        let of_step = |approval: &StoredApproval| approval.step == Some(id);
+        let approved = newest_approved(approvals, of_step);
+        let asked = approvals.iter().filter(|approval| of_step(approval)).max_by_key(|approval| approval.order());
         let changed_by = asked.map(|asked| self.editors(row, asked)).unwrap_or_default();
         let attempt = u32::try_from(row.int("attempt")).unwrap_or(0);
         let counted = effect.and_then(|effect| u32::try_from(effect.int("attempt")).ok());
@@ -337,16 +330,15 @@ impl Run {
 
     /// The editors of a step, according to its last approval request. Older requests don't name them: then, all
     /// co-requesters of the request who are not requesters for another reason.
-    fn editors(&self, step: &Row, asked: &Row) -> Vec<String> {
-        let data = asked.get("action_data").as_json().map(crate::record::Json::to_value).unwrap_or_default();
-        if let Some(said) = data.get(EDITED_BY).and_then(Value::as_array) {
-            return said.iter().filter_map(|editor| Some(editor.as_str()?.to_owned())).collect();
+    fn editors(&self, step: &Row, asked: &StoredApproval) -> Vec<String> {
+        if let Some(editors) = asked.data.edited_by() {
+            return editors;
         }
         let patch = self.position(step).ok().and_then(|node| self.patch_of_node(node));
         let planned = self.edits.get(step.text("node_id")).into_iter().flat_map(|edit| &edit.by);
         let others = patch.into_iter().flat_map(RunPatch::writers).chain(planned.map(String::as_str));
         let known = merge_names(self.head.requesters(), others);
-        asked.get("co_requesters").as_texts().iter().filter(|who| !known.contains(who)).cloned().collect()
+        asked.requesters.iter().skip(1).filter(|who| !known.contains(who)).cloned().collect()
     }
 
     fn load_state(
@@ -354,7 +346,7 @@ impl Run {
         row: &Row,
         status: StepStatus,
         effect: Option<&Row>,
-        approvals: &[Row],
+        approvals: &[StoredApproval],
     ) -> Result<TaskState, DamagedRows> {
         let json = |column| row.get(column).as_json().map(crate::record::Json::to_value);
         let error = || -> Box<ErrorBody> {
@@ -371,7 +363,7 @@ impl Run {
                 None => self.load_pending(row)?,
             },
             StepStatus::Ready | StepStatus::Judging | StepStatus::Paused => TaskState::Ready,
-            StepStatus::AwaitingApproval => match current_request(approvals, |row| row.uuid("step_id") == id) {
+            StepStatus::AwaitingApproval => match current(approvals, |approval| approval.step == Some(id)) {
                 Some(asked) => TaskState::AwaitingApproval(asked),
                 None => return Err(DamagedRows { what: "an approval is missing".to_owned() }),
             },
@@ -477,46 +469,4 @@ impl Run {
 
 fn digest(row: &Row, column: &str) -> Option<Digest32> {
     Digest32::from_slice(row.get(column).as_bytes()?)
-}
-
-/// The current request: the pending one, else the newest, because a run makes a new request only when the
-/// previous one was decided or withdrawn. A withdrawn one stays current until the run has applied the signal
-/// and made a new request.
-fn current_request(approvals: &[Row], fits: impl Fn(&Row) -> bool) -> Option<ApprovalRequest> {
-    let rank = |row: &&Row| (row.text("status") == "pending", request_order(row), row.text("status") != "superseded");
-    let row = approvals.iter().filter(|row| fits(row)).max_by_key(rank)?;
-    Some(ApprovalRequest {
-        id: row.uuid("approval_request_id"),
-        digest: digest(row, "action_digest")?,
-        earlier_requests: earlier_requests(row),
-        expires_at: row.get("expires_at").as_time().unwrap_or(Timestamp::from_micros(i64::MAX)),
-        open: row.text("status") == "pending",
-        withdrawn: ["superseded", "cancelled"].contains(&row.text("status")),
-    })
-}
-
-/// The number of earlier approval requests of the run. Zero for requests stored before this was recorded.
-fn earlier_requests(row: &Row) -> u32 {
-    let data = row.get("action_data").as_json().map(crate::record::Json::to_value).unwrap_or_default();
-    data.get(SHOWING).and_then(Value::as_u64).and_then(|showing| u32::try_from(showing).ok()).unwrap_or(0)
-}
-
-fn risk_shown(approvals: &[Row], id: Uuid) -> Option<Value> {
-    let row = approvals.iter().find(|row| row.uuid("approval_request_id") == id)?;
-    let data = row.get("action_data").as_json()?.to_value();
-    data.get("risk").filter(|risk| !risk.is_null()).cloned()
-}
-
-/// The order of requests. The run dates them itself; the clock of a decision may differ.
-fn request_order(row: &Row) -> (Option<Timestamp>, Option<Timestamp>) {
-    (row.get("created_at").as_time(), row.get("reviewed_at").as_time())
-}
-
-/// The approvers among the decisions about a request. Those who were disabled or lost the right to decide before
-/// the request was approved don't count.
-#[must_use]
-pub fn approvers_in(decisions: &Value) -> Vec<String> {
-    let approving = decisions.as_array().into_iter().flatten().filter(|d| d["decision"] == "approve");
-    let counting = approving.filter(|decision| decision["counts"] != false);
-    counting.filter_map(|decision| decision["by"].as_str().map(str::to_owned)).collect()
 }

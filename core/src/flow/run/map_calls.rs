@@ -6,15 +6,15 @@
 //! approval of exactly these calls. Items beyond the size limit of the list need their own approval: no call
 //! runs because it was left out of what people saw.
 
-use super::demand::ApprovalRequirement;
 use super::env::Env;
 use super::scope::RunScope;
 use super::start::Work;
-use super::task::{StepApproval, TaskState};
+use super::task::TaskState;
 use super::{ReplayMode, Run, RunPlace};
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::Graph;
+use crate::flow::approval::{ApprovalRequirement, StepApproval};
 use crate::flow::expand::{InitialScope, ItemScope};
 use crate::flow::expr::{Preview, WorkMeter};
 use crate::flow::patch::Patch;

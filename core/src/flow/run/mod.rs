@@ -13,7 +13,6 @@ mod approvers;
 mod cancel;
 mod close;
 mod create;
-mod demand;
 mod draft;
 mod draft_scope;
 mod edges;
@@ -53,14 +52,13 @@ pub use approval_rows::{ApprovalRequested, INBOX, inbox_row, outbox_row};
 pub use cancel::{may_change_pause, paused_by};
 pub use close::affinity;
 pub use create::{Replay, ReplayMode, RunHead, Source, WorkflowRef};
-pub use demand::{ApprovalRequirement, SamePerson};
 pub use edges::IncomingEdges;
 pub use env::{Env, Gate, SlotRequest};
 pub use event::{
     Call, CallMode, Effect, Event, GovernanceDecision, LedgerNote, ReceivedAnswer, RunPlace, Signal, SignalKind, Turn,
 };
 pub use in_flight::CallsInFlight;
-pub use load::{RunRecording, StepRecording, StoredPatch, StoredRun, approvers_in, with_descendants};
+pub use load::{RunRecording, StepRecording, StoredPatch, StoredRun, with_descendants};
 pub use map_calls::too_many_with_patch;
 pub use patch::PatchPreview;
 pub use pins::request_of_row;
@@ -69,9 +67,12 @@ pub use status::{EffectStatus, RunStatus, StepStatus};
 pub use trace::StepTrace;
 pub use unknown_outcome::UnknownOutcome;
 
+pub use crate::flow::approval::{ApprovalRequirement, SamePerson};
+
 use crate::access::Actor;
 use crate::error::ErrorBody;
 use crate::flow::air::Graph;
+use crate::flow::approval::ApprovalRequest;
 use crate::flow::expr::WorkMeter;
 use crate::time::Timestamp;
 use draft::Draft;
@@ -225,9 +226,12 @@ impl Run {
         let plan = self.plan.as_ref().and_then(plan::DraftedPlan::deadline);
         let end = self.head.timeout_at.filter(|_| !self.status.is_final() && !self.is_stopping());
         let undo = self.undo.as_ref().and_then(|undo| undo.retry_at);
-        let patch =
-            self.patches_by_number.values().filter_map(|overlay| overlay.asked.as_ref()).filter(|asked| asked.open);
-        let patch = patch.map(|asked| asked.expires_at).min().filter(|_| !self.status.is_final());
+        let patch = self
+            .patches_by_number
+            .values()
+            .filter_map(|overlay| overlay.asked.as_ref())
+            .filter_map(ApprovalRequest::deadline);
+        let patch = patch.min().filter(|_| !self.status.is_final());
         [timer, plan, end, undo, patch].into_iter().flatten().min()
     }
 

@@ -3,7 +3,6 @@
 //! A parent that waits for a child run uses no slot and no memory: the child's end is a signal. The
 //! items of a map are places with their own steps; at most `max_parallel` of them run at a time.
 
-use super::demand::ApprovalRequirement;
 use super::edges::with_success;
 use super::env::Env;
 use super::event::Effect;
@@ -17,6 +16,7 @@ use super::{Run, RunHead, RunPlace, RunStatus, Source, WorkflowRef};
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::Body;
+use crate::flow::approval::ApprovalRequirement;
 use crate::json::{CanonicalJson, Digest32};
 use crate::limits;
 use crate::record::{Json, Unstorable};

@@ -4,16 +4,16 @@
 //! approval before the patch is applied; if the plan changes meanwhile, approval is requested again. The last patch
 //! can be reverted while none of its nodes has started.
 
-use super::demand::ApprovalRequirement;
 use super::edges::EdgeDecision;
 use super::env::Env;
 use super::event::GovernanceDecision;
 use super::requesters::merge_names;
-use super::task::{ApprovalRequest, Task, TaskState};
+use super::task::{Task, TaskState};
 use super::turn_builder::TurnBuilder;
 use super::{Run, RunPlace};
 use crate::access::{Actor, Level};
 use crate::flow::air::{CURRENT_NODE, DocumentProblem, Graph};
+use crate::flow::approval::{ApprovalRequest, ApprovalRequirement, RequestStatus, RequestedAction, Validity};
 use crate::flow::patch::{self, Inverse, Patch};
 use crate::flow::policy::{Action, PolicyVerdict};
 use crate::flow::tables::RUN_PATCHES;
@@ -140,7 +140,7 @@ impl Run {
             &self.head,
             &asked,
             None,
-            "graph.patch",
+            &RequestedAction::Patch,
             data,
             &demand,
             requesters,
@@ -170,12 +170,12 @@ impl Run {
             self.update_tool_versions(number, env);
             let Some(overlay) = self.patches_by_number.get(&number) else { continue };
             // The decision is on its way as a signal.
-            let is_decided = !asked.open && !asked.withdrawn;
-            if is_decided || (asked.open && asked.is_about(patch::digest(covered, &overlay.patch))) {
+            let is_decided = asked.validity == Validity::Decided;
+            if is_decided || (asked.is_pending() && asked.is_about(patch::digest(covered, &overlay.patch))) {
                 continue;
             }
             let (version, by) = (overlay.version, overlay.by.clone());
-            book.close_approval_request(&asked, "superseded", env.now)?;
+            book.close_approval_request(&asked, RequestStatus::Superseded, env.now)?;
             if self.approvals >= limits::RUN_APPROVALS_MAX {
                 self.refuse_patch(number, version, &by, "the run exceeds its limit of approval requests", book)?;
             } else {
@@ -265,19 +265,19 @@ impl Run {
 
     /// Refuses patches whose approval request has expired.
     pub(crate) fn expire_patches(&mut self, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
-        let late = |asked: &ApprovalRequest| asked.open && asked.expires_at <= env.now;
-        self.withdraw_patches(late, "expired", "nobody decided in time", env.now, book)
+        let late = |asked: &ApprovalRequest| asked.deadline().is_some_and(|due| due <= env.now);
+        self.withdraw_patches(late, RequestStatus::Expired, "nobody decided in time", env.now, book)
     }
 
     /// Refuses pending patches when the run ends.
     pub(crate) fn close_patches(&mut self, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
-        self.withdraw_patches(|_| true, "cancelled", "the run has ended", env.now, book)
+        self.withdraw_patches(|_| true, RequestStatus::Cancelled, "the run has ended", env.now, book)
     }
 
     pub(crate) fn withdraw_patches(
         &mut self,
         which: impl Fn(&ApprovalRequest) -> bool,
-        status: &'static str,
+        status: RequestStatus,
         why: &str,
         now: Timestamp,
         book: &mut TurnBuilder,
@@ -398,7 +398,7 @@ impl Run {
             .collect();
         for (number, overlay) in waiting {
             if let Some(asked) = &overlay.asked {
-                book.close_approval_request(asked, "cancelled", env.now)?;
+                book.close_approval_request(asked, RequestStatus::Cancelled, env.now)?;
             }
             self.refuse_patch(number, overlay.version, &overlay.by, "the run has ended", book)?;
         }

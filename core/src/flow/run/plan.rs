@@ -4,15 +4,14 @@
 //! exact value or its template. A call that was approved exactly runs without further approval. A call
 //! whose input was not known is judged again when it is.
 
-use super::demand::ApprovalRequirement;
 use super::env::Env;
 use super::event::GovernanceDecision;
 use super::requesters::merge_names;
-use super::task::ApprovalRequest;
 use super::turn_builder::TurnBuilder;
 use super::{Run, RunPlace, RunStatus};
 use crate::access::Actor;
 use crate::error::{Code, ErrorBody};
+use crate::flow::approval::{ApprovalRequest, ApprovalRequirement, RequestStatus, RequestedAction};
 use crate::flow::patch;
 use crate::json::Digest32;
 use crate::ledger::decision::{DecisionSource, Outcome};
@@ -113,7 +112,7 @@ impl DraftedPlan {
     }
 
     pub(crate) fn deadline(&self) -> Option<Timestamp> {
-        self.asked.as_ref().filter(|asked| asked.open).map(|asked| asked.expires_at)
+        self.asked.as_ref().and_then(ApprovalRequest::deadline)
     }
 
     /// The plan as `runs.plan` keeps it.
@@ -180,7 +179,7 @@ impl Run {
             &self.head,
             &asked,
             None,
-            "plan",
+            &RequestedAction::Plan,
             data,
             &demand,
             self.requesters_of_plan(),
@@ -206,14 +205,14 @@ impl Run {
         book: &mut TurnBuilder,
     ) -> Result<(), Unstorable> {
         let Some(asked) = self.plan.as_ref().and_then(|plan| plan.asked.as_ref()) else { return Ok(()) };
-        if asked.open && asked.id != approval {
+        if asked.is_pending() && asked.id != approval {
             return Ok(());
         }
         let digest = Digest32::of(&input);
         let planned = self.plan.as_ref().and_then(|plan| plan.node(&node));
         let same = planned.is_some_and(|planned| planned.exact == Some(digest));
         book.add_note("plan.edited", None, Some(by.clone()), json!({"node": node, "input_digest": digest}));
-        self.withdraw_patches(|_| true, "cancelled", "the plan was edited", env.now, book)?;
+        self.withdraw_patches(|_| true, RequestStatus::Cancelled, "the plan was edited", env.now, book)?;
         self.plan = None;
         // An edit that changes nothing does not make its author a requester.
         if !same {
@@ -271,16 +270,16 @@ impl Run {
         let verdict = GovernanceDecision { source, outcome, rationale: rationale.clone(), policies: Vec::new() };
         let approval = self.plan.as_ref().and_then(DraftedPlan::approval);
         book.add_decision("approval.expired", None, None, json!({"approval_id": approval}), verdict);
-        self.close_plan("expired", env, book)?;
+        self.close_plan(RequestStatus::Expired, env, book)?;
         self.stop(Actor::system(), Some(rationale), env, book)
     }
 
     /// Cancels the pending request for the plan.
     pub(crate) fn drop_plan(&mut self, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
-        self.close_plan("cancelled", env, book)
+        self.close_plan(RequestStatus::Cancelled, env, book)
     }
 
-    fn close_plan(&mut self, status: &'static str, env: &Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
+    fn close_plan(&mut self, status: RequestStatus, env: &Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
         let asked = self.plan.as_mut().and_then(|plan| plan.asked.take());
         if let Some(asked) = asked {
             book.close_approval_request(&asked, status, env.now)?;

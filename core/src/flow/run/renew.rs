@@ -2,12 +2,12 @@
 //!
 //! Such a request can't be approved, so when a node claims the run with the new tool, it is superseded by a new one.
 
-use super::demand::ApprovalRequirement;
 use super::env::Env;
 use super::start::Work;
-use super::task::{ApprovalRequest, TaskState};
+use super::task::TaskState;
 use super::turn_builder::TurnBuilder;
 use super::{Run, RunPlace};
+use crate::flow::approval::{ApprovalRequest, ApprovalRequirement, RequestStatus};
 use crate::flow::policy::PolicyVerdict;
 use crate::record::Unstorable;
 
@@ -22,7 +22,7 @@ impl Run {
         let outdated: Vec<(RunPlace, ApprovalRequest)> =
             self.places().filter_map(|at| Some((at, self.outdated(at)?))).collect();
         for (at, asked) in outdated {
-            book.close_approval_request(&asked, "superseded", env.now)?;
+            book.close_approval_request(&asked, RequestStatus::Superseded, env.now)?;
             match self.judge_again(at, env) {
                 PolicyVerdict::Deny { rule, reason } => self.refuse_by_policy(at, rule, reason, env, book)?,
                 PolicyVerdict::Ask(demand) => self.request_approval(at, &demand, env, book)?,
@@ -38,7 +38,7 @@ impl Run {
     fn outdated(&self, at: RunPlace) -> Option<ApprovalRequest> {
         let TaskState::AwaitingApproval(asked) = &self.task(at)?.state else { return None };
         let calls = matches!(self.work(at), Work::Tool(_) | Work::Map);
-        let known = calls && asked.open && !self.graph.nodes.get(at.node)?.is_tool_absent;
+        let known = calls && asked.is_pending() && !self.graph.nodes.get(at.node)?.is_tool_absent;
         (known && !asked.is_about(self.action_digest(at))).then(|| asked.clone())
     }
 
@@ -51,7 +51,8 @@ impl Run {
 
     /// Drafts a pending plan again if one of its tools has changed.
     pub(crate) fn renew_plan(&mut self, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
-        let Some(plan) = self.plan.as_ref().filter(|plan| plan.asked.as_ref().is_some_and(|asked| asked.open)) else {
+        let Some(plan) = self.plan.as_ref().filter(|plan| plan.asked.as_ref().is_some_and(ApprovalRequest::is_pending))
+        else {
             return Ok(());
         };
         let changed = |node: &crate::flow::air::Node, version: &str| {
@@ -63,8 +64,8 @@ impl Run {
             tool.is_some_and(|tool| changed(&compiled.node, &tool.version))
         });
         let Some(asked) = plan.asked.clone().filter(|_| outdated && !self.is_stopping()) else { return Ok(()) };
-        book.close_approval_request(&asked, "superseded", env.now)?;
-        self.withdraw_patches(|_| true, "cancelled", CHANGED, env.now, book)?;
+        book.close_approval_request(&asked, RequestStatus::Superseded, env.now)?;
+        self.withdraw_patches(|_| true, RequestStatus::Cancelled, CHANGED, env.now, book)?;
         self.plan = None;
         self.begin_draft(env, book)
     }

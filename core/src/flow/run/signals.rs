@@ -3,7 +3,6 @@
 //! The turn that applies a signal deletes its row in the same commit, even if the signal no longer has
 //! any effect. So a duplicate or late signal is harmless.
 
-use super::demand::ApprovalRequirement;
 use super::env::Env;
 use super::event::{Signal, SignalKind};
 use super::refused_turn::TURN_REFUSED;
@@ -13,6 +12,7 @@ use super::turn_builder::TurnBuilder;
 use super::undo::RollbackRequest;
 use super::{EffectStatus, Run, RunPlace};
 use crate::access::Actor;
+use crate::flow::approval::ApprovalRequirement;
 use crate::flow::policy::PolicyVerdict;
 use crate::record::Unstorable;
 use serde_json::{Value, json};

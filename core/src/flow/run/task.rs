@@ -16,13 +16,12 @@
 //! | `Completed` | undone                                | `RolledBack`                                   |
 
 use super::event::CallMode;
-use super::load::approvers_in;
 use super::status::{EffectStatus, StepStatus};
 use crate::error::ErrorBody;
+use crate::flow::approval::{ApprovalRequest, StepApproval};
 use crate::json::Digest32;
-use crate::record::{Json, Row};
 use crate::time::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -74,63 +73,6 @@ pub(crate) struct StoredEffect {
     pub(crate) status: EffectStatus,
     /// It was written after the last restore, or there was no restore.
     pub(crate) since_restore: bool,
-}
-
-/// An approval.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct StepApproval {
-    pub(crate) digest: Digest32,
-    /// The number of approval requests of the run before the approved one.
-    pub(crate) earlier_requests: u32,
-    pub(crate) by: Vec<String>,
-    pub(crate) notes: Option<String>,
-}
-
-/// Those who approved a request, as its row has them.
-pub(crate) fn approvers(row: &Row) -> Vec<String> {
-    let decisions = row.get("decisions").as_json().map(Json::to_value).unwrap_or_default();
-    approvers_in(&decisions)
-}
-
-impl StepApproval {
-    /// Whether it covers this content.
-    pub(crate) fn is_about(&self, content: Digest32) -> bool {
-        self.digest == request_digest(content, self.earlier_requests)
-    }
-}
-
-/// The digest of an approval request. It includes the number of earlier requests: content that was changed and
-/// changed back is a new request, and a decision about the older one does not cover it.
-pub(crate) fn request_digest(content: Digest32, showing: u32) -> Digest32 {
-    match showing {
-        0 => content,
-        _ => Digest32::of(&json!({"content": content, "showing": showing})),
-    }
-}
-
-/// An approval request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ApprovalRequest {
-    pub(crate) id: Uuid,
-    pub(crate) digest: Digest32,
-    /// The number of approval requests of the run before this one.
-    pub(crate) earlier_requests: u32,
-    pub(crate) expires_at: Timestamp,
-    /// Pending.
-    pub(crate) open: bool,
-    /// Withdrawn before a decision. The signal that withdrew it follows, and a new request replaces it.
-    pub(crate) withdrawn: bool,
-}
-
-impl ApprovalRequest {
-    /// Whether it covers this content.
-    pub(crate) fn is_about(&self, content: Digest32) -> bool {
-        self.digest == request_digest(content, self.earlier_requests)
-    }
-
-    pub(crate) const fn withdraw(&mut self) {
-        (self.open, self.withdrawn) = (false, true);
-    }
 }
 
 /// A running map node.
@@ -263,7 +205,7 @@ impl Task {
         match &self.state {
             TaskState::Delayed { until } | TaskState::RetryWait { until, .. } => Some(*until),
             TaskState::Lost { deadline } => Some(*deadline),
-            TaskState::AwaitingApproval(asked) if asked.open => Some(asked.expires_at),
+            TaskState::AwaitingApproval(asked) => asked.deadline(),
             _ => None,
         }
     }
