@@ -14,7 +14,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chimera_core::access::DeciderRefusal;
 use chimera_core::access::tables::APPROVAL_LINKS;
 use chimera_core::flow::review::Review;
-use chimera_core::flow::run::{ApprovalRequested, INBOX, RunHead, inbox_row, outbox_row};
+use chimera_core::flow::run::{ApprovalRequested, INBOX, OutboxMessage, RunHead, inbox_row, outbox_row};
 use chimera_core::flow::tables::SCOPED_APPROVALS;
 use chimera_core::json::Digest32;
 use chimera_core::limits;
@@ -219,7 +219,10 @@ impl Asking {
                 let told = (payload["type"].as_str().unwrap_or_default(), Some(&payload["data"]));
                 inbox_row(id, head, &recipient.target, told, now)
             }
-            channel => outbox_row(id, head, approval, (channel, &recipient.target), &payload, now),
+            channel => {
+                let message = OutboxMessage { id, approval, channel, target: &recipient.target, at: now };
+                outbox_row(head, &message, &payload)
+            }
         }
     }
 }

@@ -1,24 +1,24 @@
 //! One place of a run: a node, or an item of a map node.
 //!
-//! | state       | on                                    | becomes                                        |
-//! |-------------|---------------------------------------|------------------------------------------------|
-//! | `Pending`   | its last edge is decided              | `Delayed`, `Ready` or `Skipped`                |
-//! | `Delayed`   | its time has come                     | `Ready`                                        |
-//! | `Ready`     | a slot is free                        | `Asking`, `Recalling`, `Running`, `Child`, `Mapping`, `Completed` (a recording) |
-//! | `Asking`    | approved, denied, edited, expired     | `Ready`, `Failed`, `Asking`, run is cancelled  |
-//! | `Recalling` | found, not found                      | `Completed`, `Running`                         |
-//! | `Running`   | output, error, check                  | `Completed`, `RetryWait`, `Running`, `Failed`, `Unknown` |
-//! | `Lost`      | no process can still be making it     | `Running`, `Unknown`                           |
-//! | `RetryWait` | its time has come                     | `Ready`                                        |
-//! | `Child`     | the child ended                       | `Completed`, `Failed`                          |
-//! | `Mapping`   | the last item ended                   | `Completed`, `Failed`                          |
-//! | `Unknown`   | a person resolves the outcome         | `Completed`, `Ready`                           |
-//! | `Completed` | undone                                | `RolledBack`                                   |
+//! | state              | on                                | becomes                                             |
+//! |--------------------|-----------------------------------|-----------------------------------------------------|
+//! | `Pending`          | its last edge is decided          | `Delayed`, `Ready` or `Skipped`                     |
+//! | `Delayed`          | its time has come                 | `Ready`                                             |
+//! | `Ready`            | a slot is free                    | `AwaitingApproval`, `LookingUpCache`, `Running`, `AwaitingChild`, `Mapping`, `Completed` (a recording) |
+//! | `AwaitingApproval` | approved, denied, edited, expired | `Ready`, `Failed`, `AwaitingApproval`, run is cancelled |
+//! | `LookingUpCache`   | found, not found                  | `Completed`, `Ready`                                |
+//! | `Running`          | output, error, check              | `Completed`, `RetryWait`, `Running`, `Failed`, `OutcomeUnknown` |
+//! | `Lost`             | no process can still be making it | `Running`, `Ready`, `OutcomeUnknown`                |
+//! | `RetryWait`        | its time has come                 | `Ready`                                             |
+//! | `AwaitingChild`    | the child ended                   | `Completed`, `Failed`                               |
+//! | `Mapping`          | the last item ended               | `Completed`, `Failed`                               |
+//! | `OutcomeUnknown`   | a person resolves the outcome     | `Completed`, `Ready`                                |
+//! | `Completed`        | undone                            | `RolledBack`                                        |
 
-use super::event::CallMode;
-use super::status::{EffectStatus, StepStatus};
 use crate::error::ErrorBody;
 use crate::flow::approval::{ApprovalRequest, StepApproval};
+use crate::flow::run::event::CallMode;
+use crate::flow::run::status::{EffectStatus, StepStatus};
 use crate::json::Digest32;
 use crate::time::Timestamp;
 use serde_json::Value;
@@ -111,7 +111,24 @@ pub(crate) enum TaskState {
     RolledBack { output: Arc<Value> },
 }
 
+impl MapProgress {
+    /// Counts the items of a loaded map.
+    pub(crate) fn count_items(&mut self) {
+        let ended = self.items.iter().filter(|item| item.is_settled()).count();
+        self.open = self.over.len() - ended;
+        self.busy = self.items.len() - ended;
+        let failed = self.items.iter().enumerate().filter(|(_, item)| matches!(item.state, TaskState::Failed { .. }));
+        let first = failed.min_by_key(|(_, item)| item.seq()).map(|(item, _)| item);
+        self.failed = first.and_then(|item| u32::try_from(item).ok());
+    }
+}
+
 impl Task {
+    /// A node that waits for this number of incoming edges.
+    pub(crate) fn waiting_for(incoming: usize) -> Self {
+        Self::pending(u32::try_from(incoming).unwrap_or(u32::MAX))
+    }
+
     pub(crate) const fn pending(undecided: u32) -> Self {
         Self {
             state: TaskState::Pending { undecided, taken: false },
@@ -207,6 +224,27 @@ impl Task {
             TaskState::Lost { deadline } => Some(*deadline),
             TaskState::AwaitingApproval(asked) => asked.deadline(),
             _ => None,
+        }
+    }
+
+    /// The value of `steps.retry_at`.
+    pub(crate) const fn wait_until(&self) -> Option<Timestamp> {
+        match &self.state {
+            TaskState::Delayed { until } | TaskState::RetryWait { until, .. } => Some(*until),
+            TaskState::Lost { deadline } => Some(*deadline),
+            _ => None,
+        }
+    }
+
+    /// Whether the step's row must hold the input: as long as it has no result. The input of a finished
+    /// call is in `tool_calls`.
+    pub(crate) const fn needs_input_row(&self) -> bool {
+        match self.state {
+            TaskState::Completed { .. }
+            | TaskState::Failed { .. }
+            | TaskState::Skipped
+            | TaskState::Cancelled { .. } => false,
+            _ => self.input.is_some(),
         }
     }
 }
