@@ -14,6 +14,7 @@ mod functions;
 mod layers;
 mod leftovers;
 mod limits;
+mod machines;
 mod manifests;
 mod matrix;
 mod names;
