@@ -13,7 +13,7 @@ use chimera_core::limits::{
     JSON_INLINE_BYTES_MAX, NOTES_BYTES_MAX, PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, WAIT_SECONDS_MAX, WORKFLOW_ID_CHARS_MAX,
 };
 use chimera_core::time::Timestamp;
-use chimera_engine::flow::Document;
+use chimera_engine::flow::SerializedJson;
 use serde_json::{Value, json};
 use std::time::Duration;
 use uuid::Uuid;
@@ -100,7 +100,7 @@ pub(crate) fn check_note(text: Option<String>) -> Result<Option<String>, ApiErro
 }
 
 /// A response from JSON that is serialised already.
-pub(crate) fn serialized_response(document: Document) -> Response {
+pub(crate) fn serialized_response(document: SerializedJson) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], document.into_text()).into_response()
 }
 

@@ -57,7 +57,7 @@ pub(crate) struct StoreFacts {
     /// The database server's clock; none for SQLite.
     pub(crate) clock: Option<Timestamp>,
     pub(crate) runs: RunFacts,
-    /// Why the store is on hold, if it is.
+    /// Why the store is held, if it is.
     pub(crate) held: Option<String>,
     /// A missing table, column or privilege, or a foreign object on Chimera's tables.
     pub(crate) lacks: Option<String>,

@@ -29,7 +29,7 @@ pub(crate) async fn all(records: &dyn Records, select: Select, rows_max: usize) 
 }
 
 fn too_much(what: &str) -> EngineError {
-    EngineError::refused(Code::PayloadTooLarge, format!("more than {what} would have to be read at once"))
+    EngineError::refused(Code::PayloadTooLarge, format!("this would read more than {what}, which is the limit"))
 }
 
 /// Calls `look` for every row of a query. Holds one page in memory at a time.

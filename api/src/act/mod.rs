@@ -1,6 +1,7 @@
 //! Endpoints that start, repeat and patch runs.
 
 pub(crate) mod act_post;
+pub(crate) mod idempotency;
 pub(crate) mod run_call;
 pub(crate) mod run_patch;
 pub(crate) mod run_replay;

@@ -35,7 +35,7 @@ pub(crate) struct ProposedDocument {
     run_id: String,
     /// Number of the patch; null for a dry run.
     number: Option<u32>,
-    /// What the patch changes, and how to revert it.
+    /// What the patch changes, and how to remove it.
     preview: Value,
 }
 

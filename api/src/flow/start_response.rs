@@ -24,7 +24,7 @@ pub(crate) async fn answer(
     let run = started.run_id;
     let place = [(header::LOCATION, format!("/runs/{run}"))];
     let Some(wait) = wait.filter(|wait| !wait.is_zero()) else {
-        let status = started.standing.borrow().status;
+        let status = started.progress.borrow().status;
         let told = json!({
             "run_id": run, "status": status.as_str(), "autonomy_level": started.level.as_str(),
             "trace_id": chimera_core::id::trace_id(run),
@@ -32,7 +32,7 @@ pub(crate) async fn answer(
         return Ok((StatusCode::ACCEPTED, place, Json(told)).into_response());
     };
     // The response must begin before the request times out.
-    let patience = wait.min(edge.request_timeout.mul_f64(0.9));
+    let patience = wait.min(edge.wait_max());
     let ended = wait_until_settled(caller, &started, Instant::now() + patience).await?.is_final();
     let code = if ended { StatusCode::OK } else { StatusCode::ACCEPTED };
     Ok((code, place, serialized_response(caller.flow.show_document(&caller.permit, run).await?)).into_response())
@@ -45,9 +45,9 @@ pub(crate) async fn wait_until_settled(
     until: Instant,
 ) -> Result<RunStatus, ApiError> {
     let stands = |status: RunStatus| status.is_final() || status == RunStatus::AwaitingApproval;
-    let mut standing = started.standing.clone();
-    let in_time = timeout_at(until, standing.wait_for(|standing| standing.is_resting)).await.is_ok();
-    let mut status = standing.borrow().status;
+    let mut progress = started.progress.clone();
+    let in_time = timeout_at(until, progress.wait_for(|progress| progress.is_resting)).await.is_ok();
+    let mut status = progress.borrow().status;
     // A run that is idle while a child runs or a timer is pending continues later, perhaps on another node.
     while in_time && !stands(status) && Instant::now() < until {
         sleep(limits::RUN_POLL_INTERVAL).await;

@@ -210,7 +210,11 @@ pub(super) async fn counters(config: &Config, ambient: &Ambient) -> Outcome<Opti
 }
 
 /// Authenticates callers; `claims` are the counters shared by all nodes.
-pub(super) fn door(config: &Config, directory: &Arc<Directory>, claims: Option<Arc<dyn Counters>>) -> Authenticator {
+pub(super) fn authenticator(
+    config: &Config,
+    directory: &Arc<Directory>,
+    claims: Option<Arc<dyn Counters>>,
+) -> Authenticator {
     let own: Arc<dyn Counters> = Arc::new(LocalCounters::new());
     let shared = claims.clone().unwrap_or_else(|| Arc::clone(&own));
     let rates = Rates { shared, own, without: redis_fallback(&config.access) };

@@ -10,7 +10,7 @@
 //! change commit together. When two requests begin concurrently, the loser's transaction conflicts; it
 //! reads and decides again. Records of different owners are isolated.
 //!
-//! Not used by `/act`, whose key is a column of `runs`; see engine/src/act/idempotency.rs.
+//! Not used by `/act`, whose key is a column of `runs`; see engine/src/act/idempotency/mod.rs.
 
 use super::tables::IDEMPOTENCY_RECORDS;
 use super::{DamagedRow, Digest32};
@@ -52,21 +52,22 @@ pub struct KeyedRequest {
     ttl_seconds: i64,
 }
 
-/// Why a request can't have an idempotency record.
+/// The key is empty, too long, or holds U+0000.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidIdempotencyKey {
-    /// The key is empty, too long, or holds U+0000.
-    #[error("idempotency key must have 1 to {} characters", limits::IDEMPOTENCY_KEY_CHARS_MAX)]
-    Key,
+#[error("an idempotency key must have 1 to {} characters", limits::IDEMPOTENCY_KEY_CHARS_MAX)]
+pub struct InvalidIdempotencyKey;
+
+/// Checks the form of an idempotency key, whatever it is used for.
+pub fn check_key(key: &str) -> Result<(), InvalidIdempotencyKey> {
+    let chars = key.chars().take(limits::IDEMPOTENCY_KEY_CHARS_MAX + 1).count();
+    let is_valid = (1..=limits::IDEMPOTENCY_KEY_CHARS_MAX).contains(&chars) && !key.contains('\0');
+    if is_valid { Ok(()) } else { Err(InvalidIdempotencyKey) }
 }
 
 impl KeyedRequest {
     /// A request with `body` under `key`, with the default TTL.
     pub fn new(owner: &KeyOwner, key: &str, body: &serde_json::Value) -> Result<Self, InvalidIdempotencyKey> {
-        let chars = key.chars().take(limits::IDEMPOTENCY_KEY_CHARS_MAX + 1).count();
-        if !(1..=limits::IDEMPOTENCY_KEY_CHARS_MAX).contains(&chars) || key.contains('\0') {
-            return Err(InvalidIdempotencyKey::Key);
-        }
+        check_key(key)?;
         Ok(Self {
             owner: owner.to_string(),
             key: key.to_owned(),
@@ -108,7 +109,6 @@ pub enum RecordState {
     },
 }
 
-/// An idempotency record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IdempotencyRecord {
     pub owner: String,
@@ -123,7 +123,7 @@ pub struct IdempotencyRecord {
 
 /// The outcome for a request.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Decision {
+pub enum KeyDecision {
     /// First use of the key: the insert, and the resulting record.
     Fresh(Insert, IdempotencyRecord),
     /// The previous record has expired: the update that replaces it, and the resulting record.
@@ -141,7 +141,7 @@ pub fn decide(
     existing: Option<IdempotencyRecord>,
     request: &KeyedRequest,
     now: Timestamp,
-) -> Result<Decision, InvalidTx> {
+) -> Result<KeyDecision, InvalidTx> {
     let claimed = |state_version| IdempotencyRecord {
         owner: request.owner.clone(),
         key: request.key.clone(),
@@ -154,7 +154,7 @@ pub fn decide(
     };
     let Some(existing) = existing else {
         let record = claimed(1);
-        return Ok(Decision::Fresh(record.insert()?, record));
+        return Ok(KeyDecision::Fresh(record.insert()?, record));
     };
     if existing.expires_at <= now {
         let record = claimed(existing.state_version + 1);
@@ -171,14 +171,14 @@ pub fn decide(
                 ("expires_at", record.expires_at.into()),
             ],
         )?;
-        return Ok(Decision::TakeOver(update, record));
+        return Ok(KeyDecision::TakeOver(update, record));
     }
     if existing.fingerprint != request.fingerprint {
-        return Ok(Decision::Mismatch(existing));
+        return Ok(KeyDecision::Mismatch(existing));
     }
     Ok(match existing.state {
-        RecordState::InFlight => Decision::InFlight(existing),
-        RecordState::Done { .. } => Decision::Done(existing),
+        RecordState::InFlight => KeyDecision::InFlight(existing),
+        RecordState::Done { .. } => KeyDecision::Done(existing),
     })
 }
 

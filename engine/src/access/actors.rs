@@ -136,7 +136,7 @@ impl Directory {
             return Err(retired(&entry.id));
         }
         if row.is_none() {
-            self.check_room_for(&entry.tenant)?;
+            self.check_actor_limits(&entry.tenant)?;
         }
         let before = match &row {
             Some(row) => Some(stored_entry(row)),
@@ -186,7 +186,7 @@ impl Directory {
     }
 
     /// Refuses a new entry beyond the limits. No tenant can use up another's share, nor the default tenant's.
-    fn check_room_for(&self, tenant: &str) -> Result<(), EngineError> {
+    fn check_actor_limits(&self, tenant: &str) -> Result<(), EngineError> {
         let (snapshot, own) = (self.snapshot(), self.settings.tenant.as_str());
         let count =
             |counts: &dyn Fn(&str) -> bool| snapshot.registry.entries().filter(|entry| counts(&entry.tenant)).count();

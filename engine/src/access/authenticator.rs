@@ -2,8 +2,7 @@
 //!
 //! Checks run in a fixed order, and the first that fails answers: token, its expiry, its revocation, the signature, its
 //! freshness, the rate limit, the nonce. Whatever the request's head shows is checked before its body is read. Refused
-//! callers are counted by address and recorded in the ledger. Accepted callers get a permit; there is no other way to
-//! get one.
+//! callers are counted by address and recorded in the ledger. Accepted callers get a permit.
 
 use super::directory::{ActorKey, Directory, may_use_shared_key, shares_key_of};
 use super::nonces::{Nonce, RequestNonces};
@@ -446,8 +445,8 @@ fn check_head(actor: Option<&str>, proof: &RequestProof<'_>) -> Result<(), Error
 
 /// It is not the caller's fault.
 fn unopened() -> ErrorBody {
-    let message = "the signature can't be checked: the server can't open a key of this actor; ask its operator, whom \
-                   chimera doctor tells why";
+    let message = "the signature can't be checked: the server can't open this actor's key; an operator can see why with \
+                   `chimera doctor`";
     ErrorBody::new(Code::NotReady, message).with("reason", "key_unreadable")
 }
 

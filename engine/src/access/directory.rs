@@ -201,7 +201,7 @@ impl Directory {
     }
 
     /// What an actor may do at this moment in a tenant, for what is done in its name after its request.
-    pub(crate) fn standing(&self, tenant: &str, actor: &str) -> Result<Permit, ErrorBody> {
+    pub(crate) fn current_permit(&self, tenant: &str, actor: &str) -> Result<Permit, ErrorBody> {
         let entry = self.snapshot().registry.resolve(actor);
         let refused = |why: &str| Err(ErrorBody::new(Code::RbacForbidden, format!("{actor} {why}")));
         match () {

@@ -57,7 +57,7 @@ impl Directory {
         }
         if self.snapshot().registry.removed_of(&entry.tenant) >= REMOVED_ACTORS_MAX {
             let message = format!(
-                "cannot remove {id}: the tenant has {REMOVED_ACTORS_MAX} removed actors, which equals the limit; disable it \
+                "cannot remove {id}: the tenant has {REMOVED_ACTORS_MAX} removed actors, which is the limit; disable it \
                  instead"
             );
             return Err(ErrorBody::new(Code::ValidationFailed, message).with("pointer", "/id").into());

@@ -3,12 +3,14 @@
 //! Checks run in a fixed order: actor, idempotency key, plan, scopes, risk and level, rules, then the run. A refusal
 //! starts no run and leaves a ledger entry; the stored plan may stay.
 
-use super::idempotency::{DuplicateCheck, KeyClaimOutcome, RecentKeys, check_key, duplicate_response};
+use super::idempotency::{KeyState, RequestKey};
 use crate::access::{AUTONOMY_OVERRIDE, Access, Permit, missing_scope_error};
 use crate::act::port::Planner;
 use crate::error::EngineError;
 use crate::flow::error::no_workflow;
-use crate::flow::{ChildWorkflows, Flow, PLAN_PREFIX, ResolvedWorkflow, RunHandle, SizeBudget, StartRun, named};
+use crate::flow::{
+    ChildWorkflows, Flow, FoundWorkflow, PLAN_PREFIX, ResolvedWorkflow, RunHandle, RunKey, SizeBudget, StartRun, named,
+};
 use chimera_core::access::{Level, TenantSettings};
 use chimera_core::act::{AutonomyFacts, determine_autonomy_level, risk};
 use chimera_core::error::{Code, ErrorBody};
@@ -50,14 +52,6 @@ pub enum Objective {
     Steps(Vec<(String, Value)>),
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DuplicatePolicy {
-    /// A conflict error with the run's id.
-    #[default]
-    Conflict,
-    Return,
-}
-
 /// A request to act.
 #[derive(Clone, Debug)]
 pub struct ActRequest {
@@ -68,8 +62,7 @@ pub struct ActRequest {
     pub level: Option<Level>,
     /// Only simulate.
     pub dry_run: bool,
-    pub idempotency_key: Option<String>,
-    pub on_duplicate: DuplicatePolicy,
+    pub key: Option<RequestKey>,
     pub notify: Option<Value>,
     /// 1 is the most urgent, 10 the least.
     pub priority: Option<i32>,
@@ -80,8 +73,6 @@ pub struct ActRequest {
     pub parent_span: Option<SpanId>,
     /// The request without what differs between retries, masked.
     pub request: Arc<Value>,
-    /// The digest of the request before masking; `None` if nothing was masked.
-    pub unmasked: Option<Digest32>,
 }
 
 /// The result of an action request.
@@ -98,7 +89,6 @@ pub enum ActOutcome {
 pub struct StartedAction {
     pub started: RunHandle,
     pub plan: Plan,
-    /// The risk assessment.
     pub risk: Arc<Value>,
     pub dry_run: bool,
 }
@@ -108,7 +98,7 @@ pub struct Actions {
     pub(super) access: Arc<Access>,
     pub(super) flow: Flow,
     planner: Arc<dyn Planner>,
-    pub(super) recent_keys: RecentKeys,
+    pub(super) keys: KeyState,
 }
 
 /// A plan with everything needed to decide on it.
@@ -117,7 +107,7 @@ pub(super) struct Proposal {
     pub(super) tools: Vec<Arc<Spec>>,
     workflow_id: String,
     /// `None`: a plan that is not stored yet, or the graph of an existing run.
-    version: Option<i64>,
+    stored: Option<FoundWorkflow>,
     graph: Arc<Graph>,
     inputs: Value,
     pub(super) inside: ChildWorkflows,
@@ -155,7 +145,7 @@ impl Proposal {
     }
 
     /// Whether a message goes to somebody outside the tenant's domains.
-    fn writes_outside(&self, tenant: &TenantSettings) -> bool {
+    fn messages_outsiders(&self, tenant: &TenantSettings) -> bool {
         let outside = |tool: &Spec, input: &Value| tenant.messages_outsiders(tool, input);
         self.calls().any(|(tool, input)| outside(tool, input))
             || self.tools_without_calls().any(|tool| outside(tool, &Value::Null))
@@ -180,7 +170,7 @@ impl Proposal {
 impl Actions {
     #[must_use]
     pub fn new(access: Arc<Access>, flow: Flow, planner: Arc<dyn Planner>) -> Self {
-        Self { access, flow, planner, recent_keys: RecentKeys::default() }
+        Self { access, flow, planner, keys: KeyState::default() }
     }
 
     #[must_use]
@@ -189,8 +179,8 @@ impl Actions {
     }
 
     /// Memory for a request whose body takes so much once it is parsed.
-    pub async fn room(&self, permit: &Permit, weight: usize) -> Result<SizeBudget, EngineError> {
-        self.flow.room(&permit.claimant(), weight).await
+    pub async fn reserve_memory(&self, permit: &Permit, weight: usize) -> Result<SizeBudget, EngineError> {
+        self.flow.reserve_memory(&permit.claimant(), weight).await
     }
 
     /// Runs a piece of a request's work. CPU-heavy work does not block other requests.
@@ -204,35 +194,24 @@ impl Actions {
     }
 
     /// Executes a request.
-    pub async fn act(&self, permit: &Permit, ask: ActRequest) -> Result<ActOutcome, EngineError> {
+    pub async fn act(&self, permit: &Permit, mut ask: ActRequest) -> Result<ActOutcome, EngineError> {
         if let Some(actor) = ask.actor.as_deref().filter(|actor| *actor != permit.actor()) {
             let message = format!("the token belongs to {}, not to {actor}", permit.actor());
             return Err(ErrorBody::new(Code::RbacForbidden, message).with("pointer", "/actor").into());
         }
-        let Some(key) = ask.idempotency_key.clone() else { return self.attempt(permit, ask).await };
-        check_key(&key)?;
-        let mut ask = ask;
-        self.seal_request(permit, &mut ask);
-        let asked = DuplicateCheck { request: Arc::clone(&ask.request), on_duplicate: ask.on_duplicate };
-        let costly = matches!(ask.what, Objective::Goal { .. });
-        let turn = self.recent_keys.lock(permit, &key).await;
-        if (turn.seen_before || costly)
-            && let (true, Some(row)) = self.handle_idempotency(permit, &key).await?
-        {
-            return duplicate_response(&row, &asked);
-        }
-        match self.attempt(permit, ask).await {
-            // A used key takes precedence over other errors; and the store refuses a second run.
-            Err(error) if error.is_refusal() => match self.handle_idempotency(permit, &key).await? {
-                (true, Some(row)) => duplicate_response(&row, &asked),
-                _ => Err(error),
-            },
-            acted => acted,
+        match ask.key.take() {
+            Some(key) => self.handle_idempotency(permit, key, ask).await,
+            None => self.attempt(permit, ask, None).await,
         }
     }
 
     /// Plans, checks and starts.
-    async fn attempt(&self, permit: &Permit, ask: ActRequest) -> Result<ActOutcome, EngineError> {
+    pub(super) async fn attempt(
+        &self,
+        permit: &Permit,
+        ask: ActRequest,
+        key: Option<RunKey>,
+    ) -> Result<ActOutcome, EngineError> {
         let proposal = self.propose(permit, &ask).await?;
         self.check_scopes(permit, &proposal)?;
         let score = proposal.score();
@@ -241,7 +220,7 @@ impl Actions {
         self.check_policy(permit, &proposal, level)?;
         self.flow.check_notify(permit, level, ask.notify.as_ref())?;
         let risk = proposal.risk_document(&score, because);
-        self.execute_with_autonomy(permit, ask, proposal, level, risk).await
+        self.execute_with_autonomy(permit, ask, key, proposal, (level, risk)).await
     }
 
     /// Turns any kind of request into a proposal.
@@ -276,12 +255,12 @@ impl Actions {
             }
         }
         let (workflow_id, inputs) = (compiled.workflow_id, compiled.inputs);
-        let (version, graph) = self.flow.workflows().plan(permit, &workflow_id, &compiled.document).await?;
+        let (stored, graph) = self.flow.workflows().plan(permit, &workflow_id, &compiled.document).await?;
         Ok(Proposal {
             plan,
             tools,
             workflow_id,
-            version,
+            stored,
             graph,
             inputs,
             inside: ChildWorkflows::default(),
@@ -301,8 +280,9 @@ impl Actions {
             true => None,
             false => self.flow.workflows().find(permit.tenant(), id, version).await?,
         };
-        let (version, graph) = found.ok_or_else(|| no_workflow(id, version))?;
-        self.propose_graph(permit, &graph, (id, Some(version)), inputs, &Pins::default()).await
+        let found = found.ok_or_else(|| no_workflow(id, version))?;
+        let proposal = self.propose_graph(permit, &found.graph, id, inputs, &Pins::default()).await?;
+        Ok(Proposal { stored: Some(found), ..proposal })
     }
 
     /// The proposal for running a graph.
@@ -310,22 +290,22 @@ impl Actions {
         &self,
         permit: &Permit,
         graph: &Arc<Graph>,
-        (id, version): (&str, Option<i64>),
+        id: &str,
         inputs: &Value,
         pins: &Pins,
     ) -> Result<Proposal, EngineError> {
         let inside = self.flow.workflows().children_of(permit.tenant(), graph, pins).await?;
         let children = &inside.children;
         let may_take_long = graph.may_take_long || children.values().any(|child| child.may_take_long);
-        let place = self.flow.acquire_work_slot(&permit.claimant(), may_take_long).await?;
-        let plan = place.run(|| Plan::from_graph(graph, inputs, children));
+        let work_slot = self.flow.acquire_work_slot(&permit.claimant(), may_take_long).await?;
+        let plan = work_slot.run(|| Plan::from_graph(graph, inputs, children));
         let tools: Vec<Arc<Spec>> =
             tools_of(graph).chain(children.values().flat_map(|child| tools_of(child))).collect();
         let inputs = inputs.clone();
         let within: Vec<_> = children.iter().map(|(asked, child)| json!([asked, child.digest])).collect();
         let digests = Some((graph.digest, (!within.is_empty()).then(|| Digest32::of(&json!(within)))));
         let graph = Arc::clone(graph);
-        Ok(Proposal { plan, tools, workflow_id: id.to_owned(), version, graph, inputs, inside, digests })
+        Ok(Proposal { plan, tools, workflow_id: id.to_owned(), stored: None, graph, inputs, inside, digests })
     }
 
     pub(super) fn check_scopes(&self, permit: &Permit, proposal: &Proposal) -> Result<(), EngineError> {
@@ -362,7 +342,7 @@ impl Actions {
             requested,
             tools: &tools,
             deletes: proposal.deletes(),
-            messages_outsiders: proposal.writes_outside(tenant)
+            messages_outsiders: proposal.messages_outsiders(tenant)
                 || strangers.any(|(_, target)| tenant.is_outside(target)),
             steps: proposal.plan.calls(),
             score,
@@ -425,13 +405,13 @@ impl Actions {
         &self,
         permit: &Permit,
         ask: ActRequest,
+        key: Option<RunKey>,
         proposal: Proposal,
-        level: Level,
-        risk: Arc<Value>,
+        (level, risk): (Level, Arc<Value>),
     ) -> Result<ActOutcome, EngineError> {
-        let version = match proposal.version {
-            Some(version) => version,
-            None => self.flow.workflows().store_plan(permit, &proposal.workflow_id, &proposal.graph).await?,
+        let workflow = match proposal.stored {
+            Some(stored) => stored,
+            None => self.flow.workflows().store_plan(permit, proposal.graph).await?,
         };
         let run_id = ask
             .run_id
@@ -439,14 +419,13 @@ impl Actions {
         let shared = self.access.directory.tenant(permit.tenant()).notify.as_ref();
         let own = permit.notify().or(shared).filter(|_| level != Level::ExecuteSilent).cloned();
         let start = StartRun {
-            version: Some(version),
-            looked_up: Some(ResolvedWorkflow { version, graph: proposal.graph, inside: proposal.inside }),
+            looked_up: Some(ResolvedWorkflow { workflow, inside: proposal.inside }),
             level,
             dry_run: ask.dry_run,
             source: Source::Act,
             request: Some(ask.request),
             risk: Some(Arc::clone(&risk)),
-            idempotency_key: ask.idempotency_key.as_deref().map(|key| self.run_key(permit, key)),
+            idempotency_key: key,
             correlation_id: ask.correlation_id,
             notify: ask.notify.or(own),
             run_id: Some(run_id),
@@ -454,32 +433,9 @@ impl Actions {
             priority: ask.priority.unwrap_or(chimera_core::limits::PRIORITY_DEFAULT),
             ..StartRun::of(proposal.workflow_id, proposal.inputs)
         };
-        let claimed = match &ask.idempotency_key {
-            None => None,
-            Some(key) => match self.claim(permit, key, run_id).await? {
-                KeyClaimOutcome::Claimed(claim) => claim,
-                KeyClaimOutcome::Taken => {
-                    return Err(EngineError::refused(
-                        Code::ConflictIdempotency,
-                        "a concurrent request used this idempotency key",
-                    ));
-                }
-            },
-        };
-        match self.flow.start(permit, start).await {
-            Ok(started) => Ok(ActOutcome::Started(Box::new(StartedAction {
-                started,
-                plan: proposal.plan,
-                risk,
-                dry_run: ask.dry_run,
-            }))),
-            Err(error) => {
-                if let Some(claim) = claimed {
-                    self.release_claim(claim).await;
-                }
-                Err(error)
-            }
-        }
+        let started = self.start_claimed(permit, start).await?;
+        let begun = StartedAction { started, plan: proposal.plan, risk, dry_run: ask.dry_run };
+        Ok(ActOutcome::Started(Box::new(begun)))
     }
 }
 
@@ -521,11 +477,11 @@ pub struct Summary<'a> {
 impl StartedAction {
     #[must_use]
     pub fn summary(&self) -> Summary<'_> {
-        let standing = self.started.standing.borrow();
+        let progress = self.started.progress.borrow();
         let run_id = self.started.run_id;
         Summary {
             run_id,
-            status: standing.status.as_str(),
+            status: progress.status.as_str(),
             autonomy_level: self.started.level.as_str(),
             trace_id: chimera_core::id::trace_id(run_id),
             plan: &self.plan,
@@ -534,8 +490,8 @@ impl StartedAction {
             dry_run_results: (),
             approve_url: (),
             approvals: [],
-            result: standing.ended.as_ref().and_then(|ended| ended.result.clone()),
-            error: standing.ended.as_ref().and_then(|ended| ended.error.clone()),
+            result: progress.ended.as_ref().and_then(|ended| ended.result.clone()),
+            error: progress.ended.as_ref().and_then(|ended| ended.error.clone()),
         }
     }
 }

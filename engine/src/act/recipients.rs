@@ -79,7 +79,7 @@ impl Recipients for DirectoryRecipients {
     }
 
     fn sender(&self, tenant: &str, actor: &str) -> Result<Option<Permit>, ErrorBody> {
-        self.directory.standing(tenant, actor).map(Some)
+        self.directory.current_permit(tenant, actor).map(Some)
     }
 
     fn is_outsider(&self, tenant: &str, actor: &str, recipient: &Recipient) -> bool {

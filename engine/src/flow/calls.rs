@@ -1,6 +1,6 @@
 //! Lists tool calls across the runs that the caller may see.
 
-use super::document::{CallPage, CallView, Document, ListedCall};
+use super::document::{CallPage, CallView, ListedCall, SerializedJson};
 use super::{Flow, load};
 use crate::access::{Permit, RUNS_READ};
 use crate::error::EngineError;
@@ -25,7 +25,7 @@ pub struct CallFilter {
 
 impl Flow {
     /// Tool calls, newest first.
-    pub async fn list_calls(&self, permit: &Permit, filter: CallFilter) -> Result<Document, EngineError> {
+    pub async fn list_calls(&self, permit: &Permit, filter: CallFilter) -> Result<SerializedJson, EngineError> {
         let scope = || Scope::Tenant(permit.tenant().to_owned());
         let everybody = permit.sees("");
         if !everybody && filter.actor.as_deref().is_some_and(|actor| actor != permit.actor()) {
@@ -67,7 +67,8 @@ impl Flow {
         };
         let bytes: usize = page.rows.iter().map(Row::bytes).sum();
         let next_cursor = page.next.as_ref().map(Cursor::encode);
-        let written = async { Document::of(&CallPage { items: page.rows.iter().map(item).collect(), next_cursor }) };
+        let written =
+            async { SerializedJson::of(&CallPage { items: page.rows.iter().map(item).collect(), next_cursor }) };
         self.offload(&permit.claimant(), bytes > JSON_INLINE_BYTES_MAX, Box::pin(written)).await?
     }
 }

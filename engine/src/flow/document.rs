@@ -12,9 +12,9 @@ use uuid::Uuid;
 
 /// A JSON document as text.
 #[derive(Debug)]
-pub struct Document(String);
+pub struct SerializedJson(String);
 
-impl Document {
+impl SerializedJson {
     pub(super) fn of(document: &impl Serialize) -> Result<Self, EngineError> {
         let text = serde_json::to_string(document).map_err(JsonError::Serialise).map_err(Unstorable::from)?;
         Ok(Self(text))

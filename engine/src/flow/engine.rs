@@ -4,10 +4,10 @@
 //! store is the source of truth about who owns a run; this is only what the process is working on right now.
 
 use super::active_runs::{ActiveRuns, LimitReached, RunLimits};
+use super::call_slots::{CallLimits, CallSlots};
 use super::drive::{RunDriver, WakeUp};
-use super::gate::{CallGate, CallLimits};
 use super::memory::MemoryBudget;
-use super::{Asking, Registry, Workflows, load, spans};
+use super::{Asking, ToolRegistry, Workflows, load, spans};
 use crate::error::EngineError;
 use crate::flow::port::Notifier;
 use crate::heartbeat::Heartbeat;
@@ -38,7 +38,7 @@ pub struct FlowPorts {
     pub random: Arc<dyn Random>,
     /// Wakes other processes.
     pub bus: Arc<dyn Bus>,
-    pub registry: Arc<Registry>,
+    pub registry: Arc<ToolRegistry>,
     pub policy: Arc<dyn Policy>,
     /// Sends notifications about ended and waiting runs.
     pub notifier: Arc<dyn Notifier>,
@@ -60,7 +60,7 @@ pub struct Flow {
 pub(super) struct EngineState {
     pub(super) parts: FlowPorts,
     pub(super) workflows: Workflows,
-    pub(super) gate: Mutex<CallGate>,
+    pub(super) call_slots: Mutex<CallSlots>,
     pub(super) driven: ActiveRuns,
     memory: Mutex<MemoryBudget>,
     /// Signalled when a message is queued.
@@ -75,17 +75,16 @@ pub(super) struct EngineState {
 /// The engine's shutdown state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Shutdown {
-    /// Running.
     Running,
     /// Starts nothing new and waits for what is in flight.
     Drain,
-    /// Stopped.
+    /// Gives up what is in flight.
     Now,
 }
 
 /// A run that is being committed.
 pub(super) struct PendingRun {
-    pub(super) standing: watch::Receiver<RunProgress>,
+    pub(super) progress: watch::Receiver<RunProgress>,
     /// The result of the commit.
     pub(super) durable: oneshot::Receiver<Result<(), CommitError>>,
 }
@@ -131,12 +130,12 @@ impl Flow {
             Arc::clone(&parts.registry),
         );
         let offload = Arc::clone(&workflows.offload);
-        let gate = Mutex::new(CallGate::new(parts.slots.clone()));
+        let call_slots = Mutex::new(CallSlots::new(parts.slots.clone()));
         let pulse = Heartbeat::start(parts.clock.steady());
         let inner = EngineState {
             parts,
             workflows,
-            gate,
+            call_slots,
             driven: ActiveRuns::new(places),
             memory: Mutex::new(MemoryBudget::new(places.memory_bytes)),
             messages: Notify::new(),
@@ -153,7 +152,7 @@ impl Flow {
     }
 
     #[must_use]
-    pub fn registry(&self) -> &Registry {
+    pub fn registry(&self) -> &ToolRegistry {
         &self.inner.parts.registry
     }
 
@@ -163,15 +162,15 @@ impl Flow {
         self.inner.parts.policy.judge(action)
     }
 
-    /// Why the store is on hold, if it is.
+    /// Why the store is held, if it is.
     #[must_use]
     pub fn hold(&self) -> Option<Hold> {
         self.inner.parts.records.hold()
     }
 
     /// Memory for work on JSON of a request. Refused if too much of the same caller's work waits already.
-    pub async fn room(&self, who: &Claimant, weight: usize) -> Result<SizeBudget, EngineError> {
-        self.inner.offload.room(who, weight).await
+    pub async fn reserve_memory(&self, who: &Claimant, weight: usize) -> Result<SizeBudget, EngineError> {
+        self.inner.offload.reserve_memory(who, weight).await
     }
 
     /// A slot for CPU-heavy work of a request. Refused if too much of the same caller's work waits already.
@@ -225,13 +224,13 @@ impl Flow {
     /// The number of tool calls in flight.
     #[must_use]
     pub fn calls_under_way(&self) -> usize {
-        self.inner.gate().taken()
+        self.inner.call_slots().taken()
     }
 
     /// The number of calls that wait for a slot and are tracked by this process.
     #[must_use]
     pub fn calls_waiting(&self) -> usize {
-        self.inner.gate().waiting()
+        self.inner.call_slots().waiting()
     }
 
     /// Starts nothing new: calls in flight may end and be recorded, and a run without any is no longer driven.
@@ -250,9 +249,9 @@ impl Flow {
 
     /// Waits until a run has ended or rests. `None` if this process does not drive it.
     pub async fn rest(&self, run: Uuid) -> Option<RunProgress> {
-        let mut standing = self.inner.driven.standing(run)?;
-        let rested = standing.wait_for(|standing| standing.is_resting).await.map(|standing| standing.clone());
-        let last = standing.borrow().clone();
+        let mut progress = self.inner.driven.progress(run)?;
+        let rested = progress.wait_for(|progress| progress.is_resting).await.map(|progress| progress.clone());
+        let last = progress.borrow().clone();
         Some(rested.unwrap_or(last))
     }
 }
@@ -264,10 +263,10 @@ pub(super) fn is_heavy(run: &Run) -> bool {
 }
 
 impl EngineState {
-    pub(super) fn gate(&self) -> MutexGuard<'_, CallGate> {
-        let mut gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
-        gate.set_shared(self.parts.registry.is_shared());
-        gate
+    pub(super) fn call_slots(&self) -> MutexGuard<'_, CallSlots> {
+        let mut call_slots = self.call_slots.lock().unwrap_or_else(PoisonError::into_inner);
+        call_slots.set_shared(self.parts.registry.is_shared());
+        call_slots
     }
 
     pub(super) fn memory(&self) -> MutexGuard<'_, MemoryBudget> {
@@ -282,13 +281,13 @@ impl EngineState {
     }
 
     /// Whether another run can be driven, for any tenant.
-    pub(super) fn has_room(&self) -> bool {
+    pub(super) fn has_capacity(&self) -> bool {
         !self.driven.is_full()
     }
 
     /// Whether another run of this tenant can be driven.
-    pub(super) fn has_room_for(&self, tenant: &str) -> bool {
-        self.full_for(tenant).is_none() && self.memory().has_room_for(tenant)
+    pub(super) fn has_capacity_for(&self, tenant: &str) -> bool {
+        self.full_for(tenant).is_none() && self.memory().has_capacity_for(tenant)
     }
 
     fn full_for(&self, tenant: &str) -> Option<LimitReached> {
@@ -296,7 +295,7 @@ impl EngineState {
     }
 
     /// Refuses a run beyond the limits.
-    pub(super) fn check_room_for(&self, tenant: &str) -> Result<(), EngineError> {
+    pub(super) fn check_run_limits(&self, tenant: &str) -> Result<(), EngineError> {
         let crowded = || self.memory().is_queue_full(tenant).then_some(LimitReached::Memory);
         let Some(full) = self.full_for(tenant).or_else(crowded) else { return Ok(()) };
         let body = |message: String| ErrorBody::new(Code::Overloaded, message).retry_after(1);
@@ -353,7 +352,7 @@ impl EngineState {
         let entered = self.driven.register(id, &run.head().tenant, inbox, first.clone());
         // A new id is not registered yet.
         let sender = entered.unwrap_or_else(|| watch::Sender::new(first));
-        let standing = sender.subscribe();
+        let progress = sender.subscribe();
         self.record_memory(&run);
         let inner = Arc::clone(self);
         let span = spans::run_placeholder(&*self.parts.spans, id);
@@ -375,7 +374,7 @@ impl EngineState {
         };
         // Spawning moves a task several times.
         tokio::spawn(Box::pin(task).instrument(span));
-        PendingRun { standing, durable }
+        PendingRun { progress, durable }
     }
 
     /// Stops driving a run here.
@@ -386,15 +385,15 @@ impl EngineState {
     }
 
     /// Unloads a run that waits for a slot; it is driven again when there is one.
-    pub(super) fn unload(self: &Arc<Self>, run: Uuid, standing: watch::Sender<RunProgress>) {
+    pub(super) fn unload(self: &Arc<Self>, run: Uuid, progress: watch::Sender<RunProgress>) {
         if !self.is_running() {
             return self.release(run);
         }
-        self.driven.unload(run, standing);
+        self.driven.unload(run, progress);
         let next = self.memory().unload(run);
         self.wake_for_slots(next);
         // A slot may have been reserved for it while it was unloaded.
-        if !self.gate().granted(run).is_empty() {
+        if !self.call_slots().granted(run).is_empty() {
             self.load_granted(run);
         }
     }
@@ -407,7 +406,7 @@ impl EngineState {
 
     /// Drops the slots and requests of a run.
     fn drop_requests(self: &Arc<Self>, run: Uuid) {
-        let next = self.gate().drop_run(run);
+        let next = self.call_slots().drop_run(run);
         self.wake_for_slots(next);
     }
 
@@ -490,7 +489,7 @@ impl EngineState {
     /// Resumes a run that nobody drives: it was parked, or its owner is gone.
     pub(super) async fn resume_unowned(self: &Arc<Self>, run: Uuid) -> Result<(), EngineError> {
         let records = &self.parts.records;
-        if !self.is_running() || !self.has_room() || records.hold().is_some() || records.damage().is_some() {
+        if !self.is_running() || !self.has_capacity() || records.hold().is_some() || records.damage().is_some() {
             return Ok(());
         }
         let Some(row) = load::run_row(&*self.parts.records, run).await? else { return Ok(()) };

@@ -52,8 +52,8 @@ impl Flow {
     /// This process's use of its limits.
     fn sample_process(&self) {
         let (taken, waiting) = {
-            let gate = self.inner.gate();
-            (gate.taken(), gate.waiting())
+            let slots = self.inner.call_slots();
+            (slots.taken(), slots.waiting())
         };
         metrics::gauge!("chimera_call_slots_taken").set(taken as f64);
         metrics::gauge!("chimera_call_slots_limit").set(self.inner.parts.slots.total as f64);

@@ -114,7 +114,7 @@ impl Flow {
             .filter("next_deadline", Comparison::AtMost, now)
             .take(limits::PAGE_ROWS_MAX);
         // Runs that can't be resumed now must not hide those behind them.
-        while self.inner.has_room() {
+        while self.inner.has_capacity() {
             let page = self.inner.parts.records.read(select.clone()).await?;
             for row in page.rows {
                 self.resume_or_log(row.uuid("id")).await;
@@ -182,11 +182,11 @@ impl Flow {
         loop {
             let page = self.inner.parts.records.read(select.clone()).await?;
             for row in page.rows {
-                if !self.inner.has_room() {
+                if !self.inner.has_capacity() {
                     return Ok(false);
                 }
                 let id = row.uuid("id");
-                if !self.inner.has_room_for(row.text("tenant_id")) {
+                if !self.inner.has_capacity_for(row.text("tenant_id")) {
                     all = false;
                     continue;
                 }

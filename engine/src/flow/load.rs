@@ -2,6 +2,7 @@
 
 use super::Workflows;
 use super::decide::not_decider;
+use super::lookup::FoundWorkflow;
 use crate::access::{APPROVALS_DECIDE, Permit, RUNS_MANAGE, RUNS_READ};
 use crate::error::EngineError;
 use crate::offload::CostFlag;
@@ -102,7 +103,9 @@ pub(super) async fn load(
 ) -> Result<Run, EngineError> {
     costly.mark_costly(is_large(&row)).await;
     let head = RunHead::of_row(&row)?;
-    let (version, graph) = base_graph(records, workflows, &head).await?;
+    let found = base_graph(records, workflows, &head).await?;
+    let author = found.author().map(str::to_owned);
+    let (version, graph) = (found.version, found.graph);
     let of_run = |table| Select::from(table, Scope::System).with("run_id", head.id);
     let steps = steps(records, head.id).await?;
     let effects = rows::all(records, of_run(&EFFECTS), limits::RUN_ROWS_MAX).await?;
@@ -114,7 +117,6 @@ pub(super) async fn load(
         None => None,
         Some(replay) => Some(recorded(records, replay, &graph, costly).await?),
     };
-    let author = workflows.author(&head.tenant, &head.workflow.id, version).await?;
     costly.mark_costly(are_large(&steps) || are_large(&effects) || are_large(&approvals)).await;
     Ok(Run::load(StoredRun { run: row, steps, effects, approvals, patches, graph, version, author, recorded })?)
 }
@@ -151,20 +153,19 @@ async fn authorized_at(records: &dyn Records, head: &RunHead) -> Result<Timestam
     Ok(at)
 }
 
-/// The initial graph of a run: its workflow's or, for a replay, that of the original run with every patch applied
-/// there.
+/// The workflow of a run, with the initial graph of the run: the workflow's own or, for a replay, that of the original
+/// run with every patch applied there.
 pub(super) async fn base_graph(
     records: &dyn Records,
     workflows: &Workflows,
     head: &RunHead,
-) -> Result<(i64, Arc<Graph>), EngineError> {
+) -> Result<FoundWorkflow, EngineError> {
     let version = match head.workflow.version {
         Some(version) => Some(version),
         None => workflows.newest_at(&head.tenant, &head.workflow.id, authorized_at(records, head).await?).await?,
     };
     let found = workflows.find_stored(&head.tenant, &head.workflow.id, version).await?;
-    let (version, mut graph) =
-        found.ok_or_else(|| DamagedRows { what: "its workflow does not exist any more".to_owned() })?;
+    let mut found = found.ok_or_else(|| DamagedRows { what: "its workflow does not exist any more".to_owned() })?;
     let mut before = Vec::new();
     let mut replay = head.replay.as_ref().map(|replay| replay.of);
     while let Some(run) = replay {
@@ -176,16 +177,18 @@ pub(super) async fn base_graph(
         replay = row.and_then(|row| row.get("replay_of").as_uuid());
     }
     for run in before.into_iter().rev() {
-        let patches = apply_patches(&patches_of(records, run).await?, &graph, workflows)?;
-        graph = patches.into_iter().filter_map(|patch| patch.applied).next_back().unwrap_or(graph);
+        let patches = apply_patches(&patches_of(records, run).await?, &found.graph, workflows)?;
+        if let Some(graph) = patches.into_iter().filter_map(|patch| patch.applied).next_back() {
+            found.graph = graph;
+        }
     }
-    Ok((version, graph))
+    Ok(found)
 }
 
 /// The graph of a run with every applied patch.
 pub(super) async fn graph(records: &dyn Records, workflows: &Workflows, row: &Row) -> Result<Arc<Graph>, EngineError> {
     let head = RunHead::of_row(row)?;
-    let (_, graph) = base_graph(records, workflows, &head).await?;
+    let graph = base_graph(records, workflows, &head).await?.graph;
     let patches = apply_patches(&patches_of(records, head.id).await?, &graph, workflows)?;
     Ok(patches.into_iter().filter_map(|patch| patch.applied).next_back().unwrap_or(graph))
 }

@@ -1,23 +1,23 @@
-//! Patches of a running graph: propose, preview, revert.
+//! Patches of a running graph: propose, preview, remove.
 //!
 //! The run itself applies a patch in its next turn. Whatever can be checked before is checked here, so that a patch
 //! that can't work is refused at once.
 
 use super::signals::check_unfinished;
-use super::start::RunDefinition;
 use super::void_requests::VoidRequests;
-use super::{Flow, load};
+use super::{ChildWorkflows, Flow, load};
 use crate::access::Permit;
 use crate::error::EngineError;
 use crate::flow::error::invalid_document;
 use crate::offload::CostFlag;
 use crate::rows;
+use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::air::Graph;
 use chimera_core::flow::patch::Patch;
 use chimera_core::flow::pins::Pins;
 use chimera_core::flow::run::{
-    Env, Event as RunEvent, Gate, LaneOwner, PatchPreview, Run, SignalKind, SlotRequest, request_of_row,
+    Env, Event as RunEvent, Gate, LaneOwner, PatchPreview, Run, SignalKind, SlotRequest, WorkflowRef, request_of_row,
 };
 use chimera_core::flow::tables::{RUN_PATCHES, RUN_SIGNALS, RUNS};
 use chimera_core::json::Digest32;
@@ -42,7 +42,6 @@ impl Gate for ClosedGate {
     }
 }
 
-/// A proposed patch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProposedPatch {
     /// `None` for a dry run.
@@ -68,6 +67,17 @@ pub(crate) struct CheckedPatch {
     pub(crate) calls: usize,
     /// The risk of what it adds.
     pub(crate) risk: Option<Value>,
+}
+
+/// What a run executes.
+pub(crate) struct RunDefinition {
+    /// With every patch applied.
+    pub(crate) graph: Arc<Graph>,
+    pub(crate) inputs: Arc<Value>,
+    pub(crate) workflow: WorkflowRef,
+    pub(crate) level: Level,
+    /// The pinned versions of child workflows, including those of its patches.
+    pub(crate) pins: Pins,
 }
 
 impl CheckedPatch {
@@ -148,18 +158,20 @@ impl Flow {
     /// Pins the versions of all workflows that a patch starts, so that what is checked is what runs. Child workflows
     /// that the run already pinned keep their versions.
     async fn pin(&self, permit: &Permit, patch: &mut Patch, kept: &Pins) -> Result<(), EngineError> {
+        let mut inside = ChildWorkflows::default();
         for node in &mut patch.add_nodes {
             let Some(child) = node.child() else { continue };
             let found = self.inner.workflows.find(permit.tenant(), &child.workflow_id, child.version).await?;
-            let Some((newest, _)) = found else {
+            let Some(found) = found else {
                 let message = format!("there is no workflow {}", child.workflow_id);
                 return Err(EngineError::refused(Code::MalformedArgs, message));
             };
-            node.pin(newest);
+            node.pin(found.version);
+            inside.found.push(found);
         }
-        let inside = self.inner.workflows.stored_children_of(permit.tenant(), &patch.add_nodes, kept).await?;
+        self.inner.workflows.add_children(&mut inside, permit.tenant(), &patch.add_nodes, kept).await?;
         self.inner.workflows.copy_shared(permit.tenant(), None, &inside).await?;
-        patch.authors = self.inner.workflows.authors(permit.tenant(), &inside).await?;
+        patch.authors = inside.authors().into_iter().map(str::to_owned).collect();
         patch.pins = inside.pins;
         Ok(())
     }
@@ -252,7 +264,7 @@ impl Flow {
         Ok(row.map_err(Unstorable::from)?)
     }
 
-    /// Reverts the last applied patch, unless one of its nodes has started.
+    /// Removes the last applied patch, unless one of its nodes has started.
     pub async fn unpatch(&self, permit: &Permit, run: Uuid, number: u32) -> Result<(), EngineError> {
         self.unfinished_run(permit, run).await?;
         let records = &*self.inner.parts.records;
@@ -262,12 +274,12 @@ impl Flow {
         let row = row.ok_or_else(|| EngineError::not_found("patch"))?;
         let refused = |why: String| Err(EngineError::refused(Code::InvalidTransition, why));
         if row.text("status") != APPLIED {
-            return refused(format!("patch {number} is {}: only an applied patch can be reverted", row.text("status")));
+            return refused(format!("patch {number} is {}: only an applied patch can be removed", row.text("status")));
         }
         let put_on = |row: &Row| (load::applied_seq(row), row.int("number"));
         let last = known.iter().filter(|row| row.text("status") == APPLIED).max_by_key(|row| put_on(row));
         if let Some(last) = last.map(|row| row.int("number")).filter(|last| *last != i64::from(number)) {
-            return refused(format!("patch {last} was applied later and must be reverted first"));
+            return refused(format!("patch {last} was applied later and must be removed first"));
         }
         for node in added_nodes(row) {
             if self.step_of(permit, run, &node).await.is_ok() {
@@ -277,7 +289,7 @@ impl Flow {
         let select = Select::from(&RUN_SIGNALS, Scope::Tenant(permit.tenant().to_owned()));
         let told = records.read(select.with("run_id", run).with("kind", "unpatch").take(1)).await?;
         if !told.rows.is_empty() {
-            return Err(EngineError::refused(Code::OccConflict, "the last patch is already being reverted"));
+            return Err(EngineError::refused(Code::OccConflict, "the last patch is already being removed"));
         }
         let requests = self.requests_of(permit.tenant(), run).await?;
         check_none_approved(&known, &requests)?;
@@ -295,7 +307,7 @@ fn added_nodes(row: &Row) -> Vec<String> {
     nodes.filter_map(|node| node["id"].as_str().map(str::to_owned)).collect()
 }
 
-/// Refuses to revert a patch while an approved one is about to be applied on top of it.
+/// Refuses to remove a patch while an approved one is about to be applied on top of it.
 fn check_none_approved(known: &[Row], requests: &[Row]) -> Result<(), EngineError> {
     let approved = |row: &&Row| {
         let request = requests
@@ -304,7 +316,7 @@ fn check_none_approved(known: &[Row], requests: &[Row]) -> Result<(), EngineErro
         row.text("status") == PROPOSED && request.is_some_and(|asked| asked.text("status") == "approved")
     };
     let Some(row) = known.iter().find(approved) else { return Ok(()) };
-    let message = format!("patch {} was approved and is being applied; revert it first", row.int("number"));
+    let message = format!("patch {} was approved and is being applied; remove it first", row.int("number"));
     Err(EngineError::refused(Code::OccConflict, message))
 }
 

@@ -6,7 +6,8 @@
 //! numbered after its copies: an id and a version never refer to two documents.
 
 use super::Flow;
-use super::workflows::{ChildWorkflows, PLAN_PREFIX, Workflows};
+use super::lookup::{ChildWorkflows, FoundWorkflow, Origin};
+use super::workflows::{PLAN_PREFIX, Workflows};
 use crate::access::{Permit, is_nonce_conflict};
 use crate::error::EngineError;
 use crate::flow::error::no_workflow;
@@ -14,7 +15,6 @@ use crate::ledger::audit::{EventRecord, Writer};
 use crate::port::CommitError;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::tables::{WORKFLOW_SHARES, WORKFLOWS};
-use chimera_core::json::Digest32;
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::limits;
 use chimera_core::record::{
@@ -28,19 +28,6 @@ pub struct ListedWorkflow {
     pub is_shared: bool,
     /// Whether it belongs to the caller's tenant.
     pub is_own: bool,
-}
-
-/// Id, version and document digest of a workflow that a run uses.
-pub(super) type UsedWorkflow<'a> = (&'a str, i64, Digest32);
-
-impl ChildWorkflows {
-    /// Its workflows with their effective versions.
-    fn used(&self) -> impl Iterator<Item = UsedWorkflow<'_>> {
-        self.children.iter().filter_map(|((id, asked), graph)| {
-            let version = asked.or_else(|| self.pins.get(id))?;
-            Some((id.as_str(), version, graph.digest))
-        })
-    }
 }
 
 /// Whether a version is a tenant's own and not a copy of a shared one.
@@ -102,7 +89,14 @@ impl Workflows {
         Ok(!is_own || (!self.is_guest(tenant) && self.share_of(id).await?.is_some()))
     }
 
-    /// A shared version, if the tenant has no workflow of its own with that name.
+    /// Whether a tenant may start copies of a shared workflow: it is still shared, and the tenant has none of its own
+    /// with that name.
+    pub(super) async fn is_shared_to(&self, tenant: &str, id: &str) -> Result<bool, EngineError> {
+        Ok(self.share_of(id).await?.is_some() && self.row(tenant, id, None).await?.is_none())
+    }
+
+    /// A shared version, if the tenant has no workflow of its own with that name. Who asks for the newest has already
+    /// looked for the tenant's own.
     pub(super) async fn shared_row(
         &self,
         tenant: &str,
@@ -113,7 +107,7 @@ impl Workflows {
             return Ok(None);
         }
         let Some(share) = self.share_of(id).await? else { return Ok(None) };
-        if self.row(tenant, id, None).await?.is_some() {
+        if version.is_some() && self.row(tenant, id, None).await?.is_some() {
             return Ok(None);
         }
         self.row(share.text("tenant_id"), id, version).await
@@ -176,7 +170,7 @@ impl Workflows {
     pub(super) async fn check_shared(
         &self,
         tenant: &str,
-        outer: UsedWorkflow<'_>,
+        outer: Option<&FoundWorkflow>,
         inside: &ChildWorkflows,
     ) -> Result<(), EngineError> {
         if !self.is_guest(tenant) {
@@ -185,10 +179,9 @@ impl Workflows {
         if let Some((id, version)) = &inside.missing {
             return Err(no_workflow(id, *version));
         }
-        for (id, version, _) in inside.used().chain([outer]) {
-            let own = self.row(tenant, id, Some(version)).await?.is_some_and(|row| is_own(&row));
-            if !own && self.share_of(id).await?.is_none() {
-                return Err(no_workflow(id, Some(version)));
+        for found in inside.found.iter().chain(outer) {
+            if matches!(found.origin, Origin::Copy { is_shared: false }) && self.share_of(found.id()).await?.is_none() {
+                return Err(no_workflow(found.id(), Some(found.version)));
             }
         }
         Ok(())
@@ -198,34 +191,37 @@ impl Workflows {
     pub(super) async fn copy_shared(
         &self,
         tenant: &str,
-        outer: Option<UsedWorkflow<'_>>,
+        outer: Option<&FoundWorkflow>,
         inside: &ChildWorkflows,
     ) -> Result<(), EngineError> {
-        if !self.is_guest(tenant) {
-            return Ok(());
-        }
-        for used in inside.used().chain(outer) {
-            self.copy(tenant, used).await?;
+        for found in inside.found.iter().chain(outer) {
+            if let Origin::Shared(row) = &found.origin {
+                self.copy(tenant, found, row).await?;
+            }
         }
         Ok(())
     }
 
-    async fn copy(&self, tenant: &str, (id, version, digest): UsedWorkflow<'_>) -> Result<(), EngineError> {
+    async fn copy(&self, tenant: &str, found: &FoundWorkflow, row: &Row) -> Result<(), EngineError> {
         for _ in 0..limits::APPLY_TRIES_MAX {
-            match self.row(tenant, id, Some(version)).await? {
-                Some(row) if row.get("digest").as_bytes() == Some(&digest.0[..]) => return Ok(()),
-                // The tenant has just used this version number for its own document.
-                Some(_) => break,
-                None => {}
-            }
-            let Some(row) = self.shared_row(tenant, id, Some(version)).await? else {
-                return Err(no_workflow(id, Some(version)));
-            };
-            match self.records.commit(self.copy_tx(tenant, &row)?).await {
-                Ok(_) => return Ok(()),
+            match self.records.commit(self.copy_tx(tenant, row)?).await {
+                Ok(_) => {
+                    self.cache(
+                        tenant,
+                        FoundWorkflow { origin: Origin::Copy { is_shared: false }, ..found.clone() },
+                        row,
+                    );
+                    return Ok(());
+                }
                 // A concurrent run of the same workflow, or a concurrent apply.
                 Err(CommitError::Conflict(_)) => {}
                 Err(error) => return Err(error.into()),
+            }
+            match self.row(tenant, found.id(), Some(found.version)).await? {
+                Some(taken) if taken.get("digest") == row.get("digest") => return Ok(()),
+                // The tenant has just used this version number for its own document.
+                Some(_) => break,
+                None => {}
             }
         }
         Err(EngineError::refused(Code::OccConflict, "the workflow was changed concurrently; try again"))

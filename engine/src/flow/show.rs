@@ -3,7 +3,7 @@
 //! A node that has not started has no row. It is shown as pending, or as skipped or cancelled once the run has ended.
 
 use super::decide::people_needed;
-use super::document::{CallView, Document, RunView, StartedStep, StepCallView, StepPage, StepView};
+use super::document::{CallView, RunView, SerializedJson, StartedStep, StepCallView, StepPage, StepView};
 use super::{Flow, doubt, load, review};
 use crate::access::{Permit, RUNS_READ};
 use crate::error::EngineError;
@@ -83,13 +83,13 @@ impl Flow {
     }
 
     /// One run with everything needed to approve it, as JSON text.
-    pub async fn show_document(&self, permit: &Permit, run: Uuid) -> Result<Document, EngineError> {
+    pub async fn show_document(&self, permit: &Permit, run: Uuid) -> Result<SerializedJson, EngineError> {
         let (mut row, mut asked) = self.rows_shown(permit, run).await?;
         let weight = load::weight(asked.iter().chain([&row]));
-        let _room = if Offload::needs_room(weight) {
+        let _room = if Offload::needs_reservation(weight) {
             // Whoever waits holds nothing.
             drop((row, asked));
-            let room = self.room(&permit.claimant(), weight).await?;
+            let room = self.reserve_memory(&permit.claimant(), weight).await?;
             (row, asked) = self.rows_shown(permit, run).await?;
             Some(room)
         } else {
@@ -136,7 +136,7 @@ impl Flow {
         row: &Row,
         asked: Vec<Row>,
         costly: &CostFlag,
-    ) -> Result<Document, EngineError> {
+    ) -> Result<SerializedJson, EngineError> {
         let run = row.uuid("id");
         let waiting = asked.iter().filter(|row| row.text("status") == "pending");
         let mut members = summary(row);
@@ -166,7 +166,7 @@ impl Flow {
         members.insert("messages".to_owned(), self.messages(permit, row, costly).await?.into());
         members.insert("patches".to_owned(), self.patches(permit, run, costly).await?.into());
         let stored = |column: &str| row.get(column).as_json();
-        Document::of(&RunView { members, inputs: stored("inputs"), result: stored("result") })
+        SerializedJson::of(&RunView { members, inputs: stored("inputs"), result: stored("result") })
     }
 
     /// The plan of a run without a draft.
@@ -175,10 +175,10 @@ impl Flow {
         let found = self.inner.workflows.find_stored(permit.tenant(), id, version).await?;
         let inputs = row.get("inputs").as_json().map(Json::to_value).unwrap_or_default();
         let plan = match &found {
-            Some((_, graph)) => {
-                let (nodes, (_, pins)) = (&graph.document.nodes, request_of_row(row));
+            Some(found) => {
+                let (nodes, (_, pins)) = (&found.graph.document.nodes, request_of_row(row));
                 let inside = self.inner.workflows.stored_children_of(permit.tenant(), nodes, &pins).await?;
-                Plan::from_graph(graph, &inputs, &inside.children)
+                Plan::from_graph(&found.graph, &inputs, &inside.children)
             }
             None => Plan::default(),
         };
@@ -225,7 +225,7 @@ impl Flow {
         run: Uuid,
         limit: usize,
         cursor: Option<&str>,
-    ) -> Result<Document, EngineError> {
+    ) -> Result<SerializedJson, EngineError> {
         let records = &*self.inner.parts.records;
         let mut row = load::readable_run(records, permit, run).await?;
         let from = cursor.and_then(|cursor| cursor.strip_prefix(NOT_STARTED_PREFIX));
@@ -236,10 +236,10 @@ impl Flow {
         let mut started = read().await?;
         // The dry calls are about as large as the plan that shows them.
         let weight = load::weight([&row]).saturating_mul(2).saturating_add(started.bytes);
-        let _room = if Offload::needs_room(weight) {
+        let _room = if Offload::needs_reservation(weight) {
             // Whoever waits holds nothing.
             drop((row, started));
-            let room = self.room(&permit.claimant(), weight).await?;
+            let room = self.reserve_memory(&permit.claimant(), weight).await?;
             row = load::readable_run(records, permit, run).await?;
             started = read().await?;
             Some(room)
@@ -258,7 +258,7 @@ impl Flow {
         started: StartedSteps,
         (limit, from): (usize, &str),
         costly: &CostFlag,
-    ) -> Result<Document, EngineError> {
+    ) -> Result<SerializedJson, EngineError> {
         let run = row.uuid("id");
         let dry = self.dry_calls(permit, &row, costly).await?;
         let mut next_cursor = started.next.as_ref().map(Cursor::encode);
@@ -279,7 +279,7 @@ impl Flow {
             )))
         });
         let steps = shown.chain(unbegun.into_iter().map(StepView::NotStarted)).collect();
-        Document::of(&StepPage { steps, next_cursor })
+        SerializedJson::of(&StepPage { steps, next_cursor })
     }
 
     /// A page of started steps with their calls.

@@ -92,9 +92,10 @@ impl Flow {
 
     /// Refuses a caller who may not directly call every tool of a run and of the runs it may start.
     async fn check_run_scopes(&self, permit: &Permit, run: Uuid, else_: &'static str) -> Result<(), EngineError> {
-        let before = self.definition_of(permit, run).await?;
-        let inside = self.inner.workflows.children_of(permit.tenant(), &before.graph, &before.pins).await?;
-        for graph in std::iter::once(&before.graph).chain(inside.children.values()) {
+        let before = self.original_run(permit, run).await?;
+        let graph = &before.workflow.graph;
+        let inside = self.inner.workflows.children_of(permit.tenant(), graph, &before.pins).await?;
+        for graph in std::iter::once(graph).chain(inside.children.values()) {
             for node in &graph.nodes {
                 match (&node.tool, node.node.child()) {
                     (Some(tool), _) => check_tool_scopes(permit, tool)?,

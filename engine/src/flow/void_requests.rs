@@ -6,11 +6,11 @@
 //! | act                                            | requests that are closed           |
 //! |------------------------------------------------|------------------------------------|
 //! | editing a step or a plan                       | the one about it                   |
-//! | approving a patch, or reverting one            | those about other patches          |
+//! | approving a patch, or removing one             | those about other patches          |
 //! | a rejection that stops the run, or cancelling  | all others                         |
 //!
-//! Signals without a request (the outcome of a call, a rollback, reverting a patch) refer to one version of a row
-//! and are accepted once: see `tell_once`.
+//! Signals without a request (the outcome of a call, a rollback, removing a patch) refer to one version of a row
+//! and are accepted once: see `send_signal_once`.
 
 use crate::access::Permit;
 use crate::error::EngineError;

@@ -28,7 +28,7 @@ pub enum FeedError {
 
 /// A consumer's position in one lane.
 #[derive(Clone, Copy, Debug, Default)]
-struct Cursor {
+struct FeedCursor {
     /// The stored position; `None` when the lane has no row yet.
     stored: Option<i64>,
     /// The last delivered entry.
@@ -39,7 +39,7 @@ struct Cursor {
 pub struct Feed {
     records: Arc<dyn Records>,
     consumer: String,
-    cursors: BTreeMap<i64, Cursor>,
+    cursors: BTreeMap<i64, FeedCursor>,
     /// The lane that was read last; the next page starts after it, so that no lane starves.
     served: Option<i64>,
 }
@@ -60,7 +60,7 @@ impl Feed {
         let consumer = consumer.into();
         let select = Select::from(&FEED_CURSORS, Scope::System).with("consumer", consumer.as_str());
         let (rows, _) = records.first(select, PAGE_ROWS_MAX).await.map_err(LedgerError::from)?;
-        let cursor = |seq| Cursor { stored: Some(seq), given: seq };
+        let cursor = |seq| FeedCursor { stored: Some(seq), given: seq };
         let cursors = rows.iter().map(|row| (row.int("lane"), cursor(row.int("seq")))).collect();
         Ok(Self { records, consumer, cursors, served: None })
     }

@@ -253,7 +253,7 @@ async fn an_approval_of_another_run_is_not_found_here() {
     let body = stage.flow.decide(&stage.permit("user_ann"), ask).await.unwrap_err().body();
     assert_eq!(
         (body.code.as_str(), body.message.as_str()),
-        ("NOT_FOUND", "this run has asked for no approval with this id")
+        ("NOT_FOUND", "this run has no approval request with this id")
     );
 }
 

@@ -12,9 +12,9 @@ use chimera_core::record::{Comparison, Scope, Select, Table};
 use chimera_core::secret::Secret;
 use chimera_engine::EngineError;
 use chimera_engine::act::rules::Rules;
-use chimera_engine::flow::gate::CallLimits;
+use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::{
-    Asking, Decide, Decision, Flow, FlowPorts, OutcomeReport, Registry, RunFilter, RunKey, StartRun,
+    Asking, Decide, Decision, Flow, FlowPorts, OutcomeReport, RunFilter, RunKey, StartRun, ToolRegistry,
 };
 use chimera_engine::port::{NoSpans, Records};
 use serde_json::{Value, json};
@@ -96,7 +96,7 @@ async fn wait_until_idle(records: &dyn Records, wire: &PortSwitch) {
 }
 
 fn engine(world: &World, records: &Arc<dyn Records>, wire: &Arc<PortSwitch>) -> Flow {
-    let (tools, mut registry) = (world.registry(), Registry::default());
+    let (tools, mut registry) = (world.registry(), ToolRegistry::default());
     for tool in tools.specs().filter_map(|spec| tools.get(&spec.name)) {
         registry.add(Arc::new(SwitchedTool::new(Arc::clone(tool), Arc::clone(wire)))).expect("a name of its own");
     }
@@ -166,14 +166,12 @@ impl RunClient<'_> {
         }
         let ask = StartRun {
             level: self.level,
-            idempotency_key: Some(RunKey::new(&Secret::new("the seal"), &ann, KEY)),
+            idempotency_key: RunKey::new(&Secret::new("the seal"), &ann, KEY).ok(),
             ..StartRun::of("whole", json!({"list": [1, 2, 3]}))
         };
         match flow.start(&ann, ask).await {
             Ok(started) => started.run_id,
-            Err(EngineError::Refused(body)) if body.code == Code::ConflictIdempotency.as_str() => {
-                id_in(&body.details["run_id"])
-            }
+            Err(EngineError::KeyUsed(run)) => run.id,
             Err(error) => panic!("cannot start the run: {error:?}"),
         }
     }

@@ -12,9 +12,9 @@ use chimera_core::time::Timestamp;
 use chimera_core::tool::EffectKind;
 use chimera_engine::access::Permit;
 use chimera_engine::act::rules::Rules;
-use chimera_engine::flow::gate::CallLimits;
+use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::port::{DeliveryReceipt, Message, Notifier, ToolError};
-use chimera_engine::flow::{Asking, Flow, FlowPorts, Registry};
+use chimera_engine::flow::{Asking, Flow, FlowPorts, ToolRegistry};
 use chimera_engine::port::{Clock, NoSpans, Records};
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -91,8 +91,8 @@ impl World {
     /// The tools: `pure`, `read`, `once` (neither idempotent nor checkable), `again` (idempotent)
     /// and `checked` (checkable).
     #[must_use]
-    pub fn registry(&self) -> Registry {
-        let mut registry = Registry::default();
+    pub fn registry(&self) -> ToolRegistry {
+        let mut registry = ToolRegistry::default();
         let tools = [
             ("pure", EffectKind::Pure, true, false),
             ("read", EffectKind::Read, true, false),

@@ -16,7 +16,7 @@ use chimera_core::flow::run::{Signal, affinity};
 use chimera_core::record::{Insert, Tx};
 use chimera_core::secret::Secret;
 use chimera_core::time::Timestamp;
-use chimera_engine::flow::gate::CallLimits;
+use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::{RunKey, RunLimits, StartRun};
 use chimera_engine::port::{Clock, Random, Records};
 use serde_json::json;
@@ -324,11 +324,11 @@ impl Simulation {
         let level =
             *dice.pick(&[Level::ExecuteSilent, Level::ExecuteSilent, Level::ExecuteNotify, Level::Ask, Level::Draft]);
         let who = people::actor("user_ann");
-        let key = |said: String| RunKey::new(&Secret::new("the seal"), &who, &said);
+        let key = |said: String| RunKey::new(&Secret::new("the seal"), &who, &said).ok();
         let ask = StartRun {
             level,
             dry_run: dice.below(12) == 0,
-            idempotency_key: (dice.below(2) == 0).then(|| key(format!("key-{}", dice.below(4)))),
+            idempotency_key: (dice.below(2) == 0).then(|| key(format!("key-{}", dice.below(4)))).flatten(),
             ..StartRun::of(
                 format!("w{}", dice.below(self.workflows)),
                 json!({"flag": dice.below(2) == 0, "list": list}),

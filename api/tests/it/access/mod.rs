@@ -8,6 +8,7 @@ mod change;
 mod expired_keys;
 mod idempotency;
 mod levels;
+mod lookups;
 mod matrix;
 mod message;
 mod narrow_tokens;

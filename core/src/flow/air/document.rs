@@ -5,7 +5,6 @@
 
 use serde_json::{Map, Value};
 
-/// A workflow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {
     /// The format version: `1.0`, or `0.1`, which means the same.

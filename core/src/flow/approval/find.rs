@@ -21,7 +21,7 @@ pub struct RequestReference {
 /// Why a reference names no request that can be decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FindRefusal {
-    #[error("this run has asked for no approval with this id")]
+    #[error("this run has no approval request with this id")]
     Unknown,
     #[error("no pending approval has this digest; fetch the run for the current digest")]
     StaleDigest,

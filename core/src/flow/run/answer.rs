@@ -9,12 +9,12 @@ use super::event::{CallMode, Effect};
 use super::rollback::undo;
 use super::start::{Work, cache_key, note_dry};
 use super::tasks::edges;
-use super::tasks::edges::{failed_output, with_success};
 use super::tasks::task::TaskState;
 use super::turn_builder::{CacheEntry, CallEnd, ReplacedCall, TurnContext};
 use super::{EffectStatus, Run, RunPlace, requesters, retry, start, stop};
 use crate::error::{Code, ErrorBody};
 use crate::flow::call::{CallOutcome, CheckResult, Sent, ToolError};
+use crate::flow::outputs;
 use crate::json::Digest32;
 use crate::limits;
 use crate::record::{Json, Unstorable};
@@ -217,7 +217,7 @@ fn finish_step(
     }
     let seq = cx.book.add_note("step.completed", run.tasks.step_id(at), None, data);
     requesters::add_requesters_of_place(run, at);
-    run.tasks.enter(at, TaskState::Completed { output: Arc::new(with_success(output)), seq, items: Vec::new() });
+    run.tasks.enter(at, TaskState::Completed { output: Arc::new(outputs::completed(output)), seq, items: Vec::new() });
     run.tasks.mark_dirty(at, cx);
     edges::place_ended(run, at, cx)
 }
@@ -411,7 +411,7 @@ pub(crate) fn fail_step(
     let data = json!({"node": run.tasks.name(at), "item": at.item, "code": error.code, "message": error.message});
     let seq = cx.book.add_note("step.failed", run.tasks.step_id(at), None, data);
     let items = run.tasks.task_mut(at).and_then(|task| task.items_mut().map(std::mem::take)).unwrap_or_default();
-    let output = Arc::new(failed_output(&error));
+    let output = Arc::new(outputs::failed(&error));
     requesters::add_requesters_of_place(run, at);
     run.tasks.enter(at, TaskState::Failed { error: Box::new(error), output, seq, items });
     run.tasks.mark_dirty(at, cx);

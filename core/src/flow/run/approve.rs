@@ -23,6 +23,7 @@ use crate::flow::approval::{
     ApprovalRequest, ApprovalRequirement, Decision, EDITED_BY, RequestStatus, RequestedAction, StepApproval,
 };
 use crate::flow::expr::{RenderError, Template};
+use crate::flow::outputs;
 use crate::flow::policy::{Policy, PolicyVerdict};
 use crate::json::{CanonicalJson, Digest32};
 use crate::ledger::decision::{DecisionSource, Outcome};
@@ -204,8 +205,7 @@ pub(crate) fn apply_approval(
     if matches!(start::work(run, at), Work::Person) {
         // Later steps may use their notes.
         requesters::add_co_requesters(run, by.iter().filter(|_| notes.is_some()).map(String::as_str));
-        let output = json!({"decision": Decision::Approve, "approved_by": by, "notes": notes, "success": true});
-        return complete_decision(run, at, output, cx);
+        return complete_decision(run, at, outputs::approved(&by, notes.as_deref()), cx);
     }
     cx.book.add_note(
         "step.approved",

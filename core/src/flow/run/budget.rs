@@ -53,7 +53,7 @@ impl ValueSize {
     fn refusal(self, what: &str) -> Option<ErrorBody> {
         if self.memory > limits::RUN_MEMORY_BYTES_MAX {
             let message = format!(
-                "with {what} the values of the run would take more than {} bytes of memory; give and return fewer values",
+                "with {what} the values of the run would take more than {} bytes of memory; pass and return less data",
                 limits::RUN_MEMORY_BYTES_MAX
             );
             let body = ErrorBody::new(Code::PayloadTooLarge, message);

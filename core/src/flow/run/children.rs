@@ -10,7 +10,6 @@ use super::replay::RecordedOutcome;
 use super::requesters::{ADDED_BY, merge_names};
 use super::start::too_deep;
 use super::tasks::edges;
-use super::tasks::edges::with_success;
 use super::tasks::task::TaskState;
 use super::turn_builder::TurnContext;
 use super::{
@@ -20,6 +19,7 @@ use super::{
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::flow::approval::ApprovalRequirement;
+use crate::flow::outputs;
 use crate::json::{CanonicalJson, Digest32};
 use crate::limits;
 use crate::record::Unstorable;
@@ -47,7 +47,7 @@ impl ChildRuns {
 const DESCENDANTS: &str = "descendants_max";
 
 pub(crate) fn too_many_children(node: &str) -> ErrorBody {
-    let message = format!("{node} would start more child runs than its run may have");
+    let message = format!("{node} would exceed the limit of child runs");
     ErrorBody::new(Code::ValidationFailed, message).with("descendants_max", limits::RUN_DESCENDANTS_MAX)
 }
 
@@ -215,7 +215,7 @@ pub(crate) fn complete_nested(
     run.tasks.ensure_step(at, &mut cx.env);
     let seq = cx.book.add_note("step.completed", run.tasks.step_id(at), None, data);
     requesters::add_requesters_of_place(run, at);
-    run.tasks.enter(at, TaskState::Completed { output: Arc::new(with_success(output)), seq, items });
+    run.tasks.enter(at, TaskState::Completed { output: Arc::new(outputs::completed(output)), seq, items });
     run.tasks.mark_dirty(at, cx);
     edges::place_ended(run, at, cx)
 }

@@ -49,8 +49,10 @@ fn demand_of_call(run: &Run, at: RunPlace, spec: &Spec, input: &Value, env: &Env
             if let Some(unseen) = map_calls::demand_of_item(run, at) {
                 return Some(unseen);
             }
-            let risky = spec.metadata.requires_approval || spec.metadata.risk_level == Risk::High;
+            let capped = cap_reason(run, at, spec, input, env);
+            let risky = spec.metadata.requires_approval || spec.metadata.risk_level == Risk::High || capped.is_some();
             let unknown = "the input was not known when the plan was approved";
+            let unknown = capped.map_or_else(|| unknown.to_owned(), |capped| format!("{capped}, and {unknown}"));
             let differs = "what would run differs from what was approved";
             match run.drafting.planned(run.tasks.name(at)) {
                 None if run.patches.is_patched(at.node) && apply::is_tool_changed(run, at.node, spec) => {
@@ -99,6 +101,12 @@ fn demand_of_shadow(run: &Run, at: RunPlace, spec: &Spec, input: &Value) -> Opti
 
 /// The approval for a call that would have capped the level, had its input and current tool been known.
 fn demand_of_cap(run: &Run, at: RunPlace, spec: &Spec, input: &Value, env: &Env<'_>) -> Option<ApprovalRequirement> {
+    let reason = cap_reason(run, at, spec, input, env)?;
+    Some(ApprovalRequirement::one_approval(format!("{reason}, which was not known when the level was decided")))
+}
+
+/// Why a call may not run at a level above L1.
+fn cap_reason(run: &Run, at: RunPlace, spec: &Spec, input: &Value, env: &Env<'_>) -> Option<&'static str> {
     if is_dry_run(input) {
         return None;
     }
@@ -106,12 +114,11 @@ fn demand_of_cap(run: &Run, at: RunPlace, spec: &Spec, input: &Value, env: &Env<
     let action = Action { tenant, actor, level, node: run.tasks.name(at), tool: spec, input };
     // No run is admitted at this level with such a tool: its risk level has changed since.
     let high = (spec.metadata.risk_level == Risk::High).then_some(Because::HighRiskTool);
-    let what = match high.or_else(|| env.policy.mandatory_approval_reason(&action))? {
+    Some(match high.or_else(|| env.policy.mandatory_approval_reason(&action))? {
         Because::HighRiskTool => "the tool can do much harm",
         Because::Deletes => "the call deletes something",
         _ => "the call writes to somebody outside",
-    };
-    Some(ApprovalRequirement::one_approval(format!("{what}, which was not known when the level was decided")))
+    })
 }
 
 /// The input templates of a place, which is what people see of a patch.

@@ -192,7 +192,7 @@ pub enum SignalKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         risk: Option<Value>,
     },
-    /// Revert a patch.
+    /// Remove a patch.
     Unpatch {
         /// Its number within the run.
         number: u32,

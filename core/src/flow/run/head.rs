@@ -32,7 +32,7 @@ words! {
 }
 
 words! {
-    /// How a run is replayed. See `past`.
+    /// How a run is replayed. See `replay`.
     ReplayMode {
         /// Recorded outputs only: no tool is called.
         Freeze = "freeze",

@@ -102,7 +102,7 @@ impl RunRecording {
             let item = row.get("map_index").as_int().and_then(|item| u32::try_from(item).ok());
             let output = Arc::new(json("output").unwrap_or_default());
             let error = json("error").filter(|_| row.text("status") == "failed");
-            let unreadable = |_| ErrorBody::new(Code::Internal, "the error was not kept");
+            let unreadable = |_| ErrorBody::new(Code::Internal, "the stored error can't be read");
             let error = error.map(|error| serde_json::from_value(error).unwrap_or_else(unreadable));
             let input = digest(row, "input_digest");
             let tool_version = row.get("tool_version").as_text().map(str::to_owned);
@@ -266,7 +266,7 @@ fn load_state(
     let json = |column| row.get(column).as_json().map(Json::to_value);
     let error = || -> Box<ErrorBody> {
         let body = json("error").and_then(|error| serde_json::from_value(error).ok());
-        Box::new(body.unwrap_or_else(|| ErrorBody::new(Code::Internal, "the error was not kept")))
+        Box::new(body.unwrap_or_else(|| ErrorBody::new(Code::Internal, "the stored error can't be read")))
     };
     let due = row.get("retry_at").as_time();
     let output = || Arc::new(json("output").unwrap_or_default());

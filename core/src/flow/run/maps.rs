@@ -8,6 +8,7 @@ use super::tasks::task::{MapProgress, Task, TaskState};
 use super::turn_builder::TurnContext;
 use super::{Run, RunPlace, answer, approve, approvers, budget, children, map_calls, requesters, stop};
 use crate::error::{Code, ErrorBody};
+use crate::flow::outputs;
 use crate::json::Digest32;
 use crate::limits;
 use crate::record::{Json, Unstorable};
@@ -65,7 +66,7 @@ fn begin_map(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -> Result<()
         json!({"node": run.tasks.name(at), "items": open, "input_digest": digest}),
     );
     if open == 0 {
-        return children::complete_nested(run, at, json!({"items": []}), "map", cx);
+        return children::complete_nested(run, at, outputs::mapped(Vec::new()), "map", cx);
     }
     run.tasks.start_items(at.node);
     Ok(())
@@ -123,9 +124,9 @@ pub(crate) fn item_ended(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) 
         run.tasks.start_items(at.node);
         return Ok(());
     }
-    let outputs: Vec<Value> =
+    let items: Vec<Value> =
         mapping.items.iter().map(|item| item.output().map(|output| (**output).clone()).unwrap_or_default()).collect();
-    let outputs = json!({ "items": outputs });
+    let outputs = outputs::mapped(items);
     if Json::encode(&outputs).is_ok_and(|text| text.as_str().len() > limits::RESULT_BYTES_MAX) {
         let error = ErrorBody::new(Code::PayloadTooLarge, "the outputs of all items are too large together");
         return answer::fail_step(run, RunPlace::node(at.node), error, cx);

@@ -147,8 +147,8 @@ fn lone_log(path: &Path, empty: bool) -> String {
     let (data, log) = (name(path), name(&log_of(path)));
     let how = if empty { "empty" } else { "missing" };
     format!(
-        "{data} is {how}, but its log {log} is there and holds what was written last; put the {data} back that \
-         belongs to it, or restore a backup; move {log} away only to give up what it holds"
+        "{data} is {how}, but its log {log} is there and holds what was written last; restore the matching {data}, or a \
+         backup; moving {log} away discards the last writes"
     )
 }
 

@@ -51,8 +51,8 @@ fn mixture(path: &Path) -> String {
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let (data, log) = (name(path), name(&log_of(path)));
     format!(
-        "{data} is not the data file that its log {log} continues: it is older, newer or another one; put the {data} \
-         back that belongs to it, or restore a backup; move {log} away only to give up what it holds"
+        "{data} is not the data file that its log {log} continues: it is older, newer or another one; restore the \
+         matching {data}, or a backup; moving {log} away discards the last writes"
     )
 }
 

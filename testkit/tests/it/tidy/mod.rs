@@ -11,6 +11,7 @@ mod errors;
 mod finding;
 mod folders;
 mod functions;
+mod identifiers;
 mod layers;
 mod leftovers;
 mod limits;

@@ -10,6 +10,7 @@ use crate::flow::air::Body;
 use crate::flow::approval::ApprovalRequirement;
 use crate::flow::call::CallOutcome;
 use crate::flow::expr::Preview;
+use crate::flow::outputs;
 use crate::flow::policy::{Action, PolicyVerdict};
 use crate::flow::run::budget::dry_result;
 use crate::flow::run::drafting::draft_scope::{DraftScope, Reachability};
@@ -376,7 +377,7 @@ fn draft_result(run: &mut Run, at: RunPlace, spec: &Spec, result: Value, real: b
     // The dry output of a pure tool is its real output. Any other output is unknown.
     if real && spec.effect == EffectKind::Pure && at.item.is_none() {
         let simulated = result.get("simulated_output").cloned().unwrap_or_default();
-        draft.outputs.insert(at.node, Arc::new(crate::flow::run::tasks::edges::with_success(simulated)));
+        draft.outputs.insert(at.node, Arc::new(outputs::completed(simulated)));
     }
     draft.lines.result(result);
 }

@@ -2,7 +2,7 @@
 //!
 //! A patch only adds nodes after finished or current ones. If a plan was approved, the plan with the patch needs
 //! approval before the patch is applied; if the plan changes meanwhile, approval is requested again. The last patch
-//! can be reverted while none of its nodes has started.
+//! can be removed while none of its nodes has started.
 
 use crate::access::{Actor, Level};
 use crate::flow::air::{CURRENT_NODE, DocumentProblem, Graph};
@@ -394,7 +394,7 @@ fn patch_of(run: &Run, approval: Uuid) -> Option<u32> {
     run.patches.by_number.iter().find(|(_, overlay)| asks(overlay)).map(|(number, _)| *number)
 }
 
-/// Reverts the last patch.
+/// Removes the last patch.
 pub(crate) fn revert(run: &mut Run, number: u32, by: Actor, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
     let applied = run.patches.by_number.iter().filter(|(_, overlay)| overlay.before.is_some());
     let last = applied.max_by_key(|(number, overlay)| (overlay.seq, **number)).map(|(number, _)| *number);

@@ -18,7 +18,7 @@ use crate::flow::run::tasks::task::TaskState;
 use crate::flow::run::turn_builder::TurnContext;
 use crate::flow::run::{Run, RunPlace, maps, replay, requesters, step};
 use crate::record::Unstorable;
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// A node whose outgoing edges are being decided, possibly over several turns.
 #[derive(Clone, Copy, Debug)]
@@ -179,25 +179,4 @@ pub(crate) fn place_ended(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>)
     }
     run.tasks.node_settled(at.node);
     Ok(())
-}
-
-/// The output of a failed node, as conditions see it.
-pub(crate) fn failed_output(error: &ErrorBody) -> Value {
-    json!({"success": false, "error": {
-        "code": error.code,
-        "message": error.message,
-        "error_type": error.error_type,
-        "retryable": error.retryable,
-        "details": error.details,
-    }})
-}
-
-/// The output of a completed node, as expressions see it: with `success`.
-pub(crate) fn with_success(mut output: Value) -> Value {
-    if let Some(members) = output.as_object_mut()
-        && !members.contains_key("success")
-    {
-        members.insert("success".to_owned(), Value::Bool(true));
-    }
-    output
 }

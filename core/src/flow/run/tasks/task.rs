@@ -1,19 +1,24 @@
 //! One place of a run: a node, or an item of a map node.
 //!
-//! | state              | on                                | becomes                                             |
-//! |--------------------|-----------------------------------|-----------------------------------------------------|
-//! | `Pending`          | its last edge is decided          | `Delayed`, `Ready` or `Skipped`                     |
-//! | `Delayed`          | its time has come                 | `Ready`                                             |
-//! | `Ready`            | a slot is free                    | `AwaitingApproval`, `LookingUpCache`, `Running`, `AwaitingChild`, `Mapping`, `Completed` (a recording) |
-//! | `AwaitingApproval` | approved, denied, edited, expired | `Ready`, `Failed`, `AwaitingApproval`, run is cancelled |
-//! | `LookingUpCache`   | found, not found                  | `Completed`, `Ready`                                |
-//! | `Running`          | output, error, check              | `Completed`, `RetryWait`, `Running`, `Failed`, `OutcomeUnknown` |
-//! | `Lost`             | no process can still be making it | `Running`, `Ready`, `OutcomeUnknown`                |
-//! | `RetryWait`        | its time has come                 | `Ready`                                             |
-//! | `AwaitingChild`    | the child ended                   | `Completed`, `Failed`                               |
-//! | `Mapping`          | the last item ended               | `Completed`, `Failed`                               |
-//! | `OutcomeUnknown`   | a person resolves the outcome     | `Completed`, `Ready`                                |
-//! | `Completed`        | undone                            | `RolledBack`                                        |
+//! | state                                | on                                     | becomes |
+//! |--------------------------------------|----------------------------------------|---|
+//! | `Pending`                            | its last edge is decided; the run ends | `Delayed`, `Ready`, `Skipped`; `Skipped`, `Cancelled` |
+//! | `Delayed`                            | its time has come                      | `Ready` |
+//! | `Ready`                              | it is started                          | `AwaitingApproval`, `LookingUpCache`, `Running`, `AwaitingChild`, `Mapping`, `Completed` (a recording), `Failed` |
+//! | `AwaitingApproval`                   | approved, edited                       | `Ready` or, at a `hitl` node, `Completed`; `AwaitingApproval` |
+//! | `AwaitingApproval`                   | rejected, expired                      | `Cancelled`, and the run stops; a rejected `hitl` node: `Failed` |
+//! | `LookingUpCache`                     | found, not found                       | `Completed`, `Ready` |
+//! | `Running`                            | output, error, check                   | `Completed`, `RetryWait`, `Running` (a check), `Ready` (sent again), `Lost` (checked later), `Failed`, `OutcomeUnknown` |
+//! | `Lost`                               | no process can still be making it      | `Running` (a check), `Ready` (sent again), `OutcomeUnknown` |
+//! | `RetryWait`                          | its time has come                      | `Ready` |
+//! | `AwaitingChild`                      | the child ended                        | `Completed`, `Failed` |
+//! | `Mapping`                            | the last item ended                    | `Completed`, `Failed` |
+//! | `OutcomeUnknown`                     | a person resolves the outcome          | `Completed`, `Ready`, `AwaitingApproval` |
+//! | `Completed`                          | undone                                 | `RolledBack` |
+//! | `Failed`                             | undone                                 | `RolledBack` |
+//! | `Skipped`, `Cancelled`, `RolledBack` |                                        | final |
+//!
+//! When the run stops, every other state becomes `Cancelled`, or `OutcomeUnknown` if a write may have taken effect.
 
 use crate::error::ErrorBody;
 use crate::flow::approval::{ApprovalRequest, StepApproval};
@@ -78,7 +83,6 @@ pub(crate) struct StoredEffect {
 /// A running map node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MapProgress {
-    /// The list.
     pub(crate) over: Arc<Vec<Value>>,
     /// The items that were started or loaded so far.
     pub(crate) items: Vec<Task>,

@@ -1,4 +1,4 @@
-//! No limit is defined outside `core/src/limits`, neither as a constant nor as a bare number.
+//! No limit is defined outside `core/src/limits` and `expr/src/limits.rs`, neither as a constant nor as a bare number.
 //!
 //! A constant looks like a limit if it is a duration, or a number with a telling name. A constant computed from limits
 //! (the same limit in another unit) is not one. [`NOT_LIMITS`] lists false positives, with reasons.

@@ -1,4 +1,4 @@
-//! The gate: limits the tool calls in flight.
+//! Call slots: limit the tool calls in flight.
 //!
 //! Calls are limited per process, tenant, tool and host. With several tenants, each takes only its share of the common
 //! limits ([`Pool`]), so that calls that hang don't take slots from other tenants. A call without a slot is queued. A
@@ -66,7 +66,7 @@ type CallKey = (Uuid, RunPlace);
 
 /// The slots in use and the queues for them.
 #[derive(Debug, Default)]
-pub struct CallGate {
+pub struct CallSlots {
     slots: CallLimits,
     in_flight: BTreeMap<CallKey, CallTarget>,
     /// Slots that are reserved for a waiting run that has not picked them up yet.
@@ -85,7 +85,7 @@ pub struct CallGate {
     shared: bool,
 }
 
-impl CallGate {
+impl CallSlots {
     #[must_use]
     pub fn new(slots: CallLimits) -> Self {
         Self { slots, ..Self::default() }
@@ -109,7 +109,7 @@ impl CallGate {
             return true;
         }
         let kind = CallTarget { tenant: slot.tenant.into(), tool: slot.tool.into(), host: host.map(Into::into) };
-        if self.has_room(&kind.tenant, &kind.tool) && self.host_state(kind.host.as_deref(), &kind.tenant).1 {
+        if self.has_capacity(&kind.tenant, &kind.tool) && self.host_state(kind.host.as_deref(), &kind.tenant).1 {
             self.cancel_request(&key);
             self.take(key, kind);
             return true;
@@ -169,7 +169,7 @@ impl CallGate {
         self.lines = lines;
     }
 
-    fn has_room(&self, tenant: &str, tool: &str) -> bool {
+    fn has_capacity(&self, tenant: &str, tool: &str) -> bool {
         let held = self.taken.tenant(tenant);
         let tool_max = self.slots.tools.get(tool).copied().unwrap_or(self.slots.per_tool);
         held < self.slots.per_tenant
@@ -215,7 +215,7 @@ impl CallGate {
 
     /// The next request that fits. Only the first of each queue is considered.
     fn next(&self) -> Option<CallKey> {
-        let fitting = self.lines.iter().filter(|((tenant, tool), _)| self.has_room(tenant, tool));
+        let fitting = self.lines.iter().filter(|((tenant, tool), _)| self.has_capacity(tenant, tool));
         let first = fitting.filter_map(|((tenant, _), line)| Some((tenant, line.first()?)));
         let best = first.min_by_key(|(tenant, call)| (self.taken.tenant(tenant), call.priority, call.turn));
         best.map(|(_, call)| (call.run, call.at))
@@ -280,12 +280,12 @@ impl CallGate {
 
     /// What a run waits for, if its queue is over the limit.
     #[must_use]
-    pub fn full_queue(&self, run: Uuid) -> Option<QueueFull> {
+    pub fn full_queue(&self, run: Uuid) -> Option<SlotQueueFull> {
         let mut wishes = self.requests.range(all_of(run)).map(|(_, (kind, _))| kind);
         let kind = wishes.find(|kind| self.is_queue_full(kind))?;
         let (waiting, held) = self.queue_length(kind);
         let is_full = waiting > self.slots.waiting;
-        Some(QueueFull {
+        Some(SlotQueueFull {
             tool: kind.tool.to_string(),
             host: kind.host.as_deref().map(str::to_owned),
             waiting: if is_full { self.slots.waiting } else { held.saturating_sub(1) },
@@ -329,11 +329,11 @@ impl CallGate {
 
 /// A queue that is over its limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QueueFull {
+pub struct SlotQueueFull {
     pub tool: String,
     /// `None` if the tool has no particular host.
     pub host: Option<String>,
-    /// The limit.
+    /// How many calls may wait there: in all, or of the tenant.
     pub waiting: usize,
     /// The tenant, if only its share is exhausted.
     pub tenant: Option<String>,
