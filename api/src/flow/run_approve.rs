@@ -124,7 +124,7 @@ pub(super) async fn decide(
         run_id: run.to_string(),
         approval_id: decided.approval.to_string(),
         decision: decision.as_str(),
-        approval_status: decided.status,
+        approval_status: decided.status.as_str(),
         approvals: decided.approvals,
         approvals_needed: decided.needed,
     })

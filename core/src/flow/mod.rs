@@ -1,6 +1,7 @@
 //! The flow room: workflows, tool calls and runs, and the state machine that advances a run.
 
 pub mod air;
+pub mod approval;
 pub mod call;
 pub mod destination;
 pub(crate) mod expand;

@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use chimera_core::access::DeciderRefusal;
 use chimera_core::access::tables::{APPROVAL_LINKS, approval_links};
 use chimera_core::flow::review::Review;
-use chimera_core::flow::run::{ApprovalRequested, INBOX, RunHead, inbox_row, outbox_row};
+use chimera_core::flow::run::{ApprovalRequested, INBOX, OutboxMessage, RunHead, inbox_row, outbox_row};
 use chimera_core::flow::tables::{SCOPED_APPROVALS, scoped_approvals};
 use chimera_core::limits;
 use chimera_core::record::{Insert, Scope, Select, Tx, Unstorable, Value as Cell};
@@ -207,7 +207,10 @@ impl Asking {
                 let told = (payload["type"].as_str().unwrap_or_default(), Some(&payload["data"]));
                 inbox_row(id, head, &recipient.target, told, now)
             }
-            channel => outbox_row(id, head, approval, (channel, &recipient.target), &payload, now),
+            channel => {
+                let message = OutboxMessage { id, approval, channel, target: &recipient.target, at: now };
+                outbox_row(head, &message, &payload)
+            }
         }
     }
 }

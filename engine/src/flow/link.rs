@@ -12,6 +12,7 @@ use crate::error::EngineError;
 use crate::rows;
 use chimera_core::access::tables::{APPROVAL_LINKS, ApprovalLinkRow, approval_links};
 use chimera_core::error::Code;
+use chimera_core::flow::approval::StoredApproval;
 use chimera_core::flow::review::Review;
 use chimera_core::flow::tables::{RequestBrief, RunActor};
 use chimera_core::json::Digest32;
@@ -63,7 +64,7 @@ impl Flow {
             return Err(EngineError::refused(Code::Gone, told));
         }
         review::check_open(&review)?;
-        self.check_decider(&link.permit, asked)?;
+        self.check_decider(&link.permit, &StoredApproval::of_row(asked)?)?;
         self.check_still_decider(&link.permit, &row)?;
         Ok(LinkView { person: link.permit.actor().to_owned(), review })
     }

@@ -4,7 +4,7 @@
 //! that can't work is refused at once.
 
 use super::signals::{RowVersion, check_unfinished};
-use super::void_requests::{PATCH, SUPERSEDED, VoidRequests};
+use super::void_requests::VoidRequests;
 use super::{ChildWorkflows, Flow, load};
 use crate::access::Permit;
 use crate::error::EngineError;
@@ -22,7 +22,6 @@ use chimera_core::flow::run::{
 use chimera_core::flow::status::{PatchStatus, RequestStatus};
 use chimera_core::flow::tables::{
     PatchRow, RUN_PATCHES, RUNS, RequestBrief, RunVersion, SignalBrief, run_patches, run_signals, runs,
-    scoped_approvals,
 };
 use chimera_core::json::Digest32;
 use chimera_core::limits;
@@ -291,8 +290,7 @@ impl Flow {
         let requests = self.requests_of(permit.tenant(), run).await?;
         check_none_approved(&known, &requests)?;
         // The other pending patches change with it.
-        let void =
-            VoidRequests::pending_in(&requests, SUPERSEDED, |row| row.text(scoped_approvals::action_type) == PATCH);
+        let void = VoidRequests::of_reverted_patch(&requests)?;
         let key = vec![row.run_id.into(), row.number.into()];
         let at = RowVersion { table: &RUN_PATCHES, key, version: row.state_version };
         self.send_signal_once(permit, run, SignalKind::Unpatch { number, by: permit.by() }, &at, void).await

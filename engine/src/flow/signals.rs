@@ -4,7 +4,7 @@
 //! the owner handles it in its next turn.
 
 use super::error::masked_text;
-use super::void_requests::{CANCELLED, VoidRequests};
+use super::void_requests::VoidRequests;
 use super::{Flow, load};
 use crate::access::{Permit, RUNS_MANAGE, WORKFLOWS_WRITE, is_nonce_conflict};
 use crate::error::EngineError;
@@ -53,7 +53,7 @@ impl Flow {
         for _ in 0..limits::DECIDE_TRIES_MAX {
             // A concurrent decision stands, and the run is cancelled all the same.
             let open = self.requests_of(permit.tenant(), run).await?;
-            let open = VoidRequests::pending_in(&open, CANCELLED, |_| true);
+            let open = VoidRequests::of_cancelled(&open)?;
             if self.try_send_signal(permit, run, told.clone(), open, Tx::default()).await? {
                 return Ok(());
             }

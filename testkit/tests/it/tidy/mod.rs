@@ -16,6 +16,7 @@ mod identifiers;
 mod layers;
 mod leftovers;
 mod limits;
+mod machines;
 mod manifests;
 mod matrix;
 mod names;

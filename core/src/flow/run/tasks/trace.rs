@@ -2,10 +2,10 @@
 //!
 //! Nothing is stored for tracing alone: the view is derived from the state on demand.
 
+use super::Tasks;
 use super::task::TaskState;
-use super::{Run, RunPlace, StepStatus};
 use crate::error::ErrorBody;
-use crate::time::Timestamp;
+use crate::flow::run::{RunPlace, StepStatus};
 use uuid::Uuid;
 
 /// A step, as tracing sees it.
@@ -27,39 +27,16 @@ pub struct StepTrace<'a> {
     pub error: Option<&'a ErrorBody>,
 }
 
-impl Run {
-    #[must_use]
-    pub const fn completed_at(&self) -> Option<Timestamp> {
-        self.completed_at
-    }
-
-    #[must_use]
-    pub fn step_trace(&self, step: Uuid) -> Option<StepTrace<'_>> {
-        self.trace_at(self.place_of_step(step)?)
-    }
-
-    /// The step that failed the run, if a step did.
-    #[must_use]
-    pub fn failed_step(&self) -> Option<StepTrace<'_>> {
-        let node = self.failure()?.details.get("node")?.as_str()?;
-        self.trace_at(RunPlace::node(self.graph.position(node)?))
-    }
-
-    /// Steps that were started and then cancelled with the run. The ledger has no entries for them.
-    pub fn stopped_steps(&self) -> impl Iterator<Item = StepTrace<'_>> {
-        let stopped = |traced: &StepTrace<'_>| traced.status == StepStatus::Cancelled;
-        self.places().filter_map(|at| self.trace_at(at)).filter(stopped)
-    }
-
-    fn trace_at(&self, at: RunPlace) -> Option<StepTrace<'_>> {
-        let (task, compiled) = (self.task(at)?, self.graph.nodes.get(at.node)?);
+impl<'a> StepTrace<'a> {
+    pub(crate) fn at(tasks: &'a Tasks, at: RunPlace) -> Option<Self> {
+        let (task, compiled) = (tasks.task(at)?, tasks.graph().nodes.get(at.node)?);
         let error = match &task.state {
             TaskState::Failed { error, .. } => Some(&**error),
             _ => None,
         };
-        Some(StepTrace {
+        Some(Self {
             id: task.step?.id,
-            parent: at.item.and_then(|_| self.step_id(RunPlace::node(at.node))),
+            parent: at.item.and_then(|_| tasks.step_id(RunPlace::node(at.node))),
             node: &compiled.node.id,
             kind: compiled.node.body.kind(),
             item: at.item,

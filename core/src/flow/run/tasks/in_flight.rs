@@ -4,8 +4,9 @@
 //! this process is making for it. If the run was not written since they started, they still belong to
 //! it, and the reloaded run waits for their answers.
 
+use super::Tasks;
 use super::task::{Task, TaskState};
-use super::{Run, RunPlace};
+use crate::flow::run::RunPlace;
 
 /// The calls of a run that were in flight before a turn.
 pub struct CallsInFlight {
@@ -14,13 +15,12 @@ pub struct CallsInFlight {
     tasks: Vec<(RunPlace, Task)>,
 }
 
-impl Run {
-    /// Its calls that are recorded as dispatched. `None` if there are others too, of a draft or a rollback.
-    #[must_use]
-    pub fn calls_in_flight(&self) -> Option<CallsInFlight> {
+impl CallsInFlight {
+    /// The calls of a run that are recorded as dispatched. `None` if there are others too, of a draft or a rollback.
+    pub(crate) fn of(run: &Tasks, version: i64) -> Option<Self> {
         let mut tasks = Vec::new();
-        for at in &self.calls {
-            let task = self.task(*at)?;
+        for at in run.calls() {
+            let task = run.task(*at)?;
             match task.state {
                 TaskState::Running { .. } if task.effect.is_some() => tasks.push((*at, task.clone())),
                 // What is not recorded is repeated.
@@ -28,32 +28,25 @@ impl Run {
                 _ => return None,
             }
         }
-        Some(CallsInFlight { version: self.version, tasks })
+        Some(Self { version, tasks })
     }
 
-    /// Waits for calls that were in flight before it was loaded. False: the run was written meanwhile, and they no
-    /// longer belong to it.
-    pub fn adopt_calls(&mut self, before: CallsInFlight) -> bool {
+    /// Lets the loaded run wait for them. False: it was written meanwhile, and they no longer belong to it.
+    pub(crate) fn adopt(self, run: &mut Tasks, version: i64) -> bool {
         let is_same = |(at, task): &(RunPlace, Task)| {
             let ids = |task: &Task| task.effect.map(|effect| (effect.id, effect.version));
-            self.is_lost(*at) && self.task(*at).is_some_and(|stored| ids(stored) == ids(task))
+            run.is_lost(*at) && run.task(*at).is_some_and(|stored| ids(stored) == ids(task))
         };
-        if self.version != before.version || !before.tasks.iter().all(is_same) {
+        if version != self.version || !self.tasks.iter().all(is_same) {
             return false;
         }
-        for (at, task) in before.tasks {
-            self.enter(at, task.state.clone());
-            self.calls.insert(at);
-            if let Some(stored) = self.task_mut(at) {
+        for (at, task) in self.tasks {
+            run.enter(at, task.state.clone());
+            run.call_started(at);
+            if let Some(stored) = run.task_mut(at) {
                 *stored = task;
             }
         }
         true
-    }
-
-    /// The places with a call or lookup in flight.
-    #[must_use]
-    pub fn places_in_flight(&self) -> Vec<RunPlace> {
-        self.calls.iter().copied().collect()
     }
 }

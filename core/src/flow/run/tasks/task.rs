@@ -20,14 +20,13 @@
 //!
 //! When the run stops, every other state becomes `Cancelled`, or `OutcomeUnknown` if a write may have taken effect.
 
-use super::event::CallMode;
-use super::load::approvers_in;
-use super::status::{EffectStatus, StepStatus};
 use crate::error::ErrorBody;
+use crate::flow::approval::{ApprovalRequest, StepApproval};
+use crate::flow::run::event::CallMode;
+use crate::flow::run::status::{EffectStatus, StepStatus};
 use crate::json::Digest32;
-use crate::record::{Json, Row};
 use crate::time::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -81,61 +80,6 @@ pub(crate) struct StoredEffect {
     pub(crate) since_restore: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct StepApproval {
-    pub(crate) digest: Digest32,
-    /// The number of approval requests of the run before the approved one.
-    pub(crate) earlier_requests: u32,
-    pub(crate) by: Vec<String>,
-    pub(crate) notes: Option<String>,
-}
-
-/// Those who approved a request, as its row has them.
-pub(crate) fn approvers(row: &Row) -> Vec<String> {
-    let decisions = row.get("decisions").as_json().map(Json::to_value).unwrap_or_default();
-    approvers_in(&decisions)
-}
-
-impl StepApproval {
-    /// Whether it covers this content.
-    pub(crate) fn is_about(&self, content: Digest32) -> bool {
-        self.digest == request_digest(content, self.earlier_requests)
-    }
-}
-
-/// The digest of an approval request. It includes the number of earlier requests: content that was changed and
-/// changed back is a new request, and a decision about the older one does not cover it.
-pub(crate) fn request_digest(content: Digest32, showing: u32) -> Digest32 {
-    match showing {
-        0 => content,
-        _ => Digest32::of(&json!({"content": content, "showing": showing})),
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ApprovalRequest {
-    pub(crate) id: Uuid,
-    pub(crate) digest: Digest32,
-    /// The number of approval requests of the run before this one.
-    pub(crate) earlier_requests: u32,
-    pub(crate) expires_at: Timestamp,
-    /// Pending.
-    pub(crate) open: bool,
-    /// Withdrawn before a decision. The signal that withdrew it follows, and a new request replaces it.
-    pub(crate) withdrawn: bool,
-}
-
-impl ApprovalRequest {
-    /// Whether it covers this content.
-    pub(crate) fn is_about(&self, content: Digest32) -> bool {
-        self.digest == request_digest(content, self.earlier_requests)
-    }
-
-    pub(crate) const fn withdraw(&mut self) {
-        (self.open, self.withdrawn) = (false, true);
-    }
-}
-
 /// A running map node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MapProgress {
@@ -171,7 +115,24 @@ pub(crate) enum TaskState {
     RolledBack { output: Arc<Value> },
 }
 
+impl MapProgress {
+    /// Counts the items of a loaded map.
+    pub(crate) fn count_items(&mut self) {
+        let ended = self.items.iter().filter(|item| item.is_settled()).count();
+        self.open = self.over.len() - ended;
+        self.busy = self.items.len() - ended;
+        let failed = self.items.iter().enumerate().filter(|(_, item)| matches!(item.state, TaskState::Failed { .. }));
+        let first = failed.min_by_key(|(_, item)| item.seq()).map(|(item, _)| item);
+        self.failed = first.and_then(|item| u32::try_from(item).ok());
+    }
+}
+
 impl Task {
+    /// A node that waits for this number of incoming edges.
+    pub(crate) fn waiting_for(incoming: usize) -> Self {
+        Self::pending(u32::try_from(incoming).unwrap_or(u32::MAX))
+    }
+
     pub(crate) const fn pending(undecided: u32) -> Self {
         Self {
             state: TaskState::Pending { undecided, taken: false },
@@ -265,8 +226,29 @@ impl Task {
         match &self.state {
             TaskState::Delayed { until } | TaskState::RetryWait { until, .. } => Some(*until),
             TaskState::Lost { deadline } => Some(*deadline),
-            TaskState::AwaitingApproval(asked) if asked.open => Some(asked.expires_at),
+            TaskState::AwaitingApproval(asked) => asked.deadline(),
             _ => None,
+        }
+    }
+
+    /// The value of `steps.retry_at`.
+    pub(crate) const fn wait_until(&self) -> Option<Timestamp> {
+        match &self.state {
+            TaskState::Delayed { until } | TaskState::RetryWait { until, .. } => Some(*until),
+            TaskState::Lost { deadline } => Some(*deadline),
+            _ => None,
+        }
+    }
+
+    /// Whether the step's row must hold the input: as long as it has no result. The input of a finished
+    /// call is in `tool_calls`.
+    pub(crate) const fn needs_input_row(&self) -> bool {
+        match self.state {
+            TaskState::Completed { .. }
+            | TaskState::Failed { .. }
+            | TaskState::Skipped
+            | TaskState::Cancelled { .. } => false,
+            _ => self.input.is_some(),
         }
     }
 }

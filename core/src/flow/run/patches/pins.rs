@@ -3,8 +3,8 @@
 //! They are stored in the run's request and passed on to child runs. A patch has pins of its own for the nodes that it
 //! adds; a workflow that the run has already pinned keeps the run's version.
 
-use super::Run;
 use crate::flow::pins::Pins;
+use crate::flow::run::Run;
 use crate::record::{Json, JsonError, Row};
 use serde_json::Value;
 use std::sync::Arc;
@@ -33,22 +33,20 @@ pub fn request_of_row(row: &Row) -> (Value, Pins) {
     (request, pins.as_ref().map(Pins::from_value).unwrap_or_default())
 }
 
-impl Run {
-    /// The pinned version of a workflow that a node starts without a version, if there is one.
-    pub(crate) fn pinned(&self, node: usize, workflow: &str) -> Option<i64> {
-        let patched = || {
-            let mut applied = self.patches_by_number.values().filter(|overlay| overlay.before.is_some());
-            applied.find_map(|overlay| overlay.patch.pins.get(workflow)).filter(|_| self.is_patched(node))
-        };
-        self.head.pins.get(workflow).or_else(patched)
-    }
+/// The pinned version of a workflow that a node starts without a version, if there is one.
+pub(crate) fn pinned(run: &Run, node: usize, workflow: &str) -> Option<i64> {
+    let patched = || {
+        let mut applied = run.patches.applied();
+        applied.find_map(|overlay| overlay.patch.pins.get(workflow)).filter(|_| run.patches.is_patched(node))
+    };
+    run.head.pins.get(workflow).or_else(patched)
+}
 
-    /// The pins of the child run that a node starts.
-    pub(crate) fn pins_of_child(&self, node: usize) -> Arc<Pins> {
-        if !self.is_patched(node) {
-            return Arc::clone(&self.head.pins);
-        }
-        let applied = self.patches_by_number.values().filter(|overlay| overlay.before.is_some());
-        Arc::new(applied.fold((*self.head.pins).clone(), |pins, overlay| pins.and(&overlay.patch.pins)))
+/// The pins of the child run that a node starts.
+pub(crate) fn pins_of_child(run: &Run, node: usize) -> Arc<Pins> {
+    if !run.patches.is_patched(node) {
+        return Arc::clone(&run.head.pins);
     }
+    let applied = run.patches.applied();
+    Arc::new(applied.fold((*run.head.pins).clone(), |pins, overlay| pins.and(&overlay.patch.pins)))
 }

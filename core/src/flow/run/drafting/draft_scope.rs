@@ -1,10 +1,10 @@
 //! The expression scope of a draft: outputs are known, unknown or absent.
 
-use super::draft::Draft;
-use super::{RunHead, RunPlace};
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Graph, Join};
 use crate::flow::expr::{Lookup, Preview, Scope, WorkMeter};
+use crate::flow::run::drafting::draft::Draft;
+use crate::flow::run::{RunHead, RunPlace};
 use crate::json::unstorable_reason;
 use crate::limits;
 use serde_json::{Value, json};
