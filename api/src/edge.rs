@@ -247,6 +247,11 @@ impl Edge {
         self.with(|parts| parts.request_timeout = timeout)
     }
 
+    /// How long a request may wait for its run, so that the response begins before the request times out.
+    pub(crate) fn wait_max(&self) -> Duration {
+        self.request_timeout * limits::RUN_WAIT_PERCENT_MAX / 100
+    }
+
     /// Sets how long a body may arrive at any rate before the minimum rate applies.
     #[must_use]
     pub fn with_body_timeout(self, timeout: Duration) -> Self {

@@ -1,7 +1,7 @@
 //! Authentication and rate limiting, before every route that requires a token or takes a body.
 //!
-//! The gate checks the request head, reads the whole body, authenticates the caller, counts the request
-//! and adds rate-limit headers. What a route requires is in its line of the route table. No byte of a
+//! The gate authenticates the caller by the request head, reads the whole body, verifies the signature, counts the
+//! request, checks its nonce, runs the handler and adds rate-limit headers. What a route requires is in its line of the route table. No byte of a
 //! body is read before the head passes. The handler checks the body's type and shape last, so that an
 //! unauthenticated caller learns nothing about them.
 
@@ -102,18 +102,18 @@ async fn run_authenticated(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let door = match door(edge) {
-        Ok(door) => door,
+    let authenticator = match authenticator(edge) {
+        Ok(authenticator) => authenticator,
         Err(error) => return error.into_response(),
     };
-    let permit = match door.verify_request(known, &shown.presented()).await {
+    let permit = match authenticator.verify_request(known, &shown.presented()).await {
         Ok(permit) => permit,
         Err(turned) => return refusal_response(turned),
     };
     let shown = Arc::new(shown);
     request.extensions_mut().insert(permit.clone());
     request.extensions_mut().insert(Arc::clone(&shown));
-    rate_limit_middleware((edge, door, &permit, &shown, spent), request, next).await
+    rate_limit_middleware((edge, authenticator, &permit, &shown, spent), request, next).await
 }
 
 /// Authenticates the caller from the head alone. A body announced as too large is refused here.
@@ -133,10 +133,10 @@ async fn admit(
         };
         return checked.map(|()| None).map_err(|error| page::refused(error, &*edge.random));
     }
-    let door = door(edge).map_err(IntoResponse::into_response)?;
+    let authenticator = authenticator(edge).map_err(IntoResponse::into_response)?;
     match shown.rules.token {
-        true => door.admit(&shown.presented()).await.map(Some).map_err(refusal_response),
-        false => door.admit_anonymous(&shown.presented()).await.map(|()| None).map_err(refusal_response),
+        true => authenticator.admit(&shown.presented()).await.map(Some).map_err(refusal_response),
+        false => authenticator.admit_anonymous(&shown.presented()).await.map(|()| None).map_err(refusal_response),
     }
 }
 
@@ -172,14 +172,14 @@ async fn receive_body<'a>(
     if known.is_none() || edge.clock.steady().millis() - began.millis() <= BODY_RECHECK_MS {
         return Ok((known, spent));
     }
-    let door = door(edge).map_err(IntoResponse::into_response)?;
-    let known = door.admit(&shown.presented()).await.map_err(refusal_response)?;
+    let authenticator = authenticator(edge).map_err(IntoResponse::into_response)?;
+    let known = authenticator.admit(&shown.presented()).await.map_err(refusal_response)?;
     Ok((Some(known), spent))
 }
 
 /// Lets an operator act for the tenant in `for_tenant`. The parameter is removed before the handler sees the query.
 async fn act_for(
-    door: &Authenticator,
+    authenticator: &Authenticator,
     permit: &Permit,
     shown: &ReceivedRequest,
     request: &mut Request,
@@ -190,7 +190,7 @@ async fn act_for(
             "this endpoint does not sign the query string, so it cannot act for another tenant",
         ));
     }
-    let permit = door.act_for(permit, &slug, &shown.presented()).await?;
+    let permit = authenticator.act_for(permit, &slug, &shown.presented()).await?;
     *request.uri_mut() = uri;
     request.extensions_mut().insert(permit);
     Ok(())
@@ -217,30 +217,32 @@ fn invalid_for_tenant(why: &str) -> ApiError {
 
 /// Counts the request of an authenticated caller against their quota, and adds the rate-limit headers.
 async fn rate_limit_middleware(
-    (edge, door, permit, shown, spent): (&Edge, &Authenticator, &Permit, &ReceivedRequest, BodyCharge<'_>),
+    (edge, authenticator, permit, shown, spent): (&Edge, &Authenticator, &Permit, &ReceivedRequest, BodyCharge<'_>),
     mut request: Request,
     call_next: Next,
 ) -> Response {
-    let rate = match door.count(permit, &shown.presented()).await {
+    let rate = match authenticator.count(permit, &shown.presented()).await {
         Ok(rate) => spent.forgive(rate),
         Err(turned) => return refusal_response(turned),
     };
-    let response = match door.check_once(permit, &shown.presented()).await {
-        Ok(()) => match act_for(door, permit, shown, &mut request).await {
-            Ok(()) => use_up_nonce(door, permit, unread::bound_tenant(&edge.unread, request, call_next).await).await,
+    let response = match authenticator.check_once(permit, &shown.presented()).await {
+        Ok(()) => match act_for(authenticator, permit, shown, &mut request).await {
+            Ok(()) => {
+                use_up_nonce(authenticator, permit, unread::bound_tenant(&edge.unread, request, call_next).await).await
+            }
             Err(error) => error.into_response(),
         },
         Err(body) => return with_rate_headers(ApiError::from(body).into_response(), &rate),
     };
-    with_rate_headers(record_refusal(door, permit, shown, response).await, &rate)
+    with_rate_headers(record_refusal(authenticator, permit, shown, response).await, &rate)
 }
 
 /// Uses up the nonce of a successful request, even if it changed nothing, so it cannot be sent twice.
-async fn use_up_nonce(door: &Authenticator, permit: &Permit, response: Response) -> Response {
+async fn use_up_nonce(authenticator: &Authenticator, permit: &Permit, response: Response) -> Response {
     if !response.status().is_success() {
         return response;
     }
-    match door.finish(permit).await {
+    match authenticator.finish(permit).await {
         Ok(()) => response,
         Err(body) => ApiError::from(body).into_response(),
     }
@@ -249,7 +251,7 @@ async fn use_up_nonce(door: &Authenticator, permit: &Permit, response: Response)
 /// Records the refusal of an authenticated caller in the ledger: every 403, and every refusal on routes
 /// that start a run.
 async fn record_refusal(
-    door: &Authenticator,
+    authenticator: &Authenticator,
     permit: &Permit,
     shown: &ReceivedRequest,
     mut response: Response,
@@ -260,7 +262,7 @@ async fn record_refusal(
     };
     match response.extensions_mut().remove::<PendingProblem>() {
         Some(PendingProblem(error)) if counts(&error) => {
-            ApiError::from(door.record_refusal(permit, &shown.presented(), error.body).await).into_response()
+            ApiError::from(authenticator.record_refusal(permit, &shown.presented(), error.body).await).into_response()
         }
         Some(attached) => {
             response.extensions_mut().insert(attached);
@@ -270,7 +272,7 @@ async fn record_refusal(
     }
 }
 
-pub(crate) fn door(edge: &Edge) -> Result<&Authenticator, ApiError> {
+pub(crate) fn authenticator(edge: &Edge) -> Result<&Authenticator, ApiError> {
     let closed = || ApiError::new(Code::Unauthenticated, "authentication is not configured on this server");
     edge.access.as_ref().map(|access| access.authenticator()).ok_or_else(closed)
 }

@@ -90,7 +90,7 @@ async fn run_with_timeout(edge: &Edge, request: Request, next: Next) -> Response
     if let Some(fault) = find_head_fault(&request) {
         return ApiError::new(Code::SchemaInvalid, fault).into_response();
     }
-    // A store on hold accepts no changes from anybody, and no new work starts on a damaged one.
+    // A held store accepts no changes from anybody, and no new work starts on a damaged one.
     if !request.method().is_safe() {
         if let Some(hold) = edge.flow.as_ref().and_then(Flow::hold) {
             return ApiError::from(hold.body()).into_response();

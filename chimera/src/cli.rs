@@ -101,7 +101,7 @@ pub(crate) enum Command {
     Workflow(TenantScoped<WorkflowCommand>),
     /// Watch and control runs.
     Runs(TenantScoped<RunsCommand>),
-    /// List your notifications for which no other channel is configured.
+    /// List notifications that have no other channel.
     Inbox(PageArgs),
     /// Show the configuration.
     #[command(subcommand)]
@@ -111,9 +111,9 @@ pub(crate) enum Command {
     Audit(AuditCommand),
     /// Back up everything a server needs, while it runs.
     Backup(BackupArgs),
-    /// Restore a backup. The store stays on hold until it is resumed.
+    /// Restore a backup. The store stays held until it is resumed.
     Restore(RestoreArgs),
-    /// Resume a store that is on hold after a restore.
+    /// Resume a store that is held, or accept its clock or the loss of its keys.
     ///
     /// Lists what may have happened after the stored state was written, and resumes once you confirm. A step that may
     /// already have run is checked with the tool or resolved by a person, never blindly repeated.

@@ -382,6 +382,7 @@ pub(crate) async fn store_facts(config: &Config) -> Outcome<StoreFacts> {
         overdue_signals: facts.runs.overdue_signals,
         long_rollbacks: facts.runs.long_rollbacks,
         unattended: facts.runs.unattended,
+        in_doubt: facts.runs.in_doubt,
     };
     let (held, mark_missed) = (facts.hold.map(|hold| hold.reason), facts.mark_problem);
     let lacks = facts.missing.map(|why| why.reason);

@@ -43,6 +43,9 @@ pub(crate) struct Finding {
 const LACKS_HINT: &str = "drop what does not belong to Chimera, grant the missing right to the user of database_url, or restore what is missing; \
      chimera migrate restores triggers, keys and unique indexes, but no tables or columns";
 
+const DAMAGE_HINT: &str =
+    "chimera doctor --deep says what is damaged; restore a backup as docs/guides/operations.md describes";
+
 #[derive(Clone, Debug)]
 pub(crate) struct StoreFacts {
     pub(crate) kind: &'static str,
@@ -57,7 +60,7 @@ pub(crate) struct StoreFacts {
     /// The database server's clock; none for SQLite.
     pub(crate) clock: Option<Timestamp>,
     pub(crate) runs: RunFacts,
-    /// Why the store is on hold, if it is.
+    /// Why the store is held, if it is.
     pub(crate) held: Option<String>,
     /// A missing table, column or privilege, or a foreign object on Chimera's tables.
     pub(crate) lacks: Option<String>,
@@ -77,6 +80,8 @@ pub(crate) struct RunFacts {
     pub(crate) long_rollbacks: i64,
     /// Neither owned nor due: no process would ever pick them up.
     pub(crate) unattended: i64,
+    /// Calls whose outcome is unknown.
+    pub(crate) in_doubt: i64,
 }
 
 const fn ok(name: &'static str, message: String) -> Finding {
@@ -113,7 +118,9 @@ async fn examine(config: &Config, ambient: &Ambient, findings: &Report) {
         Ok(facts) => {
             findings.extend(store(&facts));
             findings.begin_check("clock");
-            findings.push(clock(compose::while_responsive(config, compose::compare_clocks(config, &*ambient.clock)).await));
+            let compared = compose::while_responsive(config, compose::compare_clocks(config, &*ambient.clock)).await;
+            findings.report_damage(&compared);
+            findings.push(clock(compared));
         }
         Err(failure) if dir.is_dir() && compose::entries_marked(config).is_err() => {
             findings.push(fail("ledger_mark", failure.message, compose::MARK_HINT));
@@ -121,11 +128,9 @@ async fn examine(config: &Config, ambient: &Ambient, findings: &Report) {
         Err(failure) if failure.code == Code::SchemaMismatch => {
             findings.push(fail("schema", failure.message, "use the build of Chimera that migrated it"));
         }
-        Err(failure) if failure.code == Code::StoreDamaged => findings.push(fail(
-            "store",
-            failure.message,
-            "chimera doctor --deep says what is damaged; restore a backup as docs/guides/operations.md describes",
-        )),
+        Err(failure) if failure.code == Code::StoreDamaged => {
+            findings.push(fail("store", failure.message, DAMAGE_HINT));
+        }
         Err(failure) if failure.code == Code::StoreUnusable && config.database_url.is_none() => findings.push(fail(
             "store",
             failure.message,
@@ -151,6 +156,9 @@ async fn examine(config: &Config, ambient: &Ambient, findings: &Report) {
         compose::while_responsive(config, compose::seal_facts(config, ambient)),
         compose::while_responsive(config, compose::check_existing_signing_key(config, ambient)),
     );
+    findings.report_damage(&found);
+    findings.report_damage(&sealed);
+    findings.report_damage(&signs);
     findings.extend(actors::findings(found));
     findings.extend(seal(sealed));
     if let Err(failure) = signs
@@ -438,8 +446,11 @@ fn clock(compared: Outcome<ClockComparison>) -> Finding {
         Ok(ClockComparison { against: Some(found), .. }) => warn("clock", found.to_string(), found.hint()),
         Ok(ClockComparison { now, theirs, .. }) => skew(theirs, now),
         Err(failure) => {
-            let hint = "the clock was not checked; try again when the store responds";
-            warn("clock", format!("could not be compared with the store's: {}", failure.message), hint)
+            let message = format!("could not be compared with the store's: {}", failure.message);
+            match failure.code {
+                Code::StoreDamaged => fail("clock", message, DAMAGE_HINT),
+                _ => warn("clock", message, "the clock was not checked; try again when the store responds"),
+            }
         }
     }
 }
@@ -455,10 +466,10 @@ fn skew(theirs: Option<Timestamp>, now: Timestamp) -> Finding {
 }
 
 fn runs(runs: RunFacts) -> Finding {
-    let RunFacts { unfinished, overdue, overdue_signals, long_rollbacks, unattended } = runs;
+    let RunFacts { unfinished, overdue, overdue_signals, long_rollbacks, unattended, in_doubt } = runs;
     let message = format!(
         "unfinished: {unfinished}, overdue: {overdue}, overdue signals: {overdue_signals}, \
-         long rollbacks: {long_rollbacks}, unattended: {unattended}"
+         long rollbacks: {long_rollbacks}, unattended: {unattended}, calls in doubt: {in_doubt}"
     );
     if unattended > 0 {
         return fail("runs", message, "chimera migrate makes unattended runs due, and the next start picks them up");
@@ -478,6 +489,13 @@ fn runs(runs: RunFacts) -> Finding {
         let hint =
             "a rollback began more than an hour ago and has not ended; chimera runs show says what is left to undo";
         return warn("runs", message, hint);
+    }
+    if in_doubt > 0 {
+        return warn(
+            "runs",
+            message,
+            "chimera runs doubts lists the calls in doubt and the command that resolves each",
+        );
     }
     ok("runs", message)
 }
@@ -552,6 +570,7 @@ mod tests {
         assert_eq!(told.verdict, Verdict::Warn);
         assert_eq!(told.message, "could not be compared with the store's: somebody else holds a lock");
         assert!(!told.hint.unwrap().contains("NTP"));
+        assert_eq!(clock(Err(Failure::new(Code::StoreDamaged, "it is damaged"))).verdict, Verdict::Fail);
         let same = Timestamp::from_micros(7);
         assert_eq!(clock(Ok(ClockComparison { now: same, theirs: Some(same), against: None })).verdict, Verdict::Ok);
     }
@@ -559,9 +578,11 @@ mod tests {
     #[test]
     fn runs_that_nobody_would_take_up_fail_and_late_ones_warn() {
         let verdict = |overdue, overdue_signals, unattended| {
-            runs(RunFacts { unfinished: 9, overdue, overdue_signals, long_rollbacks: 0, unattended }).verdict
+            runs(RunFacts { unfinished: 9, overdue, overdue_signals, unattended, ..RunFacts::default() }).verdict
         };
         assert_eq!(runs(RunFacts { long_rollbacks: 1, ..RunFacts::default() }).verdict, Verdict::Warn);
+        let doubted = runs(RunFacts { in_doubt: 500, ..RunFacts::default() });
+        assert!(doubted.verdict == Verdict::Warn && doubted.message.ends_with("calls in doubt: 500"), "{doubted:?}");
         assert_eq!([verdict(0, 0, 0), verdict(0, 0, 1)], [Verdict::Ok, Verdict::Fail]);
         assert_eq!([verdict(1, 0, 0), verdict(0, 1, 0)], [Verdict::Warn, Verdict::Warn]);
     }

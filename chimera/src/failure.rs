@@ -5,12 +5,14 @@
 
 use crate::mask::Mask;
 use chimera_core::error::{Code, ErrorBody, io_reason};
-use chimera_core::text::escape_invisible_only;
+use chimera_core::limits::PROBLEMS_MAX;
+use chimera_core::text::{escape_invisible_line, escape_invisible_only};
 use chimera_engine::EngineError;
 use chimera_engine::port::{Blocked, CommitError, Outage, ReadError, SchemaMismatch, Unavailable};
 use serde_json::{Map, Value};
 use std::fmt::Write;
 use std::io::{self, ErrorKind};
+use std::path::Path;
 
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -18,20 +20,28 @@ pub(crate) struct Failure {
     pub(crate) message: String,
     pub(crate) hint: Option<String>,
     pub(crate) details: Map<String, Value>,
+    /// The file whose text the details are about.
+    pub(crate) file: Option<String>,
 }
 
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), hint: None, details: Map::new() }
+        Self { code, message: message.into(), hint: None, details: Map::new(), file: None }
     }
 
     /// A wire error, with its hint if it has one.
     pub(crate) fn from_body(body: ErrorBody) -> Self {
         let code = Code::parse(&body.code).unwrap_or(Code::Internal);
         let hint = body.details.get("hint").and_then(Value::as_str).map(str::to_owned);
-        Self { code, message: body.message, hint, details: body.details }
+        Self { code, message: body.message, hint, details: body.details, file: None }
+    }
+
+    /// Names the file whose text was refused, so that its problems are shown where they are.
+    pub(crate) fn in_file(self, file: &Path) -> Self {
+        let file = if file == Path::new("-") { "<stdin>".to_owned() } else { file.display().to_string() };
+        Self { file: Some(file), ..self }
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -47,7 +57,7 @@ impl Failure {
     }
 
     /// A file system error. The path is the operator's own, so the message may show it.
-    pub(crate) fn file(what: &str, path: &std::path::Path, error: &io::Error) -> Self {
+    pub(crate) fn file(what: &str, path: &Path, error: &io::Error) -> Self {
         Self::from_io(format!("{what} {}: {}", path.display(), io_reason(error)), error)
     }
 
@@ -79,6 +89,9 @@ impl Failure {
             }
             return serde_json::json!({ "error": body }).to_string();
         }
+        if let Some(text) = self.render_positions() {
+            return escape_invisible_only(&text).into_owned();
+        }
         let mut text = format!("error[{}]: {}", self.code, self.message);
         for (at, what) in self.faults() {
             let _ = write!(text, "\n  at {}: {what}", if at.is_empty() { "the top" } else { at });
@@ -87,6 +100,27 @@ impl Failure {
             let _ = write!(text, "\n  hint: {hint}");
         }
         escape_invisible_only(&text).into_owned()
+    }
+
+    /// The problems of a file as a compiler shows them, or `None` if their positions are not known.
+    fn render_positions(&self) -> Option<String> {
+        let (file, problems) = (self.file.as_deref()?, self.details.get("problems")?.as_array()?);
+        let mut text = String::new();
+        for problem in problems {
+            let (line, column) = (problem["line"].as_u64()?, problem["column"].as_u64()?);
+            let message = escape_invisible_line(problem["message"].as_str()?);
+            let _ = writeln!(text, "{file}:{line}:{column}: {message}");
+            if let Some(hint) = problem["hint"].as_str() {
+                let _ = writeln!(text, "  hint: {}", escape_invisible_line(hint));
+            }
+        }
+        let count = match problems.len() {
+            1 => "1 problem".to_owned(),
+            PROBLEMS_MAX => format!("{PROBLEMS_MAX} problems, and maybe more"),
+            count => format!("{count} problems"),
+        };
+        let _ = write!(text, "error[{}]: {file} is not valid: {count}", self.code);
+        Some(text)
     }
 
     /// Location and reason of each fault, if the error is about a document.

@@ -1,6 +1,7 @@
 //! A macro for enums that are stored or serialized as words.
 //!
-//! One list defines the enum, its words and the parser, so the three cannot disagree.
+//! One list defines the enum, its words and the parser, so the three cannot disagree. Columns of tables can have the
+//! enum as their type.
 
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal),* $(,)? }) => {
@@ -26,6 +27,20 @@ macro_rules! words {
             #[must_use]
             pub fn parse(word: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|value| value.as_str() == word)
+            }
+        }
+
+        impl $crate::record::CellType for $name {
+            const KIND: $crate::record::ColumnType = $crate::record::ColumnType::Text;
+
+            fn from_cell(cell: $crate::record::Value) -> Option<Self> {
+                cell.as_text().and_then(Self::parse)
+            }
+        }
+
+        impl From<$name> for $crate::record::Value {
+            fn from(word: $name) -> Self {
+                word.as_str().into()
             }
         }
     };

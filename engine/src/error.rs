@@ -4,11 +4,12 @@
 //! `EngineError::body` turns each of them into the error that clients see.
 
 use crate::access::{is_nonce_conflict, nonce_used};
+use crate::flow::KeyedRun;
 use crate::ledger::audit::AuditError;
 use crate::port::{Blocked, CommitError, ReadError, SchemaMismatch};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::ledger::EntryError;
-use chimera_core::record::{DamagedRows, InvalidTx, JsonError, Unstorable};
+use chimera_core::record::{DamagedRows, InvalidTx, JsonError, RowError, Unstorable};
 
 /// Why a text that contains U+0000 is refused: PostgreSQL can't store it.
 pub(crate) const NUL_REASON: &str = "holds the character U+0000, which can't be stored";
@@ -18,6 +19,9 @@ pub enum EngineError {
     /// The request is refused; the body says why.
     #[error("{}", .0.message)]
     Refused(Box<ErrorBody>),
+    /// A run of the caller already used the idempotency key.
+    #[error("idempotency key already used by run {}", .0.id)]
+    KeyUsed(Box<KeyedRun>),
     #[error(transparent)]
     Commit(#[from] CommitError),
     #[error(transparent)]
@@ -65,6 +69,7 @@ impl EngineError {
     pub fn body(&self) -> ErrorBody {
         match self {
             Self::Refused(body) => (**body).clone(),
+            Self::KeyUsed(run) => run.conflict(),
             Self::Read(ReadError::Unavailable(why)) => why.body("the store can't be read now"),
             Self::Read(ReadError::Schema(error)) => schema_body(*error),
             Self::Read(ReadError::Cursor(_)) => Self::invalid_cursor().body(),
@@ -88,6 +93,12 @@ impl EngineError {
 impl From<ErrorBody> for EngineError {
     fn from(body: ErrorBody) -> Self {
         Self::Refused(Box::new(body))
+    }
+}
+
+impl From<RowError> for EngineError {
+    fn from(error: RowError) -> Self {
+        Self::Damaged(error.into())
     }
 }
 

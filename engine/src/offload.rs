@@ -1,7 +1,7 @@
 //! Runs CPU-heavy work that a request causes away from the threads that serve requests.
 //!
-//! A few pieces run at a time, and tenants take turns. So they do for the memory of large work. The work is polled with `block_in_place`, so it need not be
-//! `'static`.
+//! A few pieces run at a time, and tenants take turns. Memory for large work is shared the same way. The work is polled
+//! with `block_in_place`, so it need not be `'static`.
 
 use crate::error::EngineError;
 use crate::fair_slots::{FairSlots, SlotGuard};
@@ -51,8 +51,8 @@ impl Offload {
     /// Waits for memory to work on JSON that takes so many bytes once parsed, unless it is little. Refused if too much
     /// of the caller's work waits already. Whoever waits should hold none of the data, and whoever has room never asks
     /// for more.
-    pub(crate) async fn room(&self, who: &Claimant, weight: usize) -> Result<SizeBudget, EngineError> {
-        if !Self::needs_room(weight) {
+    pub(crate) async fn reserve_memory(&self, who: &Claimant, weight: usize) -> Result<SizeBudget, EngineError> {
+        if !Self::needs_reservation(weight) {
             return Ok(SizeBudget { _held: None });
         }
         if let Some(full) = self.memory.limit_reached(who) {
@@ -62,7 +62,7 @@ impl Offload {
     }
 
     /// Whether work on so much needs room.
-    pub(crate) const fn needs_room(weight: usize) -> bool {
+    pub(crate) const fn needs_reservation(weight: usize) -> bool {
         weight > limits::RUN_MEMORY_BYTES_COUNTED
     }
 
@@ -246,9 +246,9 @@ mod tests {
                 tokio::spawn(async move {
                     let inner = async {
                         tokio::task::yield_now().await;
-                        let place = offload.acquire(&bob(), true).await;
+                        let work_slot = offload.acquire(&bob(), true).await;
                         tokio::task::yield_now().await;
-                        place.run(|| n)
+                        work_slot.run(|| n)
                     };
                     offload.run(&bob(), true, Box::pin(offload.run(&bob(), true, Box::pin(inner)))).await
                 })
@@ -334,7 +334,7 @@ mod tests {
         let offload = Offload::new(|| true);
         let (acme, quarter) = (Claimant::new("acme", "a"), limits::LARGE_WORK_BYTES_MAX / 4 / COPIES);
         let bobs: Vec<_> = vec![bob(); 8];
-        let mut waits: Vec<_> = bobs.iter().map(|who| Box::pin(offload.room(who, quarter))).collect();
+        let mut waits: Vec<_> = bobs.iter().map(|who| Box::pin(offload.reserve_memory(who, quarter))).collect();
         let mut given = Vec::new();
         for wait in &mut waits {
             if let std::task::Poll::Ready(room) = futures::poll!(wait.as_mut()) {
@@ -342,16 +342,16 @@ mod tests {
             }
         }
         assert_eq!(given.len(), 3, "a tenant leaves a quarter to others");
-        let other = offload.room(&acme, quarter).await.unwrap();
-        assert!(offload.room(&acme, 1).await.is_ok(), "little work never waits");
-        let mut huge = Box::pin(offload.room(&acme, limits::LARGE_WORK_BYTES_MAX));
+        let other = offload.reserve_memory(&acme, quarter).await.unwrap();
+        assert!(offload.reserve_memory(&acme, 1).await.is_ok(), "little work never waits");
+        let mut huge = Box::pin(offload.reserve_memory(&acme, limits::LARGE_WORK_BYTES_MAX));
         drop(given);
         drop(waits);
         assert!(futures::poll!(huge.as_mut()).is_pending(), "something else is under way");
         drop(other);
         let huge = huge.await.unwrap();
         let who = bob();
-        let mut small = Box::pin(offload.room(&who, quarter));
+        let mut small = Box::pin(offload.reserve_memory(&who, quarter));
         assert!(futures::poll!(small.as_mut()).is_pending());
         drop(huge);
         assert!(futures::poll!(small.as_mut()).is_ready());

@@ -1,10 +1,13 @@
-//! Reading all rows of a query, page by page.
+//! Reading the rows of a query, page by page.
+//!
+//! `list`, `find` and `each` decode what they read, and fail when a row can't be decoded. Background loops use
+//! `decodable`: one damaged row must not stop the work on the others.
 
 use crate::error::EngineError;
 use crate::port::Records;
 use chimera_core::error::Code;
 use chimera_core::limits;
-use chimera_core::record::{Row, Select};
+use chimera_core::record::{Row, Select, StoredRow};
 
 /// All rows of a query. More than `rows_max` rows, or more bytes than may be held in memory, are an error: a caller
 /// that went on with some of the rows would take the missing ones for events that never happened.
@@ -29,22 +32,82 @@ pub(crate) async fn all(records: &dyn Records, select: Select, rows_max: usize) 
 }
 
 fn too_much(what: &str) -> EngineError {
-    EngineError::refused(Code::PayloadTooLarge, format!("more than {what} would have to be read at once"))
+    EngineError::refused(Code::PayloadTooLarge, format!("this would read more than {what}, which is the limit"))
 }
 
-/// Calls `look` for every row of a query. Holds one page in memory at a time.
-pub(crate) async fn for_each(
+/// Calls `look` for every page of a query, and holds one in memory at a time.
+pub(crate) async fn pages(
     records: &dyn Records,
     select: Select,
-    mut look: impl FnMut(Row),
+    mut look: impl FnMut(Vec<Row>) -> Result<(), EngineError>,
 ) -> Result<(), EngineError> {
     let mut select = select.take(limits::PAGE_ROWS_MAX);
     loop {
         let page = records.read(select.clone()).await?;
-        page.rows.into_iter().for_each(&mut look);
+        look(page.rows)?;
         match page.next {
             Some(next) => select.after = Some(next),
             None => return Ok(()),
         }
     }
+}
+
+/// Calls `look` for every row of a query.
+pub(crate) async fn for_each(
+    records: &dyn Records,
+    select: Select,
+    mut look: impl FnMut(Row),
+) -> Result<(), EngineError> {
+    pages(records, select, |rows| {
+        rows.into_iter().for_each(&mut look);
+        Ok(())
+    })
+    .await
+}
+
+/// All rows of a query, decoded. See [`all`] for the limits.
+pub(crate) async fn list<R: StoredRow>(
+    records: &dyn Records,
+    select: Select,
+    rows_max: usize,
+) -> Result<Vec<R>, EngineError> {
+    let rows = all(records, select, rows_max).await?;
+    Ok(rows.into_iter().map(R::decode).collect::<Result<_, _>>()?)
+}
+
+/// The first row of a query.
+pub(crate) async fn find<R: StoredRow>(records: &dyn Records, select: Select) -> Result<Option<R>, EngineError> {
+    let row = records.read(select.take(1)).await?.rows.into_iter().next();
+    Ok(row.map(R::decode).transpose()?)
+}
+
+/// Calls `look` for every row of a query.
+pub(crate) async fn each<R: StoredRow>(
+    records: &dyn Records,
+    select: Select,
+    mut look: impl FnMut(R) -> Result<(), EngineError>,
+) -> Result<(), EngineError> {
+    pages(records, select, |rows| rows.into_iter().try_for_each(|row| look(R::decode(row)?))).await
+}
+
+/// The number of rows of a query.
+pub(crate) async fn count(records: &dyn Records, select: Select) -> Result<usize, EngineError> {
+    let mut count = 0;
+    pages(records, select, |rows| {
+        count += rows.len();
+        Ok(())
+    })
+    .await?;
+    Ok(count)
+}
+
+/// The rows that can be decoded. Logs and counts the others.
+pub(crate) fn decodable<R: StoredRow>(rows: Vec<Row>) -> impl Iterator<Item = R> {
+    rows.into_iter().filter_map(|row| R::decode(row).inspect_err(log_skipped).ok())
+}
+
+/// Logs and counts a row, or a document in one, that is skipped.
+pub(crate) fn log_skipped(error: &impl std::fmt::Display) {
+    metrics::counter!("chimera_rows_unreadable_total").increment(1);
+    tracing::error!(%error, "a stored row can't be read and is skipped");
 }

@@ -1,9 +1,11 @@
-//! The type checker: finds type errors and unknown references before a run.
+//! The type checker: finds all type errors and unknown references of an expression before a run.
 
+use crate::limits::{KNOWN_NAMES_MAX, SUGGESTION_CHARS_MAX, SUGGESTION_NAMES_MAX};
 use crate::operators::type_name;
 use crate::suggest::did_you_mean;
 use crate::term::{Macro, Operator, Root, Step, Term};
-use crate::types::Type;
+use crate::types::{Shape, Type};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The types of an expression's variables.
@@ -11,167 +13,227 @@ pub trait TypeScope {
     fn inputs(&self) -> Type;
     /// The type of a node's outputs. The caller checks that the node exists.
     fn outputs(&self, node: &str) -> Type;
+    /// The type of the `error` that a node's outputs have unless their own type declares one.
+    fn error(&self) -> Type;
     /// The type of `item`. `None` outside a map.
     fn item(&self) -> Option<Type>;
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mismatch {
-    UnknownReference(String),
+    UnknownReference {
+        reason: String,
+        /// Some of the names that exist in its place, sorted.
+        known: Vec<String>,
+    },
     Type(String),
 }
 
-type Inferred = Result<Type, Mismatch>;
-
-fn type_error<T>(reason: impl Into<String>) -> Result<T, Mismatch> {
-    Err(Mismatch::Type(reason.into()))
+/// Infers the types of one expression. After a mismatch, the type is `Any`, which fits everything: one mistake is
+/// reported once.
+pub(crate) struct Inference<'a> {
+    pub(crate) types: &'a dyn TypeScope,
+    pub(crate) found: &'a mut Vec<Mismatch>,
 }
 
-fn unknown<T>(reason: impl Into<String>) -> Result<T, Mismatch> {
-    Err(Mismatch::UnknownReference(reason.into()))
-}
+impl Inference<'_> {
+    fn mismatch(&mut self, reason: impl Into<String>) -> Type {
+        self.found.push(Mismatch::Type(reason.into()));
+        Type::Any
+    }
 
-/// The type of a term. `variable` is the type of the enclosing macro's variable.
-pub(crate) fn infer(term: &Term, types: &dyn TypeScope, variable: Option<&Type>) -> Inferred {
-    let of = |term: &Term| infer(term, types, variable);
-    match term {
-        Term::Constant(value) => Ok(Type::from_value(value)),
-        Term::Path(root, steps) => path(root, steps, types, variable),
-        Term::Has(of, name) => {
-            // `has` on an open object is legitimate; only a member that cannot exist is an error.
-            match infer(of, types, variable)? {
-                Type::Null => {}
-                found => drop(member(
-                    &found,
-                    name,
-                    matches!(&**of, Term::Path(Root::Outputs(_), steps) if steps.is_empty()),
-                )?),
+    fn unknown(&mut self, reason: impl Into<String>) -> Type {
+        self.found.push(Mismatch::UnknownReference { reason: reason.into(), known: Vec::new() });
+        Type::Any
+    }
+
+    /// The type of a term. `variable` is the type of the enclosing macro's variable.
+    pub(crate) fn term(&mut self, term: &Term, variable: Option<&Type>) -> Type {
+        match term {
+            Term::Constant(value) => Type::from_value(value),
+            Term::Path(root, steps) => self.path(root, steps, variable),
+            Term::Has(of, name) => {
+                // `has` on an open object is legitimate; only a member that cannot exist is an error.
+                let outputs = matches!(&**of, Term::Path(Root::Outputs(_), steps) if steps.is_empty());
+                match self.term(of, variable) {
+                    Type::Null => {}
+                    found => drop(self.member(&found, name, outputs)),
+                }
+                Type::Bool
             }
-            Ok(Type::Bool)
+            Term::Member(inner, name) => {
+                let inner = self.term(inner, variable);
+                self.member(&inner, name, false)
+            }
+            Term::Index(inner, at) => {
+                let (inner, at) = (self.term(inner, variable), self.term(at, variable));
+                self.indexed(&inner, &at)
+            }
+            Term::List(terms) => Type::List(Arc::new(self.union(terms, variable))),
+            Term::Object(entries) => self.object(entries, variable),
+            Term::Not(inner) => self.needs(inner, variable, "!"),
+            Term::Negate(inner) => match self.term(inner, variable) {
+                known @ (Type::Int | Type::Number | Type::Any) => known,
+                other => self.mismatch(format!("cannot apply - to {other}")),
+            },
+            Term::And(one, other) => {
+                self.needs(one, variable, "&&");
+                self.needs(other, variable, "&&")
+            }
+            Term::Or(one, other) => {
+                self.needs(one, variable, "||");
+                self.needs(other, variable, "||")
+            }
+            Term::If(parts) => {
+                let [condition, yes, no] = parts.as_ref();
+                self.needs(condition, variable, "?");
+                self.term(yes, variable).union(self.term(no, variable))
+            }
+            Term::Binary(operator, sides) => {
+                let (one, other) = (self.term(&sides[0], variable), self.term(&sides[1], variable));
+                binary(*operator, &one, &other).unwrap_or_else(|reason| self.mismatch(reason))
+            }
+            Term::Call(call, terms) => {
+                let known: Vec<Type> = terms.iter().map(|term| self.term(term, variable)).collect();
+                call.infer(&known).unwrap_or_else(|reason| self.mismatch(reason))
+            }
+            Term::Each { kind, over, filter, body } => {
+                let over = self.term(over, variable);
+                self.each(*kind, &over, filter.as_deref(), body)
+            }
         }
-        Term::Member(inner, name) => member(&of(inner)?, name, false),
-        Term::Index(inner, at) => indexed(&of(inner)?, &of(at)?),
-        Term::List(terms) => {
-            let mut known = terms.iter().map(of).collect::<Result<Vec<_>, _>>()?.into_iter();
-            let first = known.next().unwrap_or(Type::Any);
-            Ok(Type::List(Arc::new(known.fold(first, Type::union))))
-        }
-        Term::Object(entries) => object(entries, &of),
-        Term::Not(inner) => needs(&of(inner)?, &Type::Bool, "!").map(|()| Type::Bool),
-        Term::Negate(inner) => match of(inner)? {
-            known @ (Type::Int | Type::Number | Type::Any) => Ok(known),
-            other => type_error(format!("cannot apply - to {other}")),
-        },
-        Term::And(one, other) => {
-            needs(&of(one)?, &Type::Bool, "&&")?;
-            needs(&of(other)?, &Type::Bool, "&&").map(|()| Type::Bool)
-        }
-        Term::Or(one, other) => {
-            needs(&of(one)?, &Type::Bool, "||")?;
-            needs(&of(other)?, &Type::Bool, "||").map(|()| Type::Bool)
-        }
-        Term::If(parts) => {
-            let [condition, yes, no] = parts.as_ref();
-            needs(&of(condition)?, &Type::Bool, "?")?;
-            Ok(of(yes)?.union(of(no)?))
-        }
-        Term::Binary(operator, sides) => binary(*operator, &of(&sides[0])?, &of(&sides[1])?),
-        Term::Call(call, terms) => {
-            let known = terms.iter().map(of).collect::<Result<Vec<_>, _>>()?;
-            call.infer(&known).map_err(Mismatch::Type)
-        }
-        Term::Each { kind, over, filter, body } => each(*kind, &of(over)?, filter.as_deref(), body, types),
     }
-}
 
-fn needs(found: &Type, wanted: &Type, place: &str) -> Result<(), Mismatch> {
-    match found {
-        Type::Any => Ok(()),
-        found if found == wanted => Ok(()),
-        found => type_error(format!("{place} needs a {wanted}, not {found}")),
+    fn union(&mut self, terms: &[Term], variable: Option<&Type>) -> Type {
+        let mut known = terms.iter().map(|term| self.term(term, variable));
+        let first = known.next().unwrap_or(Type::Any);
+        known.fold(first, Type::union)
     }
-}
 
-fn path(root: &Root, steps: &[Step], types: &dyn TypeScope, variable: Option<&Type>) -> Inferred {
-    let mut known = match root {
-        Root::Inputs => types.inputs(),
-        Root::Outputs(node) => types.outputs(node),
-        Root::RunId => Type::Text,
-        Root::Item => match types.item() {
-            Some(known) => known,
-            None => return unknown("item is only known inside a map"),
-        },
-        Root::Index if types.item().is_none() => return unknown("index is only known inside a map"),
-        Root::Index => Type::Int,
-        Root::Variable => variable.cloned().unwrap_or(Type::Any),
-    };
-    for (at, step) in steps.iter().enumerate() {
-        known = match step {
-            Step::Member(name) => member(&known, name, at == 0 && matches!(root, Root::Outputs(_)))?,
-            Step::At(_) => indexed(&known, &Type::Int)?,
+    /// Checks that a term is a boolean.
+    fn needs(&mut self, term: &Term, variable: Option<&Type>, place: &str) -> Type {
+        match self.term(term, variable) {
+            Type::Any | Type::Bool => {}
+            found => drop(self.mismatch(format!("{place} needs a {}, not {found}", Type::Bool))),
+        }
+        Type::Bool
+    }
+
+    fn path(&mut self, root: &Root, steps: &[Step], variable: Option<&Type>) -> Type {
+        let mut known = match root {
+            Root::Inputs => self.types.inputs(),
+            Root::Outputs(node) => self.types.outputs(node),
+            Root::RunId => Type::Text,
+            Root::Item => match self.types.item() {
+                Some(known) => known,
+                None => return self.unknown("item is only known inside a map"),
+            },
+            Root::Index if self.types.item().is_none() => return self.unknown("index is only known inside a map"),
+            Root::Index => Type::Int,
+            Root::Variable => variable.cloned().unwrap_or(Type::Any),
         };
+        for (at, step) in steps.iter().enumerate() {
+            known = match step {
+                Step::Member(name) => self.member(&known, name, at == 0 && matches!(root, Root::Outputs(_))),
+                Step::At(_) => self.indexed(&known, &Type::Int),
+            };
+        }
+        known
     }
-    Ok(known)
-}
 
-/// The type of a member. A node's outputs always have `success` and `error`.
-fn member(of: &Type, name: &str, outputs: bool) -> Inferred {
-    match of {
-        Type::Any => Ok(match name {
-            "success" if outputs => Type::Bool,
-            _ => Type::Any,
-        }),
-        Type::Object(shape) => match shape.named.get(name) {
-            Some(known) => Ok(known.clone()),
-            None if outputs && name == "success" => Ok(Type::Bool),
-            None if shape.open || (outputs && name == "error") => Ok(Type::Any),
-            None => {
-                let guess = did_you_mean(name, shape.named.keys().map(String::as_str));
-                unknown(format!("there is no member {name}{guess}"))
-            }
-        },
-        other => type_error(format!("{other} has no member {name}")),
-    }
-}
-
-fn indexed(of: &Type, at: &Type) -> Inferred {
-    match (of, at) {
-        (Type::Any, Type::Any | Type::Int | Type::Number | Type::Text) => Ok(Type::Any),
-        (Type::List(item), Type::Any | Type::Int | Type::Number) => Ok((**item).clone()),
-        (Type::Object(_), Type::Any | Type::Text) => Ok(Type::Any),
-        (of, at) => type_error(format!("{of} can't be indexed by {at}")),
-    }
-}
-
-fn object(entries: &[(Term, Term)], of: &dyn Fn(&Term) -> Inferred) -> Inferred {
-    let mut shape = crate::types::Shape::default();
-    for (name, value) in entries {
-        let known = of(value)?;
-        match name {
-            Term::Constant(serde_json::Value::String(name)) => {
-                shape.required.insert(name.clone());
-                shape.named.insert(name.clone(), known);
-            }
-            Term::Constant(other) => {
-                return type_error(format!("a member name must be a string, not {}", type_name(other)));
-            }
-            dynamic => {
-                needs(&of(dynamic)?, &Type::Text, "the name of a member")?;
-                shape.open = true;
-            }
+    /// The type of a member. A node's outputs always have `success` and `error`.
+    fn member(&mut self, of: &Type, name: &str, outputs: bool) -> Type {
+        match of {
+            Type::Any => match name {
+                "success" if outputs => Type::Bool,
+                _ => Type::Any,
+            },
+            Type::Object(shape) => match shape.named.get(name) {
+                Some(known) => known.clone(),
+                None if outputs && name == "success" => Type::Bool,
+                None if shape.open => Type::Any,
+                None if outputs && name == "error" => self.types.error(),
+                None => self.no_member(shape, name, outputs),
+            },
+            other => self.mismatch(format!("{other} has no member {name}")),
         }
     }
-    Ok(Type::Object(Arc::new(shape)))
+
+    fn no_member(&mut self, shape: &Shape, name: &str, outputs: bool) -> Type {
+        let implied = ["error", "success"].into_iter().filter(|_| outputs);
+        let names = || shape.named.keys().map(String::as_str).chain(implied.clone());
+        let reason = format!("there is no member {name}{}", did_you_mean(name, names()));
+        let known: BTreeSet<&str> =
+            names().take(SUGGESTION_NAMES_MAX).filter(|name| name.len() <= SUGGESTION_CHARS_MAX).collect();
+        let known = known.into_iter().take(KNOWN_NAMES_MAX).map(str::to_owned).collect();
+        self.found.push(Mismatch::UnknownReference { reason, known });
+        Type::Any
+    }
+
+    fn indexed(&mut self, of: &Type, at: &Type) -> Type {
+        match (of, at) {
+            (Type::Any, Type::Any | Type::Int | Type::Number | Type::Text) => Type::Any,
+            (Type::List(item), Type::Any | Type::Int | Type::Number) => (**item).clone(),
+            (Type::Object(_), Type::Any | Type::Text) => Type::Any,
+            (of, at) => self.mismatch(format!("{of} can't be indexed by {at}")),
+        }
+    }
+
+    fn object(&mut self, entries: &[(Term, Term)], variable: Option<&Type>) -> Type {
+        let mut shape = Shape::default();
+        for (name, value) in entries {
+            let known = self.term(value, variable);
+            match name {
+                Term::Constant(serde_json::Value::String(name)) => {
+                    shape.required.insert(name.clone());
+                    shape.named.insert(name.clone(), known);
+                }
+                Term::Constant(other) => {
+                    self.mismatch(format!("a member name must be a string, not {}", type_name(other)));
+                }
+                dynamic => {
+                    shape.open = true;
+                    match self.term(dynamic, variable) {
+                        Type::Any | Type::Text => {}
+                        found => {
+                            self.mismatch(format!("the name of a member needs a {}, not {found}", Type::Text));
+                        }
+                    }
+                }
+            }
+        }
+        Type::Object(Arc::new(shape))
+    }
+
+    fn each(&mut self, kind: Macro, over: &Type, filter: Option<&Term>, body: &Term) -> Type {
+        let item = match over {
+            Type::Any => Type::Any,
+            Type::List(item) => (**item).clone(),
+            Type::Object(_) => Type::Text,
+            other => self.mismatch(format!("a macro iterates over a list, not over {other}")),
+        };
+        if let Some(filter) = filter {
+            self.needs(filter, Some(&item), "the filter");
+        }
+        match kind {
+            Macro::Map => Type::List(Arc::new(self.term(body, Some(&item)))),
+            Macro::Filter => {
+                self.needs(body, Some(&item), "filter");
+                Type::List(Arc::new(item))
+            }
+            Macro::All | Macro::Exists | Macro::ExistsOne => self.needs(body, Some(&item), "the macro"),
+        }
+    }
 }
 
-fn binary(operator: Operator, one: &Type, other: &Type) -> Inferred {
-    let refused = || type_error(format!("cannot apply {} to {one} and {other}", operator.sign()));
+fn binary(operator: Operator, one: &Type, other: &Type) -> Result<Type, String> {
+    let refused = || Err(format!("cannot apply {} to {one} and {other}", operator.sign()));
     match operator {
         Operator::Equal | Operator::NotEqual => {
             if one.overlaps(other) {
                 Ok(Type::Bool)
             } else {
-                type_error(format!("{one} {} {other}: the two types are never equal", operator.sign()))
+                Err(format!("{one} {} {other}: the two types are never equal", operator.sign()))
             }
         }
         Operator::Less | Operator::LessOrEqual | Operator::Greater | Operator::GreaterOrEqual => {
@@ -206,23 +268,5 @@ fn arithmetic(one: &Type, other: &Type) -> Option<Type> {
         (Type::Int, Type::Int) => Some(Type::Int),
         (Type::Int | Type::Number | Type::Any, Type::Int | Type::Number | Type::Any) => Some(Type::Number),
         _ => None,
-    }
-}
-
-fn each(kind: Macro, over: &Type, filter: Option<&Term>, body: &Term, types: &dyn TypeScope) -> Inferred {
-    let item = match over {
-        Type::Any => Type::Any,
-        Type::List(item) => (**item).clone(),
-        Type::Object(_) => Type::Text,
-        other => return type_error(format!("a macro iterates over a list, not over {other}")),
-    };
-    if let Some(filter) = filter {
-        needs(&infer(filter, types, Some(&item))?, &Type::Bool, "the filter")?;
-    }
-    let body = infer(body, types, Some(&item))?;
-    match kind {
-        Macro::Map => Ok(Type::List(Arc::new(body))),
-        Macro::Filter => needs(&body, &Type::Bool, "filter").map(|()| Type::List(Arc::new(item))),
-        Macro::All | Macro::Exists | Macro::ExistsOne => needs(&body, &Type::Bool, "the macro").map(|()| Type::Bool),
     }
 }

@@ -12,6 +12,8 @@ pub const EXPRESSION_DEPTH_MAX: usize = 64;
 pub const EXPRESSION_LIST_MAX: usize = 10_000;
 /// Expressions of one template. A workflow with more is refused with `VALIDATION_FAILED`.
 pub const TEMPLATE_EXPRESSIONS_MAX: usize = 256;
+/// Errors of one template that are reported together. Further ones are omitted.
+pub const TEMPLATE_ERRORS_MAX: usize = 50;
 /// Work of one rendering, in terms evaluated and 16-byte pieces copied. With more the step fails with
 /// `VALIDATION_FAILED`.
 pub const EXPRESSION_WORK_MAX: u64 = 1_000_000;
@@ -34,3 +36,5 @@ pub const SUGGESTION_NAMES_MAX: usize = 2_000;
 pub const SUGGESTION_CHARS_MAX: usize = 64;
 /// Characters of a name that is compared, at least. For a shorter name nothing is suggested.
 pub const SUGGESTION_CHARS_MIN: usize = 3;
+/// Known names that are listed where a name is unknown. Further names are omitted.
+pub const KNOWN_NAMES_MAX: usize = 20;

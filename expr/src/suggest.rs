@@ -13,11 +13,21 @@ pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) ->
     let best = known
         .into_iter()
         .take(limits::SUGGESTION_NAMES_MAX)
-        .filter(|known| known.len() <= limits::SUGGESTION_CHARS_MAX && known.len().abs_diff(name.len()) <= close * 4)
-        .map(|known| (distance(&wanted, known), known))
-        .filter(|(distance, _)| *distance <= close)
+        .filter(|known| known.len() <= limits::SUGGESTION_CHARS_MAX)
+        .filter_map(|known| {
+            let near = known.len().abs_diff(name.len()) <= close * 4;
+            let slips = if near { distance(&wanted, known) } else { usize::MAX };
+            // A name that was cut short is farther away than any slip.
+            let rank = if slips <= close { slips } else { usize::MAX };
+            (rank < usize::MAX || continues(known, name)).then_some((rank, known))
+        })
         .min();
     best.map_or_else(String::new, |(_, known)| format!(" (did you mean {known}?)"))
+}
+
+/// Whether a name is the other one and further words.
+fn continues(known: &str, name: &str) -> bool {
+    known.strip_prefix(name).is_some_and(|rest| rest.starts_with(['_', '-', '.']))
 }
 
 /// Edit distance: insertions, deletions, replacements and swaps of neighbours.
@@ -51,5 +61,7 @@ mod tests {
         assert_eq!(did_you_mean("sumarize", known), " (did you mean summarize?)");
         assert_eq!(did_you_mean("fecth_page", known), " (did you mean fetch_page?)");
         assert_eq!(did_you_mean("upload", known), "");
+        assert_eq!(did_you_mean("fetch", known), " (did you mean fetch_page?)");
+        assert_eq!(did_you_mean("fet", known), "");
     }
 }

@@ -5,8 +5,8 @@
 
 use crate::eval::{Budget, DEFERRED, Evaluation, Halt, RenderError};
 use crate::functions::to_plain_text;
-use crate::infer::{Mismatch, TypeScope, infer};
-use crate::limits::{CONSTANT_WORK_MAX, TEMPLATE_EXPRESSIONS_MAX};
+use crate::infer::{Inference, Mismatch, TypeScope};
+use crate::limits::{CONSTANT_WORK_MAX, TEMPLATE_ERRORS_MAX, TEMPLATE_EXPRESSIONS_MAX};
 use crate::lower::{LowerError, lower};
 use crate::meter::WorkMeter;
 use crate::pointer_token;
@@ -84,6 +84,8 @@ pub enum TemplatePart {
     },
     List(Vec<TemplatePart>),
     Object(Vec<(String, TemplatePart)>),
+    /// A part that can't be compiled. Only in a template with errors, which is checked but never rendered.
+    Invalid,
 }
 
 #[derive(Debug)]
@@ -94,14 +96,21 @@ pub enum MixedPiece {
 
 impl Template {
     pub fn compile(value: &Value) -> Result<Self, TemplateError> {
-        let mut left = TEMPLATE_EXPRESSIONS_MAX;
-        let root = compile(value, &mut String::new(), &mut left)?;
+        let (template, errors) = Self::compile_all(value);
+        errors.into_iter().next().map_or(Ok(template), Err)
+    }
+
+    /// The template and all its errors. Parts with errors are invalid, the others can be checked.
+    #[must_use]
+    pub fn compile_all(value: &Value) -> (Self, Vec<TemplateError>) {
+        let mut compiler = Compiler { left: Some(TEMPLATE_EXPRESSIONS_MAX), errors: Vec::new() };
+        let root = compiler.part(value, &mut String::new());
         let (mut references, mut loops) = (BTreeSet::new(), false);
         root.expressions(&mut String::new(), &mut |_, expression| {
             references.extend(expression.term.references());
             loops |= expression.term.has_loop();
         });
-        Ok(Self { inner: Arc::new(Inner { root, references, loops }) })
+        (Self { inner: Arc::new(Inner { root, references, loops }) }, compiler.errors)
     }
 
     /// Whether its work depends on the length of lists in the data.
@@ -146,23 +155,11 @@ impl Template {
         Ok(if waits.deferred { Preview::Deferred { shown, from: waits.from } } else { Preview::Exact(shown) })
     }
 
-    /// Whether it is a single expression and nothing else.
-    pub fn is_single_expression(&self) -> bool {
-        matches!(self.inner.root, TemplatePart::Single(_))
-    }
-
-    /// Whether it is a constant `true` or `false`.
-    pub fn is_constant_bool(&self) -> bool {
-        matches!(self.inner.root, TemplatePart::Constant(Value::Bool(_)))
-    }
-
-    /// The member names, empty unless it is an object.
-    pub fn members(&self) -> Vec<&str> {
-        match &self.inner.root {
-            TemplatePart::Object(members) => members.iter().map(|(name, _)| name.as_str()).collect(),
-            TemplatePart::Constant(Value::Object(members)) => members.keys().map(String::as_str).collect(),
-            _ => Vec::new(),
-        }
+    /// Whether it has the form of a condition: a single expression and nothing else, or a constant boolean. The errors
+    /// of an invalid one are known.
+    pub fn can_be_condition(&self) -> bool {
+        use TemplatePart::{Constant, Invalid, Single};
+        matches!(self.inner.root, Single(_) | Constant(Value::Bool(_)) | Invalid)
     }
 
     pub fn root(&self) -> &TemplatePart {
@@ -193,7 +190,7 @@ impl TemplatePart {
     /// Calls `see` with every expression and its JSON pointer.
     fn expressions(&self, path: &mut String, see: &mut dyn FnMut(&str, &Expression)) {
         match self {
-            Self::Constant(_) => {}
+            Self::Constant(_) | Self::Invalid => {}
             Self::Single(expression) => see(path, expression),
             Self::Mixed { pieces, .. } => pieces.iter().for_each(|piece| {
                 if let MixedPiece::Expression(expression) = piece {
@@ -209,9 +206,27 @@ impl TemplatePart {
         }
     }
 
+    /// Whether the value that a JSON pointer names is, contains or is part of one that only a run knows.
+    pub fn is_unknown_at(&self, pointer: &str) -> bool {
+        let mut part = self;
+        for token in pointer.split('/').skip(1) {
+            let name = token.replace("~1", "/").replace("~0", "~");
+            let next = match part {
+                Self::List(parts) => name.parse().ok().and_then(|at: usize| parts.get(at)),
+                Self::Object(members) => members.iter().find(|(member, _)| *member == name).map(|(_, part)| part),
+                _ => break,
+            };
+            match next {
+                Some(next) => part = next,
+                None => return false,
+            }
+        }
+        !matches!(part, Self::Constant(_))
+    }
+
     fn first_source(&self) -> &str {
         match self {
-            Self::Constant(_) => "",
+            Self::Constant(_) | Self::Invalid => "",
             Self::Single(expression) => &expression.source,
             Self::Mixed { source, .. } => source,
             Self::List(parts) => parts.iter().map(Self::first_source).find(|source| !source.is_empty()).unwrap_or(""),
@@ -221,22 +236,29 @@ impl TemplatePart {
         }
     }
 
-    /// The type of the rendered part, or the first mismatch.
-    pub fn infer(&self, types: &dyn TypeScope) -> Result<Type, Mismatch> {
+    /// The type of the rendered part. Mismatches are added to `found`.
+    pub fn infer(&self, types: &dyn TypeScope, found: &mut Vec<Mismatch>) -> Type {
         match self {
-            Self::Constant(value) => Ok(Type::from_value(value)),
-            Self::Single(expression) => infer(&expression.term, types, None),
+            Self::Constant(value) => Type::from_value(value),
+            Self::Single(expression) => Inference { types, found }.term(&expression.term, None),
             Self::Mixed { pieces, .. } => {
                 for piece in pieces {
                     if let MixedPiece::Expression(expression) = piece {
-                        infer(&expression.term, types, None)?;
+                        Inference { types, found: &mut *found }.term(&expression.term, None);
                     }
                 }
-                Ok(Type::Text)
+                Type::Text
             }
-            // The caller walks lists and objects: it knows the expected type of each member.
-            Self::List(_) => Ok(Type::List(Arc::new(Type::Any))),
-            Self::Object(_) => Ok(Type::Any),
+            Self::List(parts) => {
+                let mut known = parts.iter().map(|part| part.infer(types, found));
+                let first = known.next().unwrap_or(Type::Any);
+                Type::List(Arc::new(known.fold(first, Type::union)))
+            }
+            Self::Object(members) => {
+                let known = members.iter().map(|(name, part)| (name.clone(), part.infer(types, found)));
+                Type::closed_object(known)
+            }
+            Self::Invalid => Type::Any,
         }
     }
 }
@@ -250,38 +272,59 @@ fn with_segment<T>(path: &mut String, name: &str, act: impl FnOnce(&mut String) 
     made
 }
 
-fn compile(value: &Value, path: &mut String, left: &mut usize) -> Result<TemplatePart, TemplateError> {
-    match value {
-        Value::String(text) if text.contains("${") => compile_text(text, path, left),
-        Value::Array(items) => {
-            let mut parts = Vec::with_capacity(items.len());
-            for (at, item) in items.iter().enumerate() {
-                parts.push(with_segment(path, &at.to_string(), |path| compile(item, path, left))?);
-            }
-            let constant = parts.iter().all(|part| matches!(part, TemplatePart::Constant(_)));
-            if !constant {
-                return Ok(TemplatePart::List(parts));
-            }
-            Ok(TemplatePart::Constant(Value::Array(
-                parts.into_iter().filter_map(TemplatePart::into_constant).collect(),
-            )))
+/// Compiles the parts of one template and collects their errors.
+struct Compiler {
+    /// Remaining number of expressions. `None` once there were too many.
+    left: Option<usize>,
+    errors: Vec<TemplateError>,
+}
+
+impl Compiler {
+    fn invalid(&mut self, error: TemplateError) -> TemplatePart {
+        if self.errors.len() < TEMPLATE_ERRORS_MAX {
+            self.errors.push(error);
         }
-        Value::Object(members) => {
-            let mut parts = Vec::with_capacity(members.len());
-            for (name, value) in members {
-                if name.contains("${") || name == DEFERRED {
-                    let reason = "a member name cannot contain an expression or be $deferred".to_owned();
-                    return with_segment(path, name, |path| Err(TemplateError::Invalid { path: path.clone(), reason }));
+        TemplatePart::Invalid
+    }
+
+    fn part(&mut self, value: &Value, path: &mut String) -> TemplatePart {
+        match value {
+            Value::String(text) if text.contains("${") => {
+                let made = compile_text(text, path, &mut self.left);
+                made.unwrap_or_else(|error| error.map_or(TemplatePart::Invalid, |error| self.invalid(error)))
+            }
+            Value::Array(items) => {
+                let part =
+                    |(at, item): (usize, &Value)| with_segment(path, &at.to_string(), |path| self.part(item, path));
+                let parts: Vec<TemplatePart> = items.iter().enumerate().map(part).collect();
+                if parts.iter().any(|part| !matches!(part, TemplatePart::Constant(_))) {
+                    return TemplatePart::List(parts);
                 }
-                parts.push((name.clone(), with_segment(path, name, |path| compile(value, path, left))?));
+                TemplatePart::Constant(Value::Array(
+                    parts.into_iter().filter_map(TemplatePart::into_constant).collect(),
+                ))
             }
-            if parts.iter().any(|(_, part)| !matches!(part, TemplatePart::Constant(_))) {
-                return Ok(TemplatePart::Object(parts));
+            Value::Object(members) => {
+                let part = |(name, value): (&String, &Value)| {
+                    (name.clone(), with_segment(path, name, |path| self.member(name, value, path)))
+                };
+                let parts: Vec<(String, TemplatePart)> = members.iter().map(part).collect();
+                if parts.iter().any(|(_, part)| !matches!(part, TemplatePart::Constant(_))) {
+                    return TemplatePart::Object(parts);
+                }
+                let constants = parts.into_iter().filter_map(|(name, part)| Some((name, part.into_constant()?)));
+                TemplatePart::Constant(Value::Object(constants.collect()))
             }
-            let constants = parts.into_iter().filter_map(|(name, part)| Some((name, part.into_constant()?)));
-            Ok(TemplatePart::Constant(Value::Object(constants.collect())))
+            other => TemplatePart::Constant(other.clone()),
         }
-        other => Ok(TemplatePart::Constant(other.clone())),
+    }
+
+    fn member(&mut self, name: &str, value: &Value, path: &mut String) -> TemplatePart {
+        if name.contains("${") || name == DEFERRED {
+            let reason = "a member name cannot contain an expression or be $deferred".to_owned();
+            return self.invalid(TemplateError::Invalid { path: path.clone(), reason });
+        }
+        self.part(value, path)
     }
 }
 
@@ -294,18 +337,21 @@ impl TemplatePart {
     }
 }
 
-fn compile_text(text: &str, path: &str, left: &mut usize) -> Result<TemplatePart, TemplateError> {
-    let invalid = |reason: String| TemplateError::Invalid { path: path.to_owned(), reason };
+/// `Err(None)`: there were too many expressions before, which is reported once.
+fn compile_text(text: &str, path: &str, left: &mut Option<usize>) -> Result<TemplatePart, Option<TemplateError>> {
+    let invalid = |reason: String| Some(TemplateError::Invalid { path: path.to_owned(), reason });
     let mut pieces = Vec::new();
     for piece in scan(text).map_err(invalid)? {
         pieces.push(match piece {
             Piece::Text(text) => MixedPiece::Text(text),
             Piece::Expression(source) => {
-                *left = left.checked_sub(1).ok_or(TemplateError::TooMany)?;
+                let had = left.ok_or(None)?;
+                *left = had.checked_sub(1);
+                left.ok_or(Some(TemplateError::TooMany))?;
                 let term = lower(source).map_err(|unusable| match unusable {
                     LowerError::Invalid(reason) => invalid(reason),
                     LowerError::UnknownReference(reason) => {
-                        TemplateError::UnknownReference { path: path.to_owned(), reason }
+                        Some(TemplateError::UnknownReference { path: path.to_owned(), reason })
                     }
                 })?;
                 MixedPiece::Expression(Expression { source: source.to_owned(), term })
@@ -377,12 +423,17 @@ fn render(part: &TemplatePart, evaluation: &Evaluation<'_>) -> Result<Value, Ren
         TemplatePart::Mixed { source, pieces } => {
             render_mixed(pieces, evaluation)?.map(Value::String).ok_or_else(|| unknown(source))
         }
+        TemplatePart::Invalid => Err(invalid_part()),
         TemplatePart::List(parts) => parts.iter().map(|part| render(part, evaluation)).collect(),
         TemplatePart::Object(members) => {
             let made = members.iter().map(|(name, part)| Ok((name.clone(), render(part, evaluation)?)));
             Ok(Value::Object(made.collect::<Result<Map<_, _>, RenderError>>()?))
         }
     }
+}
+
+fn invalid_part() -> RenderError {
+    RenderError { expression: String::new(), reason: "the expression was never compiled".to_owned() }
 }
 
 /// What a preview waits for.
@@ -426,6 +477,7 @@ fn preview(
             });
             Ok(value.map_or_else(|| defer(source, &mut terms), Value::String))
         }
+        TemplatePart::Invalid => Err(invalid_part()),
         TemplatePart::List(parts) => parts.iter().map(|part| preview(part, evaluation, waits)).collect(),
         TemplatePart::Object(members) => {
             let mut shown = Map::new();

@@ -83,6 +83,40 @@ impl Type {
         Self::Object(Arc::new(Shape { named, required: BTreeSet::new(), open: false }))
     }
 
+    /// The type with one more member, if it is an object without a member of this name.
+    #[must_use]
+    pub fn with_member(self, name: &str, member: Self) -> Self {
+        match self {
+            Self::Object(shape) if !shape.named.contains_key(name) => {
+                let mut shape = (*shape).clone();
+                shape.named.insert(name.to_owned(), member);
+                Self::Object(Arc::new(shape))
+            }
+            other => other,
+        }
+    }
+
+    /// The type, with `Any` for what is nested too deeply or beyond the number of types that a schema may have.
+    /// Types that are made of others would grow without end.
+    #[must_use]
+    pub fn bounded(&self) -> Self {
+        let mut left = limits::SCHEMA_TYPES_MAX;
+        self.within(limits::SCHEMA_TYPES_DEPTH_MAX, &mut left)
+    }
+
+    fn within(&self, depth: usize, left: &mut usize) -> Self {
+        let (Some(depth), Some(rest)) = (depth.checked_sub(1), left.checked_sub(1)) else { return Self::Any };
+        *left = rest;
+        match self {
+            Self::List(item) => Self::List(Arc::new(item.within(depth, left))),
+            Self::Object(shape) => {
+                let named = shape.named.iter().map(|(name, known)| (name.clone(), known.within(depth, left))).collect();
+                Self::Object(Arc::new(Shape { named, required: shape.required.clone(), open: shape.open }))
+            }
+            other => other.clone(),
+        }
+    }
+
     pub(crate) const fn is_number(&self) -> bool {
         matches!(self, Self::Int | Self::Number)
     }
@@ -245,6 +279,24 @@ mod tests {
     fn a_schema_that_contains_itself_ends() {
         let tree = json!({"type": "object", "properties": {"a": {"$ref": "#"}, "b": {"$ref": "#"}}});
         assert_eq!(Type::from_schema(&tree).to_string(), "object");
+    }
+
+    /// Each type has the one before it twice.
+    #[test]
+    fn a_type_made_of_others_stays_small() {
+        let double = |known: Type| Type::closed_object([("a".to_owned(), known.clone()), ("b".to_owned(), known)]);
+        let grown = (0..60).fold(Type::Text, |known, _| double(known).bounded());
+        let count = |known: &Type| {
+            let (mut waiting, mut count) = (vec![known.clone()], 0);
+            while let Some(known) = waiting.pop() {
+                count += 1;
+                if let Type::Object(shape) = known {
+                    waiting.extend(shape.named.values().cloned());
+                }
+            }
+            count
+        };
+        assert!(count(&grown) <= 2 * limits::SCHEMA_TYPES_MAX, "{}", count(&grown));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Builders for complete rows and ledger entries, each with ids of its own.
 
 use crate::seeded::Seeded;
-use chimera_core::flow::tables::{RUN_SIGNALS, RUNS, STEPS};
+use chimera_core::access::Level;
+use chimera_core::flow::tables::{RUN_SIGNALS, RUNS, STEPS, run_signals, runs, steps};
 use chimera_core::id;
 use chimera_core::ledger::{ActorType, Entry, SealedEntry, SubjectType};
 use chimera_core::record::{Insert, InvalidTx, Json, JsonError, Tx, Update, Value};
@@ -18,7 +19,7 @@ pub type BuildResult<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Builds the row of a run.
 #[derive(Clone, Debug)]
-pub struct RunRow {
+pub struct RunBuilder {
     pub id: Uuid,
     tenant: String,
     key: Option<String>,
@@ -26,11 +27,11 @@ pub struct RunRow {
 }
 
 /// A pending run of tenant `acme`.
-pub fn run(seeded: &Seeded) -> RunRow {
-    RunRow { id: seeded.row_id(NOON), tenant: "acme".to_owned(), key: None, status: "pending" }
+pub fn run(seeded: &Seeded) -> RunBuilder {
+    RunBuilder { id: seeded.row_id(NOON), tenant: "acme".to_owned(), key: None, status: "pending" }
 }
 
-impl RunRow {
+impl RunBuilder {
     #[must_use]
     pub fn of(mut self, tenant: &str) -> Self {
         tenant.clone_into(&mut self.tenant);
@@ -51,23 +52,23 @@ impl RunRow {
 
     pub fn insert(&self) -> BuildResult<Insert> {
         let cells = vec![
-            ("id", self.id.into()),
-            ("actor", "user_1".into()),
-            ("request_payload", json(&json!({"goal": "test", "n": [1, 2.5, null]}))?),
-            ("status", self.status.into()),
-            ("autonomy_level", "L2_Notify".into()),
-            ("trace_id", id::trace_id(self.id).into()),
-            ("idempotency_key", self.key.clone().into()),
-            ("created_at", NOON.into()),
-            ("tenant_id", self.tenant.as_str().into()),
-            ("state_version", Value::Int(1)),
-            ("source", "act".into()),
-            ("patches", Value::Int(0)),
-            ("priority", Value::Int(5)),
-            ("dry_run", Value::Bool(false)),
-            ("cancel_requested", Value::Bool(false)),
-            ("pause_requested", Value::Bool(false)),
-            ("run_seq", Value::Int(0)),
+            (runs::id, self.id.into()),
+            (runs::actor, "user_1".into()),
+            (runs::request_payload, json(&json!({"goal": "test", "n": [1, 2.5, null]}))?),
+            (runs::status, self.status.into()),
+            (runs::autonomy_level, Level::ExecuteNotify.into()),
+            (runs::trace_id, id::trace_id(self.id).into()),
+            (runs::idempotency_key, self.key.clone().into()),
+            (runs::created_at, NOON.into()),
+            (runs::tenant_id, self.tenant.as_str().into()),
+            (runs::state_version, Value::Int(1)),
+            (runs::source, "act".into()),
+            (runs::patches, Value::Int(0)),
+            (runs::priority, Value::Int(5)),
+            (runs::dry_run, Value::Bool(false)),
+            (runs::cancel_requested, Value::Bool(false)),
+            (runs::pause_requested, Value::Bool(false)),
+            (runs::run_seq, Value::Int(0)),
         ];
         Ok(Insert::new(&RUNS, cells)?)
     }
@@ -79,17 +80,17 @@ impl RunRow {
 
 /// An update of a run's status that expects `version`.
 pub fn run_update(id: Uuid, version: i64, status: &str) -> Result<Update, InvalidTx> {
-    Update::versioned(&RUNS, vec![id.into()], version, vec![("status", status.into())])
+    Update::versioned(&RUNS, vec![id.into()], version, vec![(runs::status, status.into())])
 }
 
 pub fn signal(seeded: &Seeded, run: Uuid, kind: &str) -> BuildResult<Insert> {
     let cells = vec![
-        ("run_id", run.into()),
-        ("id", seeded.row_id(NOON).into()),
-        ("tenant_id", "acme".into()),
-        ("kind", kind.into()),
-        ("payload", json(&json!({"kind": kind}))?),
-        ("created_at", NOON.into()),
+        (run_signals::run_id, run.into()),
+        (run_signals::id, seeded.row_id(NOON).into()),
+        (run_signals::tenant_id, "acme".into()),
+        (run_signals::kind, kind.into()),
+        (run_signals::payload, json(&json!({"kind": kind}))?),
+        (run_signals::created_at, NOON.into()),
     ];
     Ok(Insert::new(&RUN_SIGNALS, cells)?)
 }
@@ -97,16 +98,16 @@ pub fn signal(seeded: &Seeded, run: Uuid, kind: &str) -> BuildResult<Insert> {
 /// A pending step of a run. The run must exist or be inserted in the same transaction.
 pub fn step(seeded: &Seeded, run: Uuid) -> Result<Insert, InvalidTx> {
     let cells = vec![
-        ("id", seeded.row_id(NOON).into()),
-        ("run_id", run.into()),
-        ("tenant_id", "acme".into()),
-        ("node_id", "first".into()),
-        ("node_type", "function".into()),
-        ("position", Value::Int(0)),
-        ("status", "pending".into()),
-        ("attempt", Value::Int(0)),
-        ("created_at", NOON.into()),
-        ("state_version", Value::Int(1)),
+        (steps::id, seeded.row_id(NOON).into()),
+        (steps::run_id, run.into()),
+        (steps::tenant_id, "acme".into()),
+        (steps::node_id, "first".into()),
+        (steps::node_type, "function".into()),
+        (steps::position, Value::Int(0)),
+        (steps::status, "pending".into()),
+        (steps::attempt, Value::Int(0)),
+        (steps::created_at, NOON.into()),
+        (steps::state_version, Value::Int(1)),
     ];
     Insert::new(&STEPS, cells)
 }

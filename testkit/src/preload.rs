@@ -81,7 +81,7 @@ impl FaultyDisk {
         let env = [("LD_PRELOAD", library), ("PRELOAD_DISK", path)];
         let env = env.map(|(name, path)| (name.to_owned(), path.display().to_string()));
         let disk = Self { _folder: folder, state, env };
-        disk.set([0, 0, 0]);
+        disk.set([0; 4]);
         disk
     }
 
@@ -92,22 +92,27 @@ impl FaultyDisk {
 
     /// Delays every flush, and lets everything succeed.
     pub fn slow(&self, milliseconds: i32) {
-        self.set([milliseconds, 0, 0]);
+        self.set([milliseconds, 0, 0, 0]);
     }
 
     /// Flushes fail with `EIO`.
     pub fn fail_flushes(&self) {
-        self.set([0, EIO, 0]);
+        self.set([0, EIO, 0, 0]);
     }
 
     /// Writes fail with `ENOSPC`, as on a full disk.
     pub fn fail_writes(&self) {
-        self.set([0, 0, ENOSPC]);
+        self.set([0, 0, ENOSPC, 0]);
     }
 
-    fn set(&self, state: [i32; 3]) {
+    /// Reads fail with `EIO`, except of the first page of a file.
+    pub fn fail_reads(&self) {
+        self.set([0, 0, 0, EIO]);
+    }
+
+    fn set(&self, state: [i32; 4]) {
         let bytes: Vec<u8> = state.iter().flat_map(|number| number.to_ne_bytes()).collect();
-        self.state.write_all_at(&bytes, 0).expect("a file of twelve bytes");
+        self.state.write_all_at(&bytes, 0).expect("a file of sixteen bytes");
     }
 }
 

@@ -6,11 +6,32 @@ use std::path::Path;
 
 /// Overwrites the root page of a table or index, like a broken disk.
 pub fn damage_root(path: &Path, name: &str) {
+    damage(path, name, |_, root| root);
+}
+
+/// One of the leaves of a table or index, in the order of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaf {
+    First,
+    Last,
+}
+
+/// Overwrites a leaf of a table or index that takes more than one page.
+pub fn damage_leaf(path: &Path, name: &str, which: Leaf) {
+    damage(path, name, |pages, root| {
+        let leaf = pages.leaf_of(root, which);
+        assert_ne!(leaf, root, "`{name}` takes only one page");
+        leaf
+    });
+}
+
+fn damage(path: &Path, name: &str, choose: impl FnOnce(&Pages<'_>, u64) -> u64) {
     let file = OpenOptions::new().read(true).write(true).open(path).expect("a data file");
     let pages = Pages::of(&file);
     let root = pages.root_of(1, name).unwrap_or_else(|| panic!("no table or index `{name}` in the schema"));
     assert!(root > 1, "page 1 holds the schema itself: use damage_header");
-    file.write_all_at(&vec![0xa5; pages.size], (root - 1) * pages.size as u64).expect("a page to write");
+    let page = choose(&pages, root);
+    file.write_all_at(&vec![0xa5; pages.size], (page - 1) * pages.size as u64).expect("a page to write");
     file.sync_all().expect("a disk");
 }
 
@@ -31,6 +52,21 @@ impl<'a> Pages<'a> {
         file.read_exact_at(&mut size, 16).expect("a header");
         let size = u16::from_be_bytes(size);
         Self { file, size: if size == 1 { 65_536 } else { usize::from(size) } }
+    }
+
+    /// A leaf of the tree below a page.
+    fn leaf_of(&self, page: u64, which: Leaf) -> u64 {
+        let mut bytes = vec![0; self.size];
+        self.file.read_exact_at(&mut bytes, (page - 1) * self.size as u64).expect("a page");
+        if !matches!(bytes[0], 0x02 | 0x05) {
+            return page;
+        }
+        let at = match which {
+            Leaf::First => usize::from(u16::from_be_bytes([bytes[12], bytes[13]])),
+            Leaf::Last => 8,
+        };
+        let below = u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        self.leaf_of(u64::from(below), which)
     }
 
     /// The root page of `name`, searched in the subtree of a page of the schema's B-tree.

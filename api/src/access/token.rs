@@ -5,7 +5,7 @@
 use crate::edge::Edge;
 use crate::error_responses::SignInErrors;
 use crate::gate::received::ReceivedRequest;
-use crate::gate::{door, refusal_response, with_rate_headers};
+use crate::gate::{authenticator, refusal_response, with_rate_headers};
 use crate::problem::ApiError;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
@@ -74,7 +74,7 @@ pub(crate) async fn sign_in(
         Err(error) => return Ok(shown.refuse(&edge, error).await),
     };
     let ask = SignIn { actor, issued_at, nonce, scopes };
-    Ok(match door(&edge)?.sign_in(&ask, &shown.presented()).await {
+    Ok(match authenticator(&edge)?.sign_in(&ask, &shown.presented()).await {
         Ok(tokens) => token_response(tokens),
         Err(turned) => refusal_response(turned),
     })

@@ -6,7 +6,7 @@ use super::token::{TokenDocument, token_response};
 use crate::edge::Edge;
 use crate::error_responses::SignInErrors;
 use crate::gate::received::ReceivedRequest;
-use crate::gate::{door, refusal_response};
+use crate::gate::{authenticator, refusal_response};
 use crate::problem::ApiError;
 use axum::Extension;
 use axum::extract::State;
@@ -41,7 +41,7 @@ pub(crate) async fn refresh(
         Ok(body) => body,
         Err(error) => return Ok(shown.refuse(&edge, error).await),
     };
-    Ok(match door(&edge)?.refresh(&refresh_token, &shown.presented()).await {
+    Ok(match authenticator(&edge)?.refresh(&refresh_token, &shown.presented()).await {
         Ok(tokens) => token_response(tokens),
         Err(turned) => refusal_response(turned),
     })

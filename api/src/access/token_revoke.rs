@@ -4,7 +4,7 @@ use crate::caller::Caller;
 use crate::edge::Edge;
 use crate::error_responses::WriteErrors;
 use crate::extract::OptionalJson;
-use crate::gate::door;
+use crate::gate::authenticator;
 use crate::gate::received::ReceivedRequest;
 use crate::problem::ApiError;
 use axum::extract::State;
@@ -43,6 +43,6 @@ pub(crate) async fn revoke(
     Extension(shown): Extension<Arc<ReceivedRequest>>,
     OptionalJson(body): OptionalJson<RevokeBody>,
 ) -> Result<Json<RevokedDocument>, ApiError> {
-    let revoked = door(&edge)?.revoke(&caller.permit, shown.bearer(), body.token.as_deref()).await?;
+    let revoked = authenticator(&edge)?.revoke(&caller.permit, shown.bearer(), body.token.as_deref()).await?;
     Ok(Json(RevokedDocument { revoked }))
 }

@@ -5,6 +5,7 @@
 //! ledger.
 
 use super::acted::{ActedDocument, DuplicateDocument};
+use super::idempotency::{self, Duplicate};
 use crate::access::notify::Notify;
 use crate::access::wire::AutonomyLevel;
 use crate::caller::Caller;
@@ -24,10 +25,9 @@ use axum::response::{IntoResponse, Response};
 use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::run::RunStatus;
-use chimera_core::json::{Digest32, weight_of_text};
+use chimera_core::json::weight_of_text;
 use chimera_core::limits::{ACT_WAIT_DEFAULT, DRAFT_WAIT_MIN, IDEMPOTENCY_KEY_CHARS_MAX, REDACT_INLINE_BYTES_MAX};
-use chimera_core::redact::Redactor;
-use chimera_engine::act::{ActOutcome, ActRequest, Actions, DuplicatePolicy, Objective, StartedAction};
+use chimera_engine::act::{ActOutcome, ActRequest, Actions, Objective, StartedAction};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -35,11 +35,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 use utoipa::ToSchema;
 use uuid::Uuid;
-
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-
-/// Members that differ between retries of the same request, so they are not compared.
-const VOLATILE_MEMBERS: [&str; 4] = ["issued_at", "nonce", "wait", "on_duplicate"];
 
 /// A request to act. Exactly one of `goal`, `workflow_id` and `steps` is required.
 #[derive(Deserialize, ToSchema)]
@@ -105,17 +100,6 @@ fn empty_object() -> Value {
     json!({})
 }
 
-/// What to return for a used idempotency key.
-#[derive(Clone, Copy, Default, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Duplicate {
-    /// A 409 that names the run.
-    #[default]
-    Conflict,
-    /// The run.
-    Return,
-}
-
 /// Starts a run for a goal, a workflow or a list of steps.
 #[utoipa::path(
     post,
@@ -141,7 +125,7 @@ pub(crate) async fn act(
 ) -> Result<Response, ApiError> {
     let actions = actions(&edge)?;
     let is_large = shown.body.len() > REDACT_INLINE_BYTES_MAX;
-    let room = actions.room(&caller.permit, weight_of_text(&shown.body)).await?;
+    let room = actions.reserve_memory(&caller.permit, weight_of_text(&shown.body)).await?;
     let (ask, wait) = actions.work(&caller.permit, is_large, || parse_request(&shown, &headers, seed)).await??;
     let acted = Box::pin(actions.act(&caller.permit, ask)).await?;
     drop(room);
@@ -162,15 +146,13 @@ pub(crate) fn default_act(what: Objective, request: Value, seed: RunSeed) -> Act
         what,
         level: None,
         dry_run: false,
-        idempotency_key: None,
-        on_duplicate: DuplicatePolicy::Conflict,
+        key: None,
         notify: None,
         priority: None,
         correlation_id: None,
         run_id: seed.run_id,
         parent_span: seed.span,
         request: Arc::new(request),
-        unmasked: None,
     }
 }
 
@@ -180,52 +162,29 @@ fn parse_request(
     headers: &HeaderMap,
     seed: RunSeed,
 ) -> Result<(ActRequest, Option<Duration>), ApiError> {
-    let mut request = shown.document(headers)?;
+    let request = shown.document(headers)?;
     let body: ActBody = json::decode(&request)?;
     let wait = params::parse_wait(body.wait)?;
     let invalid = |pointer: &str, what: &str| ApiError::new(Code::ValidationFailed, what).with("pointer", pointer);
     if body.correlation_id.as_ref().is_some_and(|id| id.chars().count() > IDEMPOTENCY_KEY_CHARS_MAX) {
         return Err(invalid("/correlation_id", "the correlation id is too long"));
     }
-    let header = headers.get(IDEMPOTENCY_KEY).map(|key| key.to_str().unwrap_or_default());
-    if header.is_some() && header != body.idempotency_key.as_deref() {
-        let what = "the Idempotency-Key header is not signed: send the same idempotency_key in the body";
-        return Err(invalid("/idempotency_key", what));
-    }
-    remove_volatile_members(&mut request);
-    Redactor::default().json(&mut request);
-    // Masks hide differences between requests.
-    let unmasked = match Redactor::is_masked(&request) {
-        true => {
-            let mut received = shown.document(headers)?;
-            remove_volatile_members(&mut received);
-            Some(Digest32::of(&received))
-        }
-        false => None,
-    };
+    idempotency::check_header(headers, body.idempotency_key.as_deref())?;
+    let request = idempotency::stored_request(request);
+    let key =
+        body.idempotency_key.map(|key| idempotency::request_key(key, body.on_duplicate, &request, (shown, headers)));
     let what = parse_subject(body.goal, body.workflow_id, body.version, body.steps, body.inputs)?;
     let act = ActRequest {
         actor: body.actor,
         level: body.autonomy_level.map(Into::into),
         dry_run: body.dry_run,
-        idempotency_key: body.idempotency_key,
-        on_duplicate: match body.on_duplicate {
-            Duplicate::Conflict => DuplicatePolicy::Conflict,
-            Duplicate::Return => DuplicatePolicy::Return,
-        },
+        key: key.transpose()?,
         notify: body.notify.map(Notify::validate).transpose()?,
         priority: body.priority,
         correlation_id: body.correlation_id,
-        unmasked,
         ..default_act(what, request, seed)
     };
     Ok((act, wait))
-}
-
-fn remove_volatile_members(request: &mut Value) {
-    if let Some(members) = request.as_object_mut() {
-        VOLATILE_MEMBERS.iter().for_each(|name| drop(members.remove(*name)));
-    }
 }
 
 fn parse_subject(
@@ -269,12 +228,12 @@ async fn act_response(
     let drafts = begun.dry_run || level.needs_approval();
     let wait = if drafts { wait.unwrap_or_default().max(DRAFT_WAIT_MIN) } else { wait.unwrap_or(ACT_WAIT_DEFAULT) };
     // The response must begin before the request times out.
-    let until = Instant::now() + wait.min(edge.request_timeout.mul_f64(0.9));
+    let until = Instant::now() + wait.min(edge.wait_max());
     let status =
         if wait.is_zero() { RunStatus::Running } else { wait_until_settled(caller, &begun.started, until).await? };
     match status {
         // The end of a run that continued on another node, or later, is only in the store.
-        status if !drafts && status.is_final() && begun.started.standing.borrow().ended.is_some() => {
+        status if !drafts && status.is_final() && begun.started.progress.borrow().ended.is_some() => {
             summary_response(StatusCode::OK, run, begun)
         }
         status if status.is_final() || status == RunStatus::AwaitingApproval => {

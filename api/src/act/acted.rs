@@ -54,12 +54,12 @@ impl TryFrom<&StartedAction> for ActedDocument {
     type Error = ApiError;
 
     fn try_from(begun: &StartedAction) -> Result<Self, ApiError> {
-        let standing = begun.started.standing.borrow();
+        let progress = begun.started.progress.borrow();
         let run_id = begun.started.run_id;
-        let ended = standing.ended.as_ref();
+        let ended = progress.ended.as_ref();
         Ok(Self {
             run_id,
-            status: standing.status.into(),
+            status: progress.status.into(),
             autonomy_level: begun.started.level.into(),
             trace_id: chimera_core::id::trace_id(run_id),
             plan: PlanView::of_plan(&begun.plan).map_err(|_| ApiError::internal())?.into(),

@@ -66,20 +66,20 @@ pub(crate) async fn call(
     let acted = act_post::actions(&edge)?.act(&caller.permit, act_post::default_act(what, request, seed)).await?;
     let ActOutcome::Started(begun) = acted else { return Err(ApiError::internal()) };
     let mut started = begun.started;
-    let wait = wait.min(edge.request_timeout.mul_f64(0.9));
+    let wait = wait.min(edge.wait_max());
     // Idle or timed out: either way the response is the current status.
-    drop(timeout(wait, started.standing.wait_for(|standing| standing.is_resting)).await);
-    let standing = started.standing.borrow().clone();
-    call_response(started.run_id, started.level, &standing)
+    drop(timeout(wait, started.progress.wait_for(|progress| progress.is_resting)).await);
+    let progress = started.progress.borrow().clone();
+    call_response(started.run_id, started.level, &progress)
 }
 
-fn call_response(run: Uuid, level: Level, standing: &RunProgress) -> Result<Response, ApiError> {
+fn call_response(run: Uuid, level: Level, progress: &RunProgress) -> Result<Response, ApiError> {
     let place = [(header::LOCATION, format!("/runs/{run}"))];
-    let Some(ended) = &standing.ended else {
-        let started = started_document(run, standing.status, level);
+    let Some(ended) = &progress.ended else {
+        let started = started_document(run, progress.status, level);
         return Ok((StatusCode::ACCEPTED, place, Json(started)).into_response());
     };
-    if standing.status == RunStatus::Completed {
+    if progress.status == RunStatus::Completed {
         return Ok((place, Json(ended.result.clone().unwrap_or_default())).into_response());
     }
     let error = ended.error.clone().unwrap_or_else(|| ErrorBody::new(Code::Internal, "the run failed"));

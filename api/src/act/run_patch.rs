@@ -39,16 +39,16 @@ pub(crate) struct ProposedDocument {
     /// Number of the patch; null for a dry run.
     #[schema(required)]
     number: Option<u32>,
-    /// What the patch changes, and how to revert it.
+    /// What the patch changes, and how to remove it.
     preview: PreviewDocument,
 }
 
 wire! {
-    /// What a patch changes, and how to revert it.
+    /// What a patch changes, and how to remove it.
     pub(crate) PreviewDocument from view::PatchPreview {
         /// Difference between the graphs.
         diff: GraphDiffDocument,
-        /// What reverts the patch.
+        /// What removes the patch.
         inverse: InverseDocument,
     }
 
@@ -78,7 +78,7 @@ wire! {
         removed: Vec<JsonObject>,
     }
 
-    /// What reverts a patch.
+    /// What removes a patch.
     pub(crate) InverseDocument from view::PatchInverse {
         /// Ids of the nodes to remove.
         remove_nodes: Vec<String>,

@@ -12,7 +12,7 @@ use axum::extract::rejection::{FormRejection, PathRejection};
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use chimera_engine::flow::{Decision, DecisionResult};
+use chimera_engine::flow::{Decision, DecisionResult, RequestStatus};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -95,7 +95,7 @@ async fn apply_decision(
 
 fn describe_outcome(decision: Decision, decided: &DecisionResult) -> (&'static str, String) {
     match (decision, decided.status) {
-        (Decision::Approve, "pending") => {
+        (Decision::Approve, RequestStatus::Pending) => {
             let (said, needed) = (decided.approvals, decided.needed);
             (
                 "Approved",

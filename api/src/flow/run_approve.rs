@@ -11,7 +11,7 @@ use crate::problem::ApiError;
 use crate::wire::words;
 use axum::Json;
 use axum::extract::Path;
-use chimera_engine::flow::{Decide, Decision};
+use chimera_engine::flow::{Decide, Decision, RequestStatus};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -32,6 +32,18 @@ pub(crate) enum DecidedStatus {
     Approved,
     Denied,
     Pending,
+}
+
+impl From<RequestStatus> for DecidedStatus {
+    fn from(status: RequestStatus) -> Self {
+        match status {
+            RequestStatus::Approved => Self::Approved,
+            RequestStatus::Pending => Self::Pending,
+            RequestStatus::Denied | RequestStatus::Expired | RequestStatus::Superseded | RequestStatus::Cancelled => {
+                Self::Denied
+            }
+        }
+    }
 }
 
 /// A decision about an approval request.
@@ -124,11 +136,7 @@ pub(super) async fn decide(
         run_id: run,
         approval_id: decided.approval,
         decision: decision.into(),
-        approval_status: match decided.status {
-            "approved" => DecidedStatus::Approved,
-            "denied" => DecidedStatus::Denied,
-            _ => DecidedStatus::Pending,
-        },
+        approval_status: decided.status.into(),
         approvals: decided.approvals,
         approvals_needed: decided.needed,
     })

@@ -127,8 +127,10 @@ impl Follower {
         if self.admitted.at.elapsed() < limits::STREAM_REAUTHORIZE_INTERVAL {
             return true;
         }
-        let Ok(door) = gate::door(&self.edge) else { return false };
-        let Some(permit) = door.readmit(&self.admitted.bearer, &self.caller.permit).await else { return false };
+        let Ok(authenticator) = gate::authenticator(&self.edge) else { return false };
+        let Some(permit) = authenticator.readmit(&self.admitted.bearer, &self.caller.permit).await else {
+            return false;
+        };
         self.caller.permit = permit;
         self.admitted.at = Instant::now();
         true

@@ -1,4 +1,4 @@
-//! `DELETE /runs/{id}/patches/{number}`: reverts the last patch, while none of its nodes has started.
+//! `DELETE /runs/{id}/patches/{number}`: removes the last patch, while none of its nodes has started.
 
 use crate::caller::Caller;
 use crate::error_responses::WriteErrors;
@@ -10,7 +10,7 @@ use axum::extract::Path;
 use axum::http::StatusCode;
 use chimera_core::error::Code;
 
-/// Reverts a patch.
+/// Removes a patch.
 #[utoipa::path(
     delete,
     path = "/runs/{id}/patches/{number}",

@@ -26,11 +26,11 @@ pub(crate) async fn answer(
     let run = started.run_id;
     let place = [(header::LOCATION, format!("/runs/{run}"))];
     let Some(wait) = wait.filter(|wait| !wait.is_zero()) else {
-        let status = started.standing.borrow().status;
+        let status = started.progress.borrow().status;
         return Ok((StatusCode::ACCEPTED, place, Json(started_document(run, status, started.level))).into_response());
     };
     // The response must begin before the request times out.
-    let patience = wait.min(edge.request_timeout.mul_f64(0.9));
+    let patience = wait.min(edge.wait_max());
     let ended = wait_until_settled(caller, &started, Instant::now() + patience).await?.is_final();
     let code = if ended { StatusCode::OK } else { StatusCode::ACCEPTED };
     let shown = caller.flow.show_as(&caller.permit, run, |run| json(&RunDocument::from(run))).await??;
@@ -49,9 +49,9 @@ pub(crate) async fn wait_until_settled(
     until: Instant,
 ) -> Result<RunStatus, ApiError> {
     let stands = |status: RunStatus| status.is_final() || status == RunStatus::AwaitingApproval;
-    let mut standing = started.standing.clone();
-    let in_time = timeout_at(until, standing.wait_for(|standing| standing.is_resting)).await.is_ok();
-    let mut status = standing.borrow().status;
+    let mut progress = started.progress.clone();
+    let in_time = timeout_at(until, progress.wait_for(|progress| progress.is_resting)).await.is_ok();
+    let mut status = progress.borrow().status;
     // A run that is idle while a child runs or a timer is pending continues later, perhaps on another node.
     while in_time && !stands(status) && Instant::now() < until {
         sleep(limits::RUN_POLL_INTERVAL).await;

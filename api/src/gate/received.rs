@@ -1,7 +1,7 @@
 //! The credentials and data of a request: its head at first, and its body once that is read.
 
 use super::headers::{SIGNATURE, bearer, single};
-use super::{door, refusal_response};
+use super::{authenticator, refusal_response};
 use crate::edge::{Edge, PublicUrl};
 use crate::problem::ApiError;
 use crate::route::{Freshness, RateClass, RouteRules, Signed};
@@ -82,9 +82,9 @@ impl ReceivedRequest {
         if self.rules.link {
             return page::refused(error, &*edge.random);
         }
-        match door(edge) {
-            Ok(door) if error.code.status() < 500 => {
-                refusal_response(door.reject_unparsed(&self.presented(), error.body).await)
+        match authenticator(edge) {
+            Ok(authenticator) if error.code.status() < 500 => {
+                refusal_response(authenticator.reject_unparsed(&self.presented(), error.body).await)
             }
             _ => error.into_response(),
         }

@@ -26,7 +26,7 @@ pub(crate) struct ActArgs {
     /// Workflow version; by default the latest.
     #[arg(long, value_name = "N", requires = "workflow")]
     pub(crate) version: Option<i64>,
-    /// Autonomy level; a higher one than the request would get needs the scope `autonomy.override`.
+    /// Autonomy level; raising it above what the request would get requires the scope `autonomy.override`.
     #[arg(long)]
     pub(crate) level: Option<LevelArg>,
     /// Only show what it would do.

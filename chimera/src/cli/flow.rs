@@ -126,7 +126,7 @@ pub(crate) enum RunsCommand {
     Doubts(DoubtsArgs),
     /// Resolve a tool call whose outcome is unknown.
     Resolve(ResolveArgs),
-    /// Run a run again, with its effects.
+    /// Repeat a run for real, calling its tools again.
     Retry {
         /// Run id.
         run: String,

@@ -181,7 +181,7 @@ async fn one(side: &BenchTarget, n: usize) -> Outcome {
         BenchTarget::Engine { flow, permit } => {
             let ask = StartRun { level: Level::ExecuteNotify, ..StartRun::of("one", json!({ "n": n })) };
             let mut started = flow.start(permit, ask).await?;
-            match started.standing.wait_for(|standing| standing.is_resting).await.map(|standing| standing.status) {
+            match started.progress.wait_for(|progress| progress.is_resting).await.map(|progress| progress.status) {
                 Ok(RunStatus::Completed) => Ok(()),
                 _ => Err(broken("a run of the benchmark did not complete")),
             }

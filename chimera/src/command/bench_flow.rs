@@ -184,8 +184,8 @@ async fn drive_level(
 async fn one(flow: &Flow, permit: &Permit, n: usize, level: Level) -> Result<(), EngineError> {
     let ask = StartRun { level, ..StartRun::of("three", json!({ "n": n })) };
     let mut started = flow.start(permit, ask).await?;
-    let standing = started.standing.wait_for(|standing| standing.is_resting).await.map(|standing| standing.status);
-    match standing {
+    let progress = started.progress.wait_for(|progress| progress.is_resting).await.map(|progress| progress.status);
+    match progress {
         Ok(status) if status == RunStatus::Completed || level == Level::Ask => Ok(()),
         _ => Err(EngineError::refused(Code::Internal, "a run of the benchmark did not complete")),
     }

@@ -3,7 +3,7 @@
 //! The backup is verified and its keys are decrypted first, so an unusable backup changes nothing. Existing data
 //! is never overwritten: the restore is rejected, or moves it aside. Everything is copied to a staging folder
 //! first and then moved into place, records last; an interrupted restore is detected by the next command.
-//! Afterwards the store is always on hold, because what happened after the backup is unknown.
+//! Afterwards the store is always held, because what happened after the backup is unknown.
 
 use super::backup::{keys_path, verify_with_records, warn_missing_blobs};
 use super::{CommandContext, print, say};
@@ -245,6 +245,6 @@ fn print_summary(scene: &CommandContext<'_>, manifest: &Manifest, restored: &Res
     if !missing.is_empty() {
         say(&format!("Missing blobs and objects that the backup lists: {}.", missing.len()));
     }
-    say("The store is on hold: it can be read, but no run continues. Run chimera resume --after-restore to resume it.");
+    say("The store is held: it can be read, but no run continues. Run chimera resume --after-restore to resume it.");
     Ok(())
 }

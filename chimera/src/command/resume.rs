@@ -1,4 +1,4 @@
-//! `chimera resume`: resumes a store that is on hold after a restore.
+//! `chimera resume`: resumes a held store; also accepts a clock, or the loss of keys.
 //!
 //! It first lists what may have happened after the stored state was written, and changes nothing until
 //! somebody confirms.
@@ -35,7 +35,7 @@ pub(crate) async fn run(scene: &CommandContext<'_>, args: &ResumeArgs) -> Outcom
         if scene.json {
             print(&format!("{}\n", json!({"held": false, "resumed": false})))?;
         } else {
-            say("The store is not on hold: nothing to resume.");
+            say("The store is not held: nothing to resume.");
         }
         return Ok(ExitCode::SUCCESS);
     };
@@ -43,9 +43,9 @@ pub(crate) async fn run(scene: &CommandContext<'_>, args: &ResumeArgs) -> Outcom
     let outcome = resume_store(scene, args, &hold, &resumer).await;
     resumer.close().await;
     let Some(resumed) = outcome? else { return Ok(ExitCode::from(EXIT_FOUND_WRONG)) };
-    // A node that knows a newer state may put the store on hold again at once.
+    // A node that knows a newer state may hold the store again at once.
     if let Some(hold) = compose::store_hold(config, &ambient).await? {
-        let message = format!("the store was resumed, but is on hold again: {}", hold.reason);
+        let message = format!("the store was resumed, but is held again: {}", hold.reason);
         return Err(Failure::new(Code::StoreHeld, message).hint("fix the cause, and resume it again"));
     }
     print_summary(scene, args, &hold, &resumed)?;
@@ -119,7 +119,7 @@ async fn resume_store(
     if scene.json {
         print(&format!("{}\n", document(hold, &survey, false, 0)))?;
     } else {
-        say("Nothing was changed; the store is still on hold. --yes resumes it without confirmation.");
+        say("Nothing was changed; the store is still held. --yes resumes it without confirmation.");
     }
     Ok(None)
 }
@@ -153,7 +153,7 @@ fn confirm() -> Outcome<bool> {
 }
 
 fn render_survey(hold: &Hold, survey: &RestoreSurvey) -> String {
-    let mut text = format!("The store is on hold since {}: {}\n\n", hold.since, hold.reason);
+    let mut text = format!("The store has been held since {}: {}\n\n", hold.since, hold.reason);
     if survey.runs.is_empty() {
         text.push_str("There are no unfinished runs.\n");
     } else {

@@ -34,7 +34,8 @@ async fn apply(scene: &CommandContext<'_>, file: &Path, actor: Option<&str>) -> 
     let Backend::Server(server) = scene.write_backend(actor)? else {
         return Err(Failure::new(Code::Internal, "this command needs a server"));
     };
-    let applied = server.ask("PUT", &format!("workflows/{}", percent_encode(&id)), Some(text)).await?;
+    let applied = server.ask("PUT", &format!("workflows/{}", percent_encode(&id)), Some(text)).await;
+    let applied = applied.map_err(|failure| failure.in_file(file))?;
     if scene.json {
         print(&format!("{applied}\n"))?;
     } else {
@@ -109,7 +110,7 @@ async fn check(scene: &CommandContext<'_>, file: &Path) -> Outcome<ExitCode> {
             say(&format!("{id} is valid: {} nodes, {} edges.{but}", found["nodes"], found["edges"]));
         }
         Err(failure) if matches!(failure.code, Code::ValidationFailed | Code::SchemaInvalid | Code::MalformedArgs) => {
-            say(&failure.render(scene.json));
+            say(&failure.in_file(file).render(scene.json));
             return Ok(ExitCode::from(EXIT_FOUND_WRONG));
         }
         Err(failure) => return Err(failure),

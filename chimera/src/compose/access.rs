@@ -7,7 +7,7 @@ use crate::config::{AccessConfig, Config, SensitiveText, Token};
 use crate::data_folder::{self, DataFolder};
 use crate::failure::{Failure, Outcome};
 use chimera_core::access::registry::{ActorEntry, Kind, Registry, is_actor_name, shipped};
-use chimera_core::access::tables::{ACTOR_KEYS, ACTORS};
+use chimera_core::access::tables::{ActorKeyRow, ActorRow, actors};
 use chimera_core::access::tenant::{TenantSettings, is_domain};
 use chimera_core::access::token::TokenKey;
 use chimera_core::access::{Level, Role, Roles, SharedResources, check_mail, overlap};
@@ -16,8 +16,9 @@ use chimera_core::limits::{
     ACTORS_MAX, DECLARED_FILE_BYTES_MAX, IDEMPOTENCY_TTL_SECONDS, RATE_HITS_MAX, ROLES_MAX, SHARED_SECRET_CHARS_MIN,
     SHARED_SECRET_CHARS_RECOMMENDED,
 };
-use chimera_core::record::{Row, Scope, Select, Tx, Value};
+use chimera_core::record::{Scope, StoredRow, Tx, Value};
 use chimera_core::secret::Secret;
+use chimera_engine::EngineError;
 use chimera_engine::access::port::Counters;
 use chimera_engine::access::{
     Authenticator, CounterFallback, Directory, DirectoryPorts, Rates, SealedKeys, Settings, stored_entry,
@@ -171,18 +172,22 @@ pub(crate) async fn actor_facts(config: &Config, ambient: &Ambient) -> Outcome<A
     let mut keys = usize::from(config.access.hmac_secret.is_some());
     match super::records_to_read(config, ambient).await {
         Ok(records) => {
-            let (actors, held) = (Select::from(&ACTORS, Scope::System), Select::from(&ACTOR_KEYS, Scope::System));
-            let living = actors.clone().with("removed_at", Value::Null);
-            entries.extend(records.first(living, ACTORS_MAX).await?.0.iter().map(stored_entry));
+            let all = || ActorRow::select(Scope::System);
+            let living = all().with(actors::removed_at, Value::Null);
+            let mut stored = records.first(living, ACTORS_MAX).await?.0;
             for name in &names {
-                let page = records.read(actors.clone().with("id", name.as_str()).take(1)).await?;
-                entries.extend(page.rows.iter().map(stored_entry));
+                stored.extend(records.read(all().with(actors::id, name.as_str()).take(1)).await?.rows);
+            }
+            for row in stored {
+                let row = ActorRow::decode(row).map_err(EngineError::from)?;
+                entries.push(stored_entry(&row).map_err(EngineError::from)?);
             }
             let now = ambient.clock.now();
-            let counts = |row: &&Row| {
-                row.get("revoked_at").is_null() && row.get("expires_at").as_time().is_none_or(|until| now < until)
-            };
-            keys += records.first(held, ACTORS_MAX).await?.0.iter().filter(counts).count();
+            for row in records.first(ActorKeyRow::select(Scope::System), ACTORS_MAX).await?.0 {
+                let row = ActorKeyRow::decode(row).map_err(EngineError::from)?;
+                let is_valid = row.revoked_at.is_none() && row.expires_at.is_none_or(|until| now < until);
+                keys += usize::from(is_valid);
+            }
             records.close().await;
         }
         // A store that does not exist yet has no actors.
@@ -210,7 +215,11 @@ pub(super) async fn counters(config: &Config, ambient: &Ambient) -> Outcome<Opti
 }
 
 /// Authenticates callers; `claims` are the counters shared by all nodes.
-pub(super) fn door(config: &Config, directory: &Arc<Directory>, claims: Option<Arc<dyn Counters>>) -> Authenticator {
+pub(super) fn authenticator(
+    config: &Config,
+    directory: &Arc<Directory>,
+    claims: Option<Arc<dyn Counters>>,
+) -> Authenticator {
     let own: Arc<dyn Counters> = Arc::new(LocalCounters::new());
     let shared = claims.clone().unwrap_or_else(|| Arc::clone(&own));
     let rates = Rates { shared, own, without: redis_fallback(&config.access) };

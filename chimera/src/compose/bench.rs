@@ -15,8 +15,8 @@ use chimera_core::secret::Secret;
 use chimera_engine::access::Access;
 use chimera_engine::act::rules::Rules;
 use chimera_engine::act::{Actions, Guard};
-use chimera_engine::flow::gate::CallLimits;
-use chimera_engine::flow::{Asking, Flow, FlowPorts, Registry, TenantBlobs};
+use chimera_engine::flow::call_slots::CallLimits;
+use chimera_engine::flow::{Asking, Flow, FlowPorts, TenantBlobs, ToolRegistry};
 use chimera_engine::port::{Clock, NoSpans, Records};
 use chimera_storage::bench::{ScratchSchema, Workload, bare_postgres, bare_sqlite, drive};
 use chimera_storage::blob::{FolderBlobs, LinkSigner};
@@ -80,7 +80,7 @@ impl FlowBench {
         let links = LinkSigner::new("http://localhost", &key);
         let links = links.ok_or_else(|| Failure::new(Code::Internal, "the key of signed links is empty"))?;
         let blobs = FolderBlobs::open(config.data_dir.join("blobs"), links, Arc::clone(&ambient.random));
-        let mut registry = Registry::default();
+        let mut registry = ToolRegistry::default();
         let blobs = TenantBlobs::new(Arc::new(blobs), Arc::clone(&records));
         for tool in local_tools(blobs).map_err(|error| Failure::new(Code::Internal, error.to_string()))? {
             registry.add(tool).map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
@@ -102,9 +102,12 @@ impl FlowBench {
             slots: CallLimits::default(),
             alone,
         });
-        let door = access::door(&config, &directory, access::counters(&config, ambient).await?);
-        let actions =
-            Arc::new(Actions::new(Arc::new(Access::new(directory, door)), flow.clone(), Arc::new(WordPlanner)));
+        let authenticator = access::authenticator(&config, &directory, access::counters(&config, ambient).await?);
+        let actions = Arc::new(Actions::new(
+            Arc::new(Access::new(directory, authenticator)),
+            flow.clone(),
+            Arc::new(WordPlanner),
+        ));
         Ok(Self { flow, actions, actor, setting, records, scratch })
     }
 

@@ -12,7 +12,7 @@ use chimera_connect::flow::{
     MailSettings, MailTls, ToolDependencies, declared, http_tools, local_tools, mail_tool, s3_tool,
 };
 use chimera_connect::http::{Client, ClientSettings, Egress};
-use chimera_core::access::tables::TENANTS;
+use chimera_core::access::tables::{TENANTS, tenants};
 use chimera_core::error::{Code, io_reason};
 use chimera_core::flow::policy::Policy;
 use chimera_core::limits::{DECLARED_FILE_BYTES_MAX, STOP_LOOPS_TIMEOUT, STOP_POLL_INTERVAL, STOP_TURNS_TIMEOUT};
@@ -22,9 +22,9 @@ use chimera_engine::access::port::{OneTenant, Tenancy};
 use chimera_engine::access::{Directory, Permit, TenantSecrets, local_operator};
 use chimera_engine::act::rules::{Rule, Rules};
 use chimera_engine::act::{DirectoryRecipients, Guard};
-use chimera_engine::flow::gate::CallLimits;
+use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::port::{Blobs, Buckets, Notifier, Tool};
-use chimera_engine::flow::{Asking, Flow, FlowPorts, Registry, RunLimits, TenantBlobs, TenantBuckets};
+use chimera_engine::flow::{Asking, Flow, FlowPorts, RunLimits, TenantBlobs, TenantBuckets, ToolRegistry};
 use chimera_engine::port::{Blocked, Bus, CommitError, Records, SecretError, Secrets};
 use chimera_storage::bucket::{FolderBuckets, S3Buckets};
 use chimera_storage::bus::{LocalBus, RedisBus};
@@ -171,7 +171,7 @@ pub(crate) fn workflow_facts(config: &Config, ambient: &Ambient) -> Outcome<(usi
 }
 
 /// The tool registry for validation only: no tool is called.
-fn describe_tools(config: &Config, ambient: &Ambient) -> Outcome<Registry> {
+fn describe_tools(config: &Config, ambient: &Ambient) -> Outcome<ToolRegistry> {
     let links = LinkSigner::new("http://localhost", &Secret::new("none"));
     let links = links.ok_or_else(|| Failure::new(Code::Internal, "no key for links"))?;
     let folder = config.data_dir.join("blobs");
@@ -211,7 +211,7 @@ fn engine(
     config: &Config,
     ambient: &Ambient,
     records: &Arc<dyn Records>,
-    registry: Registry,
+    registry: ToolRegistry,
     policy: Arc<dyn Policy>,
     outlets: EngineOutputs,
 ) -> Flow {
@@ -286,7 +286,7 @@ fn registry(
     mail: Option<Arc<dyn Tool>>,
     blobs: &TenantBlobs,
     buckets: TenantBuckets,
-) -> Outcome<Registry> {
+) -> Outcome<ToolRegistry> {
     let broken = |error: &dyn std::fmt::Display| Failure::new(Code::Internal, format!("a built-in tool: {error}"));
     let mut tools = local_tools(blobs.clone()).map_err(|error| broken(&error))?;
     tools.push(s3_tool(buckets, blobs.clone()).map_err(|error| broken(&error))?);
@@ -299,7 +299,7 @@ fn registry(
         let declared = declared::tools(&text, &name, toolbox).map_err(|error| refused(&error))?;
         tools.extend(declared.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>));
     }
-    let mut registry = Registry::default();
+    let mut registry = ToolRegistry::default();
     if config.mail.is_none() {
         registry
             .add_absent("email_send", "set `mail.server` and `mail.from` (CHIMERA_MAIL__SERVER, CHIMERA_MAIL__FROM)");
@@ -390,21 +390,21 @@ async fn buckets(config: &Config) -> Outcome<Arc<dyn Buckets>> {
 
 /// Creates the default tenant if it is missing.
 pub(super) async fn ensure_default_tenant(ambient: &Ambient, records: &dyn Records) -> Outcome {
-    let select = Select::from(&TENANTS, Scope::System).with("id", TENANT).take(1);
+    let select = Select::from(&TENANTS, Scope::System).with(tenants::id, TENANT).take(1);
     if !records.read(select).await?.rows.is_empty() {
         return Ok(());
     }
     let now = ambient.clock.now();
     let cells = vec![
-        ("id", TENANT.into()),
-        ("slug", TENANT.into()),
-        ("name", "Default".into()),
-        ("created_at", now.into()),
-        ("updated_at", now.into()),
+        (tenants::id, TENANT.into()),
+        (tenants::slug, TENANT.into()),
+        (tenants::name, "Default".into()),
+        (tenants::created_at, now.into()),
+        (tenants::updated_at, now.into()),
     ];
     let row = Insert::new(&TENANTS, cells).map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
     match records.commit(Tx { inserts: vec![row], ..Tx::default() }).await {
-        // Another node was faster, or the store is on hold: `chimera resume` creates it then.
+        // Another node was faster, or the store is held: `chimera resume` creates it then.
         Ok(_) | Err(CommitError::Conflict(_) | CommitError::Blocked(Blocked::Held(_))) => Ok(()),
         Err(error) => Err(error.into()),
     }

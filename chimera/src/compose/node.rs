@@ -124,8 +124,8 @@ pub(crate) async fn begin(config: &Config, ambient: &Ambient, prepared: Prepared
     let mut running = flow::start(config, ambient, &records, &blobs, voice).await?;
     running.watch(&directory);
     upkeep.watch_directory(&directory);
-    let door = access::door(config, &directory, counters);
-    let access = Arc::new(Access::new(directory, door));
+    let authenticator = access::authenticator(config, &directory, counters);
+    let access = Arc::new(Access::new(directory, authenticator));
     let actions = Arc::new(Actions::new(Arc::clone(&access), running.flow.clone(), Arc::new(WordPlanner)));
     let clock_watch = tokio::spawn(crate::ambient::watch::watch(Arc::clone(&ambient.machine)));
     upkeep.until_stopped(&running.flow);
@@ -138,7 +138,7 @@ pub(crate) async fn begin(config: &Config, ambient: &Ambient, prepared: Prepared
         Node { checks, blobs, running: Some(running), actions, records, ambient, node, checkpoints, clock_watch };
     warn_of_local_settings(config);
     match parts.record(signing::STARTED, signing::announcement(&signer)).await {
-        // Start anyway: operators must be able to inspect a store on hold.
+        // Start anyway: operators must be able to inspect a held store.
         Err(failure) if failure.code == Code::StoreHeld => {}
         other => other?,
     }

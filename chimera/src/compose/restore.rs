@@ -1,4 +1,4 @@
-//! Copies records into a backup and back, and opens a store on hold to resume it.
+//! Copies records into a backup and back, and opens a held store to resume it.
 
 use super::database::require_plausible_clock;
 use super::{
@@ -28,7 +28,7 @@ use std::sync::Arc;
 /// The data file of a data folder.
 pub(crate) const RECORDS_FILE: &str = "chimera.db";
 
-/// Why the store is on hold, or would be once a server starts.
+/// Why the store is held, or would be once a server starts.
 pub(crate) async fn store_hold(config: &Config, ambient: &Ambient) -> Outcome<Option<Hold>> {
     Ok(facts(config, ambient.clock.now()).await?.hold)
 }
@@ -48,7 +48,7 @@ impl Resumer {
     }
 }
 
-/// Opens a store on hold to resume it. Previous lane owners are fenced off.
+/// Opens a held store to resume it. Previous lane owners are fenced off.
 pub(crate) async fn resumer(config: &Config, ambient: &Ambient) -> Outcome<Resumer> {
     require_plausible_clock(config, ambient).await?;
     let (home, records): (_, Arc<dyn Records>) = match &config.database_url {
@@ -181,14 +181,14 @@ pub(crate) fn inspect_records(manifest: &Manifest, from: &Path) -> Outcome {
     Ok(())
 }
 
-/// Copies the data file of a backup to the staging folder, on hold.
+/// Copies the data file of a backup to the staging folder, held.
 pub(crate) fn stage_data(config: &Config, from: &Path, staging: &Staging, hold: &Hold) -> Outcome {
     files::copy(&from.join(DATA_FILE), &staging.path(RECORDS_FILE))?;
     Ok(SqliteRecords::hold_data(&staging.path(""), &marks(config), hold)?)
 }
 
 /// Rejects a database that has data, before anything is copied. An attempt that was interrupted just after filling
-/// the database leaves it on hold, and can be repeated.
+/// the database leaves it held, and can be repeated.
 pub(crate) async fn check_database_empty(config: &Config, ambient: &Ambient, begun: bool) -> Outcome<bool> {
     let facts = facts_during_restore(config, ambient.clock.now()).await?;
     match (facts.schema.version, begun && facts.hold.is_some()) {
@@ -198,7 +198,7 @@ pub(crate) async fn check_database_empty(config: &Config, ambient: &Ambient, beg
     }
 }
 
-/// Loads a backup into the database, on hold. Returns where the existing tables were moved.
+/// Loads a backup into the database, held. Returns where the existing tables were moved.
 pub(crate) async fn fill_database(
     config: &Config,
     from: &Path,

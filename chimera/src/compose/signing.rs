@@ -7,9 +7,10 @@ use super::{SYSTEM_TENANT, entries_marked};
 use crate::config::Config;
 use crate::failure::Outcome;
 use chimera_core::ledger::checkpoint::{PublicKey, Signer};
-use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
+use chimera_core::ledger::tables::{EntryRow, audit_log_entries};
 use chimera_core::limits::PAGE_ROWS_MAX;
-use chimera_core::record::{Row, Scope, Select};
+use chimera_core::record::{Scope, StoredRow};
+use chimera_engine::EngineError;
 use chimera_engine::port::Records;
 use serde_json::{Value, json};
 
@@ -29,13 +30,13 @@ pub(super) fn used_this_store(config: &Config) -> bool {
 
 /// The last announced key, if none of the announced keys is known here.
 pub(super) async fn unknown_announced_key(records: &dyn Records, known: &[PublicKey]) -> Outcome<Option<String>> {
-    let select = Select::from(&AUDIT_LOG_ENTRIES, Scope::System).with("tenant_id", SYSTEM_TENANT);
-    let (started, _) = records.first(select.with("event_type", STARTED), PAGE_ROWS_MAX).await?;
-    let announced: Vec<String> = started.iter().filter_map(announced_key).collect();
+    let select = EntryRow::select(Scope::System).with(audit_log_entries::tenant_id, SYSTEM_TENANT);
+    let (started, _) = records.first(select.with(audit_log_entries::event_type, STARTED), PAGE_ROWS_MAX).await?;
+    let mut announced = Vec::new();
+    for row in started {
+        let data = EntryRow::decode(row).map_err(EngineError::from)?.data_json.value().map_err(EngineError::from)?;
+        announced.extend(data[SIGNER].as_str().map(str::to_owned));
+    }
     let is_known = |id: &String| known.iter().any(|key| key.id() == *id);
     Ok(if announced.iter().any(is_known) { None } else { announced.into_iter().next_back() })
-}
-
-fn announced_key(row: &Row) -> Option<String> {
-    row.get("data_json").as_json()?.to_value()[SIGNER].as_str().map(str::to_owned)
 }

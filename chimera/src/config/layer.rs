@@ -46,8 +46,14 @@ pub(crate) fn load(flags: &Flags, environment: &Environment) -> Outcome<LoadedCo
 fn register_secrets(loaded: &LoadedConfig) {
     let mask = &loaded.config.mask;
     for value in loaded.values.values() {
-        if let CheckedValue::Text(text) = &value.typed {
-            mask.learn_url(text);
+        match &value.typed {
+            CheckedValue::Text(text) => mask.learn_url(text),
+            // Of `name=URL` the URL.
+            CheckedValue::List(items) => {
+                let urls = items.iter().filter_map(|item| item.split_once('=')).filter(|(_, url)| url.contains("://"));
+                urls.for_each(|(_, url)| mask.learn_url(url));
+            }
+            CheckedValue::Number(_) | CheckedValue::Boolean(_) => {}
         }
     }
     let config = &loaded.config;

@@ -1,7 +1,7 @@
 //! `config print`: every setting, its value and its origin, with secrets masked.
 
 use super::check::CheckedValue;
-use super::setting::{SETTINGS, Setting, SettingKind};
+use super::setting::{PairValue, SETTINGS, Setting, SettingKind};
 use super::{LoadedConfig, SettingValue};
 use serde_json::json;
 use std::fmt::Write;
@@ -27,7 +27,7 @@ fn json_value(setting: &Setting, value: &SettingValue) -> serde_json::Value {
         CheckedValue::Text(text) => masked(setting, text).into(),
         CheckedValue::Number(number) => (*number).into(),
         CheckedValue::Boolean(value) => (*value).into(),
-        CheckedValue::List(items) => items.clone().into(),
+        CheckedValue::List(items) => items.iter().map(|item| masked_item(setting, item)).collect(),
     }
 }
 
@@ -56,6 +56,14 @@ fn masked(setting: &Setting, text: &str) -> String {
         SettingKind::Url(_) => masked_url(text),
         SettingKind::Token => "***".to_owned(),
         _ => text.to_owned(),
+    }
+}
+
+/// An item of a list; of `name=URL` the URL is masked.
+fn masked_item(setting: &Setting, item: &str) -> String {
+    match (setting.kind, item.split_once('=')) {
+        (SettingKind::Pairs(PairValue::Address), Some((name, url))) => format!("{name}={}", masked_url(url)),
+        _ => item.to_owned(),
     }
 }
 
@@ -112,6 +120,14 @@ mod tests {
         ] {
             assert_eq!(masked_url(url), shown);
         }
+    }
+
+    #[test]
+    fn the_urls_of_a_list_are_masked_like_any_other() {
+        let setting = SETTINGS.iter().find(|setting| setting.key == "flow.base_urls").unwrap();
+        let shown = masked_item(setting, "github=https://u:hunter2@h/api?key=hunter2");
+        assert_eq!(shown, "github=https://u:***@h/api?key=***");
+        assert_eq!(masked_item(setting, "github=https://h/api"), "github=https://h/api");
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! The findings so far and the check in progress: a check that hangs is reported, and does not hide the others.
 
-use super::{Finding, examine, fail};
+use super::{DAMAGE_HINT, Finding, Verdict, examine, fail};
 use crate::compose::Ambient;
 use crate::config::Config;
+use crate::failure::Outcome;
+use chimera_core::error::Code;
 use chimera_core::limits;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -42,6 +44,15 @@ impl Report {
         state.findings.push(finding);
     }
 
+    /// Fails the store if a check met damage, whatever it looked for: only some damage is found without looking.
+    pub(super) fn report_damage<T>(&self, met: &Outcome<T>) {
+        let Err(failure) = met else { return };
+        let known = self.state().findings.iter().any(|known| known.name == "store" && known.verdict == Verdict::Fail);
+        if failure.code == Code::StoreDamaged && !known {
+            self.replace(fail("store", failure.message.clone(), DAMAGE_HINT));
+        }
+    }
+
     /// The findings so far, plus a failure for the check in progress.
     fn end(&self, limit: Duration) -> Vec<Finding> {
         let mut state = self.state();
@@ -79,6 +90,7 @@ async fn within(
 mod tests {
     use super::super::ok;
     use super::*;
+    use crate::failure::Failure;
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_check_that_never_ends_is_named_beside_what_was_found_before_it() {
@@ -94,6 +106,20 @@ mod tests {
         let found = within(Duration::from_millis(10), report, hangs).await;
         assert_eq!(found.iter().map(|finding| finding.name).collect::<Vec<_>>(), ["disk", "store"]);
         assert!(found[1].message.starts_with("no answer within"), "{found:?}");
+    }
+
+    #[test]
+    fn damage_that_any_check_met_fails_the_store_once() {
+        let report = Report::default();
+        report.push(ok("store", "SQLite answers".to_owned()));
+        let met = |words: &str| -> Outcome { Err(Failure::new(Code::StoreDamaged, words)) };
+        let told = || report.state().findings.iter().map(|it| (it.verdict, it.message.clone())).collect::<Vec<_>>();
+        report.report_damage(&Outcome::Ok(()));
+        report.report_damage::<()>(&Err(Failure::new(Code::StoreUnavailable, "it is down")));
+        assert_eq!(told(), [(Verdict::Ok, "SQLite answers".to_owned())]);
+        report.report_damage(&met("damaged: actors"));
+        report.report_damage(&met("damaged"));
+        assert_eq!(told(), [(Verdict::Fail, "damaged: actors".to_owned())], "the first one says the most");
     }
 
     #[tokio::test]

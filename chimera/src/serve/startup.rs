@@ -53,39 +53,34 @@ impl StartupServer {
         let _ = self.served.await;
     }
 
-    /// Waits until the clock is plausible. Returns whether it had to wait.
+    /// Waits until the clock is plausible. Returns whether it had to wait; fails if the store can't tell.
     pub(super) async fn wait_for_clock(&self, config: &Config, ambient: &Ambient) -> Outcome<bool> {
-        let found = match with_slow_warning(config, compose::disagreement(config, &*ambient.clock)).await {
-            // Asking again would fail, too.
-            Err(failure) if config.database_url.is_some() && failure.code == Code::StoreUnavailable => {
-                return Err(failure);
-            }
-            // Opening the store reports other problems.
-            Err(_) | Ok(None) => return Ok(false),
-            Ok(Some(found)) => found,
-        };
+        // A store that can't tell its newest entry proves nothing about the clock.
+        let compared = with_slow_warning(config, compose::disagreement(config, &*ambient.clock)).await?;
+        let Some(found) = compared else { return Ok(false) };
         if !found.stops() {
             tracing::warn!(hint = found.hint(), "{found}");
             return Ok(false);
         }
         tracing::error!(critical = true, hint = found.hint(), "{found}; this node does not start until it is right");
         self.tell(Some(found));
-        self.poll_clock(config).await;
+        self.poll_clock(config).await?;
         self.tell(None);
         tracing::warn!("the clock is right now; this node starts");
         Ok(true)
     }
 
-    async fn poll_clock(&self, config: &Config) {
+    async fn poll_clock(&self, config: &Config) -> Outcome {
         loop {
             tokio::time::sleep(CLOCK_COMPARE_INTERVAL).await;
             // A fresh clock: nothing depends on it yet, so a jump counts at once.
             let clock = SystemClock::default();
             match compose::disagreement(config, &clock as &dyn Clock).await {
                 Ok(Some(found)) if found.stops() => self.tell(Some(found)),
-                Ok(_) => return,
-                // A store that does not respond proves nothing about the clock.
-                Err(_) => {}
+                Ok(_) => return Ok(()),
+                // It may respond again.
+                Err(failure) if failure.code == Code::StoreUnavailable => {}
+                Err(failure) => return Err(failure),
             }
         }
     }

@@ -145,6 +145,11 @@ const METRICS: &[(&str, &[Metric])] = &[
         "The store",
         &[
             counter(
+                "chimera_rows_unreadable_total",
+                &[],
+                "Stored rows that could not be decoded and were skipped; the log names the table and the column.",
+            ),
+            counter(
                 "chimera_commit_batches_total",
                 &[
                     ("store", OPEN),

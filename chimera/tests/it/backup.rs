@@ -96,7 +96,7 @@ fn an_older_file_is_noticed_after_a_kill_and_nothing_is_done_twice() {
     std::fs::remove_file(place.path(".chimera/chimera.db-wal")).unwrap();
     std::fs::copy(place.path("older.db"), &data).unwrap();
     let server = place.dev(&[]);
-    is_held(&place, &server, "older than what was last known of it");
+    is_held(&place, &server, "older than its mark");
     let refused = place.run(&["resume", "--after-restore", "--yes"]);
     assert!(refused.stderr.contains("DATA_DIR_LOCKED"), "{}", refused.stderr);
     assert_eq!(server.stop().0, Some(0));

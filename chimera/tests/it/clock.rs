@@ -4,6 +4,7 @@
 use crate::support::{Server, Workspace, wait_until};
 use chimera_testkit::postgres::PrivatePostgres;
 use chimera_testkit::preload::WallClock;
+use chimera_testkit::sqlite_damage::{Leaf, damage_leaf};
 use serde_json::Value;
 
 const DAY: i64 = 86_400;
@@ -141,6 +142,42 @@ fn a_node_that_starts_a_day_behind_its_ledger_begins_nothing_until_the_clock_is_
     clock.set(0);
     server.wait_until_ready();
     assert_eq!(server.stop().0, Some(0));
+}
+
+/// A stopped place whose ledger takes several pages, one of which is damaged.
+fn damaged_ledger(clock: &WallClock, which: Leaf) -> Workspace {
+    let place = place_of(clock);
+    let server = place.dev(&[]);
+    (0..5).for_each(|_| act(&place));
+    assert_eq!(server.stop().0, Some(0));
+    damage_leaf(&place.path(".chimera/chimera.db"), "audit_log_entries", which);
+    place
+}
+
+#[test]
+fn a_damaged_page_of_older_entries_does_not_hide_that_the_clock_is_behind() {
+    let clock = WallClock::new();
+    let place = damaged_ledger(&clock, Leaf::First);
+    clock.set(-DAY);
+    let server = place.start_listening();
+    server.wait_until_not_ready("clock", "behind");
+    assert_eq!(server.stop().0, Some(0));
+    assert_eq!(diagnosis(&place).0, "fail");
+}
+
+#[test]
+fn a_node_does_not_start_if_damage_hides_the_newest_entry() {
+    let clock = WallClock::new();
+    let place = damaged_ledger(&clock, Leaf::Last);
+    std::fs::remove_file(place.path(".chimera/ledger.mark")).unwrap();
+    for wrong in [0, -DAY] {
+        clock.set(wrong);
+        let refused = place.run(&["serve", "--listen", "127.0.0.1:0", "--json"]);
+        assert_eq!(refused.status, 1, "{}", refused.stderr);
+        assert!(refused.stderr.contains("STORE_DAMAGED"), "{}", refused.stderr);
+        let looked = place.run(&["doctor", "--json"]);
+        assert_eq!((looked.status, diagnosis(&place).0.as_str()), (3, "fail"), "{}", looked.stdout);
+    }
 }
 
 #[test]

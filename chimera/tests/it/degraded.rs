@@ -245,6 +245,27 @@ fn a_disk_that_fails_is_told_in_the_systems_words() {
 }
 
 #[test]
+fn a_disk_that_fails_reads_is_not_called_damage_and_the_store_is_ready_when_it_reads_again() {
+    let disk = FaultyDisk::new();
+    let place = disk.env().iter().fold(Workspace::new(), |place, (name, value)| place.server_env(name, value));
+    assert_eq!(place.dev(&[]).stop().0, Some(0));
+    disk.fail_reads();
+    let refused = place.start(&["serve", "--listen", "127.0.0.1:0"]).wait_with_output().unwrap();
+    let log = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success() && log.contains("STORE_UNAVAILABLE") && !log.contains("damaged"), "{log}");
+    disk.slow(0);
+    let server = place.dev(&[]);
+    server.wait_until_ready();
+    disk.fail_reads();
+    server.wait_until_not_ready("records", "the disk reports an input/output error");
+    disk.slow(0);
+    server.wait_until_ready();
+    acts(&place);
+    let (status, log) = server.stop();
+    assert!(status == Some(0) && !log.contains("damaged"), "{log}");
+}
+
+#[test]
 fn a_mark_of_the_ledger_that_is_no_file_is_named_as_that() {
     for url in [None, Some(PrivatePostgres::shared().unwrap().fresh_database().unwrap())] {
         let place = url.iter().fold(Workspace::new(), |place, url| place.env("CHIMERA_DATABASE_URL", url));

@@ -32,7 +32,7 @@ impl SmallDisk {
         Self { mount, keeper }
     }
 
-    /// The program that enters the namespace, for `Place::via`.
+    /// The program that enters the namespace, for `Workspace::via`.
     pub(crate) fn entrance(&self) -> Vec<String> {
         let pid = self.keeper.id().to_string();
         let user: &[&str] = if is_root() { &[] } else { &["-U", "--preserve-credentials"] };

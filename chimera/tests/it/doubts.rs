@@ -159,6 +159,8 @@ fn a_call_in_doubt_is_listed_counted_logged_and_told_and_the_command_it_names_se
         let shown = format!("{begin}, for SHORT;{}", rest.split_once(';').unwrap().1);
         let why = doubt["reason"].as_str().unwrap();
         insta::assert_snapshot!("doubts", shown.replace(why, "REASON"));
+        let looked = place.run(&["doctor"]).stdout;
+        assert!(looked.contains("calls in doubt: 1\n") && looked.contains("hint: chimera runs doubts"), "{looked}");
         let url = format!("http://{}", server.address);
         assert_eq!(place.json(&["runs", "doubts", "--server", &url])["items"][0]["step_id"], json!(step));
         for at in [&["runs", "list", "--in-doubt"][..], &["runs", "list", "--in-doubt", "--server", &url]] {

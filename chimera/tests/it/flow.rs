@@ -335,12 +335,54 @@ fn a_document_is_checked_against_the_tools_there_are() {
     let fine = place.run(&["workflow", "check", "note.json"]);
     assert_eq!((fine.status, fine.stderr.as_str()), (0, "note is valid: 2 nodes, 1 edges.\n"));
     assert_eq!(place.json(&["workflow", "check", "note.json"])["nodes"], 2);
-    for (file, what) in [("broken.json", "at /nodes/1/fn: there is no tool \"s4_upload\""), ("cut.json", "at ")] {
+    for (file, what) in [
+        ("broken.json", "broken.json:7:46: there is no tool \"s4_upload\""),
+        ("cut.json", "cut.json:1:2: invalid JSON: the text ends too early"),
+    ] {
         let said = place.run(&["workflow", "check", file]);
         assert_eq!(said.status, 3, "{}", said.stderr);
-        assert!(said.stderr.starts_with("error[VALIDATION_FAILED]") && said.stderr.contains(what), "{}", said.stderr);
+        assert!(said.stderr.contains("error[VALIDATION_FAILED]") && said.stderr.starts_with(what), "{}", said.stderr);
     }
     assert_eq!(place.run(&["workflow", "show", "note"]).status, 1, "checking stores nothing");
+}
+
+/// The same from the data folder, from a server, and when it is applied.
+#[test]
+fn every_fault_of_a_document_is_shown_where_it_is_like_a_compiler_does() {
+    let broken = NOTE
+        .replace("s3_upload", "s4_upload")
+        .replace("outputs.key", "outputs.kye")
+        .replace("\"to\": \"keep\"", "\"to\": \"keep\", \"condition\": \"${nodes.review.outputs.approved}\"")
+        .replace("\"outputs\": {", "\"outputs\": {\"by\": \"${nodes.reveiw.outputs}\", ");
+    let shown = "\
+broken.json:4:21: there is no node reveiw (did you mean review?)
+broken.json:7:46: there is no tool \"s4_upload\" (did you mean s3_upload?)
+  hint: GET /tools lists the tools of this server
+broken.json:10:59: there is no member approved (did you mean approved_by?)
+  hint: its members are approved_by, decision, error, notes, success
+error[VALIDATION_FAILED]: broken.json is not valid: 3 problems
+";
+    let place = Workspace::new().with_actors().env("CHIMERA_LISTEN", "127.0.0.1:9").file("broken.json", &broken);
+    let server = place.dev(&[]);
+    let url = format!("http://{}", server.address);
+    let commands: [(&[&str], i32); 3] = [
+        (&["workflow", "check", "broken.json"], 3),
+        (&["workflow", "check", "broken.json", "--server", &url], 3),
+        (&["workflow", "apply", "broken.json"], 1),
+    ];
+    for (command, status) in commands {
+        let said = place.run(command);
+        assert_eq!((said.status, said.stderr.as_str()), (status, shown), "{command:?}");
+        let said = place.run(&[command, &["--json"]].concat());
+        let error: Value = serde_json::from_str(&said.stderr).unwrap();
+        let second = json!({
+            "code": "unknown_tool", "pointer": "/nodes/1/fn", "line": 7, "column": 46,
+            "message": "there is no tool \"s4_upload\" (did you mean s3_upload?)",
+            "hint": "GET /tools lists the tools of this server",
+        });
+        assert_eq!(error["error"]["details"]["problems"][1], second, "{error}");
+    }
+    server.stop();
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn a_guard_that_is_gone_is_named_by_the_doctor_and_put_back() {
     let place = Workspace::new().env("CHIMERA_DATABASE_URL", &url);
     assert_eq!(place.run(&["migrate"]).status, 0);
     postgres.execute(&url, "DROP TRIGGER audit_logs_append_only ON audit_logs").unwrap();
-    let told = "trigger audit_logs_append_only on audit_logs in the database is missing; chimera migrate puts it right";
+    let told = "trigger audit_logs_append_only on audit_logs in the database is missing; `chimera migrate` repairs it";
     for deep in [&["doctor"][..], &["doctor", "--deep"]] {
         let report = place.run(&[deep, &["--json"]].concat());
         let report: serde_json::Value = serde_json::from_str(&report.stdout).unwrap();

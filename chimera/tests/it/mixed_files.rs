@@ -166,7 +166,7 @@ fn a_ledger_that_is_held_is_not_simply_called_intact() {
     std::fs::copy(place.path("older.db"), &data).unwrap();
     let said = place.run(&["audit", "verify"]);
     assert_eq!(said.status, 3, "{}{}", said.stdout, said.stderr);
-    assert!(said.stderr.contains("The store is on hold") && said.stderr.contains("older than"), "{}", said.stderr);
+    assert!(said.stderr.contains("The store is held") && said.stderr.contains("older than"), "{}", said.stderr);
     let told: Value = serde_json::from_str(&place.run(&["audit", "verify", "--json"]).stdout).unwrap();
     assert!(told["held"].as_str().unwrap().contains("older than"), "{told}");
     std::fs::write(&data, "").unwrap();

@@ -124,7 +124,7 @@ autonomy_level = "L2_ExecuteNotify"
         self.dev_with_examples(&[&["--no-examples"], args].concat())
     }
 
-    /// Like [`Place::dev`], with the examples.
+    /// Like [`Workspace::dev`], with the examples.
     pub(crate) fn dev_with_examples(&self, args: &[&str]) -> Server {
         let mut child = self.start(&[&["dev", "--json", "--listen", "127.0.0.1:0"], args].concat());
         let (log, _) = follow_log(&mut child);
@@ -140,7 +140,7 @@ autonomy_level = "L2_ExecuteNotify"
         self.start_serving(&[&["serve", "--listen", "127.0.0.1:0"], args].concat())
     }
 
-    /// Like [`Place::serve`], on the configured address.
+    /// Like [`Workspace::serve`], on the configured address.
     pub(crate) fn serve_as_configured(&self) -> Server {
         self.start_serving(&["serve"])
     }

@@ -1,12 +1,12 @@
 //! The tool `http.request`.
 //!
-//! It counts as a write except for GET, HEAD and OPTIONS, which may be retried. A secret's name contains the host it
+//! It counts as a write except for GET, HEAD and OPTIONS without a method override, which may be retried. A secret's name contains the host it
 //! may be sent to (`secret://http.api.example.com`). Otherwise the author of a workflow could send any secret
 //! anywhere.
 
 use crate::http::{
     Answer, Call, Client, EgressRule, IDEMPOTENCY_KEY, Keyring, ParsedAnswer, Request, Retryability, SentSecrets,
-    authority_of, host_of, reference,
+    authority_of, host_of, parse_url, reference,
 };
 use async_trait::async_trait;
 use base64::Engine as _;
@@ -103,8 +103,7 @@ impl HttpRequest {
     fn request(&self, input: &Value) -> Result<Request, ToolError> {
         let method = input["method"].as_str().unwrap_or("GET");
         let method = Method::from_bytes(method.as_bytes()).map_err(|_| malformed("the method is not valid"))?;
-        let url = input["url"].as_str().unwrap_or_default();
-        let mut url = Url::parse(url).map_err(|error| malformed(&format!("the url is not valid: {error}")))?;
+        let mut url = parse_url(input["url"].as_str().unwrap_or_default())?;
         if let Some(query) = input["query"].as_object() {
             let pairs = query.iter().flat_map(|(name, value)| {
                 let values = value.as_array().map_or_else(|| vec![value], |values| values.iter().collect());
@@ -113,7 +112,7 @@ impl HttpRequest {
             url.query_pairs_mut().extend_pairs(pairs);
         }
         let mut request = Request::new(method, url, Retryability::Once);
-        if !request.writes() {
+        if self.spec.effect_of(input) == EffectKind::Read {
             request.care = Retryability::Read;
         }
         check_override(&request.method, &input["headers"])?;

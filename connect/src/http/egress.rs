@@ -5,6 +5,8 @@
 //! below it could point it anywhere. The link-local range, where clouds serve credentials, must be listed as an
 //! address; no name may resolve to it.
 
+use chimera_core::error::Code;
+use chimera_engine::flow::port::ToolError;
 use reqwest::Url;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -120,6 +122,16 @@ impl HostPattern {
 /// The host in the form that rules compare: lower case, no root dot, numeric forms as an address.
 pub(crate) fn host_of(url: &Url) -> Option<String> {
     url.host_str().map(|host| host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase())
+}
+
+/// Parses a URL that a caller chose. Control characters are refused: the parser would drop some of them, and what is
+/// sent would differ from what was judged and approved.
+pub(crate) fn parse_url(text: &str) -> Result<Url, ToolError> {
+    let malformed = |what: &str| ToolError::not_sent(Code::MalformedArgs, what);
+    if text.contains(|sign: char| sign.is_control()) {
+        return Err(malformed("the url contains a control character; percent-encode it"));
+    }
+    Url::parse(text).map_err(|error| malformed(&format!("the url is not valid: {error}")))
 }
 
 /// The host of a URL, with its port if not the default: the key of concurrency limits.

@@ -10,15 +10,14 @@ use crate::server::{FixedSecrets, ReceivedRequest, Reply, Server, local};
 use async_trait::async_trait;
 use chimera_connect::flow::HttpRequest;
 use chimera_connect::flow::{ToolDependencies, declared};
-use chimera_core::error::Code;
 use chimera_core::flow::tables::{EFFECTS, STEPS};
 use chimera_core::record::{Scope, Select};
 use chimera_core::secret::Secret;
 use chimera_engine::EngineError;
 use chimera_engine::act::rules::Rules;
-use chimera_engine::flow::gate::CallLimits;
+use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::port::Tool;
-use chimera_engine::flow::{Asking, Flow, FlowPorts, Registry, RunKey, StartRun};
+use chimera_engine::flow::{Asking, Flow, FlowPorts, RunKey, StartRun, ToolRegistry};
 use chimera_engine::port::{NoSpans, Records};
 use chimera_storage::records::{AccessMode, PostgresOptions, PostgresRecords, SqliteRecords};
 use chimera_testkit::crash::Store;
@@ -173,7 +172,7 @@ impl CutCase {
         let mut tools: Vec<Arc<dyn Tool>> = vec![Arc::new(request)];
         let declared = declared::tools(&vendor, "cut.toml", &toolbox).unwrap();
         tools.extend(declared.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>));
-        let mut registry = Registry::default();
+        let mut registry = ToolRegistry::default();
         for tool in tools {
             registry.add(Arc::new(SwitchedTool::new(tool, Arc::clone(wire)))).unwrap();
         }
@@ -231,13 +230,11 @@ impl CutCase {
         let (admin, ann) = (self.world.actor("admin"), self.world.actor("user_ann"));
         let document = workflow(&self.other.server.address.to_string()).to_string();
         flow.workflows().apply(&admin, "cut", &document).await.unwrap();
-        let key = RunKey::new(&Secret::new("the seal"), &ann, "the only one");
+        let key = RunKey::new(&Secret::new("the seal"), &ann, "the only one").unwrap();
         let ask = StartRun { idempotency_key: Some(key), ..StartRun::of("cut", json!({})) };
         let run = match flow.start(&ann, ask).await {
             Ok(started) => started.run_id,
-            Err(EngineError::Refused(body)) if body.code == Code::ConflictIdempotency.as_str() => {
-                Uuid::parse_str(body.details["run_id"].as_str().unwrap()).unwrap()
-            }
+            Err(EngineError::KeyUsed(run)) => run.id,
             Err(error) => panic!("the run can't be started: {error:?}"),
         };
         let mut moves = wire.subscribe();

@@ -177,6 +177,17 @@ async fn a_name_is_judged_by_all_its_addresses() {
     assert_eq!(server.seen().len(), 1);
 }
 
+#[tokio::test]
+async fn a_url_with_a_control_character_is_refused() {
+    let server = Server::start(|_| Reply::json(200, &json!({}))).await;
+    for sign in ["\t", "\n", "\r", "\u{0}"] {
+        let url = server.url(&format!("/x?_met{sign}hod=DELETE"));
+        let error = call(&tool(local()), json!({"method": "POST", "url": url})).await.unwrap_err();
+        assert_eq!(gist(&error), ("MALFORMED_ARGS", false, Sent::No));
+    }
+    assert!(server.seen().is_empty());
+}
+
 async fn call_owned(client: Client, url: String) -> Result<(), String> {
     call(&tool(client), json!({"url": url})).await.map(drop).map_err(|error| error.body.code.clone())
 }
@@ -190,6 +201,14 @@ async fn what_was_never_sent_is_told_apart_from_what_may_have_been() {
     assert_eq!(cut.seen().len(), 1);
     let question = call(&tool(local()), json!({"url": cut.url("/")})).await.unwrap_err();
     assert_eq!(gist(&question), ("EXTERNAL_SERVICE_ERROR", true, Sent::No));
+
+    for overrides in [
+        json!({"url": cut.url("/?_method=DELETE")}),
+        json!({"method": "OPTIONS", "url": cut.url("/"), "json": {"_method": "DELETE"}}),
+    ] {
+        let error = call(&tool(local()), overrides.clone()).await.unwrap_err();
+        assert_eq!(gist(&error), ("EXTERNAL_SERVICE_ERROR", true, Sent::Maybe), "{overrides}");
+    }
 
     let nobody = chimera_testkit::net::free_port();
     let error = call(&tool(local()), post(format!("http://127.0.0.1:{nobody}/"))).await.unwrap_err();

@@ -9,7 +9,7 @@ use chimera_core::flow::air;
 use chimera_core::flow::plan::Plan;
 use chimera_core::tool::Spec;
 use chimera_engine::act::port::Planner;
-use chimera_engine::flow::{Registry, ToolCatalog};
+use chimera_engine::flow::{ToolCatalog, ToolRegistry};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -48,14 +48,14 @@ fn goals() -> [Goals; 3] {
 }
 
 /// Every tool that is bundled with Chimera.
-async fn registry(home: &TempDir) -> Registry {
+async fn registry(home: &TempDir) -> ToolRegistry {
     let tools = every_tool(home.path()).await;
-    let mut registry = Registry::default();
+    let mut registry = ToolRegistry::default();
     tools.into_iter().for_each(|tool| registry.add(tool).unwrap());
     registry
 }
 
-fn specs(registry: &Registry) -> Vec<Arc<Spec>> {
+fn specs(registry: &ToolRegistry) -> Vec<Arc<Spec>> {
     registry.specs().cloned().collect()
 }
 

@@ -6,7 +6,7 @@ use chimera_connect::act::plan;
 use chimera_core::act::PlanError;
 use chimera_core::flow::plan::Plan;
 use chimera_core::tool::Spec;
-use chimera_engine::flow::Registry;
+use chimera_engine::flow::ToolRegistry;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use serde_json::{Value, json};
@@ -60,7 +60,7 @@ pub(crate) fn planned() -> Vec<(String, Value)> {
 
 pub(crate) async fn tools() -> Vec<Arc<Spec>> {
     let home = TempDir::new().unwrap();
-    let mut registry = Registry::default();
+    let mut registry = ToolRegistry::default();
     every_tool(home.path()).await.into_iter().for_each(|tool| registry.add(tool).unwrap());
     registry.specs().cloned().collect()
 }

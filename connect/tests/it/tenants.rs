@@ -9,7 +9,7 @@ use crate::server::{FixedSecrets, Reply, Server, local};
 use chimera_connect::flow::{ToolDependencies, http_tools, local_tools, s3_tool};
 use chimera_engine::access::TenantSecrets;
 use chimera_engine::flow::port::{CallContext, Tool};
-use chimera_engine::flow::{Registry, TenantBuckets};
+use chimera_engine::flow::{TenantBuckets, ToolRegistry};
 use chimera_storage::bucket::FolderBuckets;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -144,7 +144,7 @@ async fn nothing_of_a_tenant_is_reached_by_a_tool_that_another_calls() {
 #[tokio::test]
 async fn a_tenant_has_the_tools_that_are_shared_with_it() {
     let home = TempDir::new().unwrap();
-    let mut registry = Registry::default();
+    let mut registry = ToolRegistry::default();
     every_tool(home.path()).await.into_iter().for_each(|tool| registry.add(tool).unwrap());
     let registry = registry.shared_by(shared_tenancy());
     let names = |tenant: &str| registry.specs_of(tenant).map(|spec| spec.name.clone()).collect::<Vec<_>>();

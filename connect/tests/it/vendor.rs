@@ -4,7 +4,7 @@ use crate::server::{FixedSecrets, ReceivedRequest, Reply, Server, call, call_as,
 use chimera_connect::flow::{ToolDependencies, http_tools, vendor};
 use chimera_core::access::scope;
 use chimera_core::tool::{EffectKind, Metadata, Risk};
-use chimera_engine::flow::Registry;
+use chimera_engine::flow::ToolRegistry;
 use chimera_engine::flow::port::{CheckResult, CompletedCall, Sent, Tool};
 use chimera_testkit::build::NOON;
 use serde_json::{Value, json};
@@ -116,7 +116,7 @@ async fn the_grants_of_the_documents_examples_reach_the_tools_they_speak_of() {
 #[tokio::test]
 async fn every_tool_takes_dry_run_and_has_a_name_of_its_own() {
     let server = nobody().await;
-    let mut registry = Registry::default();
+    let mut registry = ToolRegistry::default();
     for tool in http_tools(&toolbox(SECRETS, VENDORS, &server)).unwrap() {
         assert_eq!(tool.spec().input.document()["properties"]["dry_run"]["type"], "boolean", "{}", tool.spec().name);
         registry.add(tool).unwrap();

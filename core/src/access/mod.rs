@@ -15,6 +15,7 @@ mod role;
 pub mod scope;
 pub mod seal;
 pub mod signature;
+mod signing;
 pub mod tables;
 pub mod tenant;
 pub mod token;

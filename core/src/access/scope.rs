@@ -2,8 +2,11 @@
 //!
 //! `check_scope` implements exactly the rules of the specification: the same name, a parent with `.*`, and `*`. The
 //! specification's own examples need more, which can be disabled (`scopes.strict`): a scope that is a tool's name
-//! grants that tool, and `{adapter}.{action}` covers `{adapter}.{resource}.{action}` and every capability of that
-//! adapter whose tool declares that class: `github.write` covers `github.issues.create`.
+//! grants what the tool requires under the same parent (`desk.refund` grants `desk.refunds.create`, but not
+//! `billing.refunds.create`), and `{adapter}.{action}` covers `{adapter}.{resource}.{action}` and every capability of
+//! that adapter whose tool declares that class: `github.write` covers `github.issues.create`.
+//!
+//! A scope never grants more than a wildcard above it, so whoever holds the wildcard may pass the scope on.
 
 use crate::limits::SCOPE_CHARS_MAX;
 use crate::tool::{CallClass, Spec};
@@ -63,12 +66,19 @@ pub fn required_capabilities(tool: &Spec) -> Vec<&str> {
 /// The first capability of a tool that the scopes do not grant.
 #[must_use]
 pub fn missing<'a, S: AsRef<str>>(scopes: &[S], tool: &'a Spec, strict: bool) -> Option<&'a str> {
-    if !strict && scopes.iter().any(|scope| scope.as_ref() == tool.name) {
-        return None;
-    }
-    let covered =
-        |name: &str| is_covered_by_action(scopes, name) || is_covered_by_class(scopes, name, tool.worst_class());
+    let is_named = scopes.iter().any(|scope| scope.as_ref() == tool.name);
+    let covered = |name: &str| {
+        is_named && is_under_parent_of(&tool.name, name)
+            || is_covered_by_action(scopes, name)
+            || is_covered_by_class(scopes, name, tool.worst_class())
+    };
     required_capabilities(tool).into_iter().find(|name| !check_scope(scopes, name) && (strict || !covered(name)))
+}
+
+/// Whether every wildcard that covers the name covers the capability too. Only `*` covers a name without a dot.
+fn is_under_parent_of(name: &str, capability: &str) -> bool {
+    let Some((parent, _)) = name.rsplit_once('.') else { return true };
+    capability.strip_prefix(parent).is_some_and(|rest| rest.starts_with('.'))
 }
 
 /// Whether a scope `{adapter}.{class}` covers a capability of that adapter.
@@ -142,6 +152,24 @@ mod tests {
         assert!(!check_scope(&["notion.pa.*"], "notion.pages.read"));
         assert!(!check_scope(&[".*"], "notion.pages"));
         assert!(!check_scope::<&str>(&[], "notion.pages"));
+    }
+
+    #[test]
+    fn a_scope_grants_no_tool_that_a_wildcard_above_it_does_not() {
+        let refund = tool("desk.refund", &["billing.refunds.create"]);
+        let note = tool("desk.note", &["desk.notes.write", "desk.write"]);
+        let upload = tool("s3_upload", &["s3.upload"]);
+        let search = tool("google.drive.search", &["google.drive.read"]);
+        for tool in [&refund, &note, &search] {
+            let (parent, _) = tool.name.rsplit_once('.').unwrap();
+            let above = missing(&[format!("{parent}.*")], tool, false);
+            assert_eq!(missing(&[tool.name.as_str()], tool, false), above, "{}", tool.name);
+        }
+        assert_eq!(missing(&["desk.refund"], &refund, false), Some("billing.refunds.create"));
+        assert_eq!(missing(&["desk.refund", "billing.refunds.create"], &refund, false), None);
+        assert_eq!(missing(&["desk.note"], &note, false), None);
+        assert_eq!(missing(&["s3_upload"], &upload, false), None, "no wildcard but * covers its name");
+        assert_eq!(missing(&["s3_upload"], &upload, true), Some("s3.upload"));
     }
 
     /// CORE-077, CORE-078

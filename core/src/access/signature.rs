@@ -5,13 +5,14 @@
 //! in any order and under any label.
 
 use super::mac;
+pub use super::signing::Signed;
 use crate::limits::{NONCE_CHARS_MAX, SIGNATURE_COMPONENTS_MAX, SIGNATURES_PARSED_MAX, SIGNATURES_TRIED_MAX};
 use crate::secret::Secret;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use core::cell::OnceCell;
 use core::fmt::Write as _;
-use sfv::{BareItem, Dictionary, InnerList, Item, KeyRef, ListEntry, ListSerializer, Parser, StringRef};
+use sfv::{BareItem, Dictionary, InnerList, Item, ListEntry, ListSerializer, Parser};
 use sha2::{Digest as _, Sha256};
 
 /// The only supported algorithm.
@@ -98,6 +99,13 @@ pub struct UnverifiedSignature {
     pub expires: Option<i64>,
     /// Makes the signature single-use.
     pub nonce: String,
+    /// What was signed, or why it can't be verified on this request: a covered field is missing, for instance.
+    pub content: Result<SignedContent, SignatureError>,
+}
+
+/// What a signature is computed over, and the signature itself.
+#[derive(Clone, Debug)]
+pub struct SignedContent {
     /// The signature base, as this server sees it.
     pub base: String,
     /// The signature base as clients see it, before a proxy removes the path prefix.
@@ -107,9 +115,10 @@ pub struct UnverifiedSignature {
 
 impl UnverifiedSignature {
     /// Parses the signatures of `actor` on a request and checks everything that needs no key. Proxies and libraries may
-    /// add their own, so unusable ones are skipped; if none is usable, the error of the first is returned. A request
-    /// with more than [`SIGNATURES_TRIED_MAX`] is refused: all signatures that match are consumed, so none may be left
-    /// unread.
+    /// add their own, so those that are never valid are skipped; if none can be verified, the error of the first is
+    /// returned. One that is only invalid on this request, because a field that it covers was removed on the way, is
+    /// part of the result: it could be replayed with that field. A request with more than [`SIGNATURES_TRIED_MAX`] is
+    /// refused: all are consumed, so none may be left unread.
     pub fn parse(parts: &RequestParts<'_>, actor: &str) -> Result<Vec<Self>, SignatureError> {
         let inputs = parts.dictionary("signature-input")?;
         let macs = parts.dictionary("signature")?;
@@ -119,7 +128,10 @@ impl UnverifiedSignature {
         let (mut found, mut first) = (Vec::new(), None);
         for (at, (mac, list)) in labelled.enumerate() {
             match Self::parse_one(parts, mac, list, &digest) {
-                Ok(claimed) => found.push(claimed),
+                Ok(claimed) => {
+                    first = first.or_else(|| claimed.content.as_ref().err().cloned());
+                    found.push(claimed);
+                }
                 Err(why) => first = first.or(Some(why)),
             }
             if found.len() > SIGNATURES_TRIED_MAX || at >= SIGNATURES_PARSED_MAX {
@@ -127,11 +139,10 @@ impl UnverifiedSignature {
                 return Err(TOO_MANY);
             }
         }
-        match first {
-            Some(why) if found.is_empty() => Err(why),
-            None if found.is_empty() => Err(SignatureError::NoMatchingKey(actor.to_owned())),
-            _ => Ok(found),
+        if found.iter().any(|claimed| claimed.content.is_ok()) {
+            return Ok(found);
         }
+        Err(first.unwrap_or_else(|| SignatureError::NoMatchingKey(actor.to_owned())))
     }
 
     /// Checks that the headers carry a readable signature of `actor`, like [`Claimed::read`], but without the body.
@@ -144,14 +155,13 @@ impl UnverifiedSignature {
         }
     }
 
+    /// Fails for a signature that is not valid on any request.
     fn parse_one(
         parts: &RequestParts<'_>,
         mac: Option<&ListEntry>,
         list: &InnerList,
         digest: &OnceCell<Result<(), SignatureError>>,
     ) -> Result<Self, SignatureError> {
-        let mac = mac.ok_or(SignatureError::Malformed("signature", "no signature for the label in signature-input"))?;
-        let mac = bytes(mac).ok_or(SignatureError::Malformed("signature", "the signature is not a byte sequence"))?;
         if list.params.contains_key("alg") && text(list, "alg") != Some(ALGORITHM) {
             return Err(SignatureError::Parameter("alg", "is not hmac-sha256"));
         }
@@ -162,24 +172,42 @@ impl UnverifiedSignature {
         }
         let expires = seconds(list, "expires")?;
         let covered = covered(list)?;
-        let required = REQUIRED.iter().chain((!parts.body.is_empty()).then_some(&CONTENT_DIGEST));
-        if let Some(missing) = required.copied().find(|name| !covered.contains(name)) {
+        if let Some(missing) = REQUIRED.into_iter().find(|name| !covered.contains(name)) {
             return Err(SignatureError::NotCovered(missing));
         }
-        if covered.contains(&CONTENT_DIGEST) {
-            digest.get_or_init(|| parts.check_digest()).clone()?;
-        }
-        let base = parts.base(&covered, list)?;
-        let whole = (!parts.prefix.is_empty()).then(|| format!("{}{}", parts.prefix, parts.path));
-        let outer = whole.map(|path| RequestParts { path: &path, ..*parts }.base(&covered, list)).transpose()?;
-        Ok(Self { created, expires, nonce, base, outer_base: outer, mac })
+        let content = SignedContent::parse(parts, mac, list, &covered, digest);
+        Ok(Self { created, expires, nonce, content })
     }
 
     /// Whether one of the keys made it.
     pub fn verify<'k>(&self, keys: impl IntoIterator<Item = &'k Secret> + Clone) -> Result<(), SignatureError> {
-        let fits = |base: &String| mac::verify_bytes(keys.clone(), base.as_bytes(), &self.mac);
-        let signed = fits(&self.base) || self.outer_base.as_ref().is_some_and(fits);
+        let SignedContent { base, outer_base, mac } = self.content.as_ref().map_err(Clone::clone)?;
+        let fits = |base: &String| mac::verify_bytes(keys.clone(), base.as_bytes(), mac);
+        let signed = fits(base) || outer_base.as_ref().is_some_and(fits);
         if signed { Ok(()) } else { Err(SignatureError::Mismatch) }
+    }
+}
+
+impl SignedContent {
+    fn parse(
+        parts: &RequestParts<'_>,
+        mac: Option<&ListEntry>,
+        list: &InnerList,
+        covered: &[&str],
+        digest: &OnceCell<Result<(), SignatureError>>,
+    ) -> Result<Self, SignatureError> {
+        let mac = mac.ok_or(SignatureError::Malformed("signature", "no signature for the label in signature-input"))?;
+        let mac = bytes(mac).ok_or(SignatureError::Malformed("signature", "the signature is not a byte sequence"))?;
+        if !covered.contains(&CONTENT_DIGEST) && !parts.body.is_empty() {
+            return Err(SignatureError::NotCovered(CONTENT_DIGEST));
+        }
+        if covered.contains(&CONTENT_DIGEST) {
+            digest.get_or_init(|| parts.check_digest()).clone()?;
+        }
+        let base = parts.base(covered, list)?;
+        let whole = (!parts.prefix.is_empty()).then(|| format!("{}{}", parts.prefix, parts.path));
+        let outer_base = whole.map(|path| RequestParts { path: &path, ..*parts }.base(covered, list)).transpose()?;
+        Ok(Self { base, outer_base, mac })
     }
 }
 
@@ -232,7 +260,7 @@ impl RequestParts<'_> {
     }
 
     /// The signature base: one line per component, and one for the parameters.
-    fn base(&self, covered: &[&str], list: &InnerList) -> Result<String, SignatureError> {
+    pub(super) fn base(&self, covered: &[&str], list: &InnerList) -> Result<String, SignatureError> {
         let mut base = String::new();
         for name in covered {
             let value = self.component(name).ok_or_else(|| SignatureError::UnknownComponent((*name).to_owned()))?;
@@ -241,51 +269,6 @@ impl RequestParts<'_> {
         }
         let _ = write!(base, "\"@signature-params\": {}", serialize_list(list));
         Ok(base)
-    }
-
-    #[must_use]
-    pub fn sign(&self, actor: &str, key: &Secret, created: i64, nonce: &str) -> Option<Signed> {
-        let content_digest = (!self.body.is_empty()).then(|| content_digest(self.body));
-        let mut fields = self.fields.to_vec();
-        fields.extend(content_digest.clone().map(|digest| (CONTENT_DIGEST.to_owned(), digest)));
-        let parts = RequestParts { fields: &fields, ..*self };
-        let names = REQUIRED.into_iter().chain(content_digest.is_some().then_some(CONTENT_DIGEST));
-        let covered: Vec<&str> = names.collect();
-        let items = covered.iter().map(|name| Some(Item::new(StringRef::from_str(name).ok()?.to_owned())));
-        let mut list = InnerList::new(items.collect::<Option<_>>()?);
-        let quoted = |text: &str| Some(BareItem::String(StringRef::from_str(text).ok()?.to_owned()));
-        let created = BareItem::Integer(sfv::Integer::try_from(created).ok()?);
-        let params =
-            [("created", created), ("nonce", quoted(nonce)?), ("keyid", quoted(actor)?), ("alg", quoted(ALGORITHM)?)];
-        for (name, value) in params {
-            list.params.insert(KeyRef::from_str(name).ok()?.to_owned(), value);
-        }
-        let base = parts.base(&covered, &list).ok()?;
-        let mac = mac::bytes(key, base.as_bytes());
-        let input = format!("sig1={}", serialize_list(&list));
-        let signature = format!("sig1=:{}:", STANDARD.encode(mac));
-        Some(Signed { content_digest, input, signature, base })
-    }
-}
-
-/// The headers of a signed request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Signed {
-    /// `Content-Digest`, when there is a body.
-    pub content_digest: Option<String>,
-    /// `Signature-Input`.
-    pub input: String,
-    /// `Signature`.
-    pub signature: String,
-    /// The signature base.
-    pub base: String,
-}
-
-impl Signed {
-    pub fn headers(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        let digest = self.content_digest.as_deref().map(|digest| (CONTENT_DIGEST, digest));
-        let signature = [("signature-input", self.input.as_str()), ("signature", self.signature.as_str())];
-        digest.into_iter().chain(signature)
     }
 }
 
@@ -353,7 +336,7 @@ fn bytes(entry: &ListEntry) -> Option<Vec<u8>> {
 }
 
 /// Serializes a list with its parameters as a structured field.
-fn serialize_list(list: &InnerList) -> String {
+pub(super) fn serialize_list(list: &InnerList) -> String {
     let mut text = ListSerializer::new();
     let mut inner = text.inner_list();
     inner.items(&list.items);
@@ -545,7 +528,11 @@ mod tests {
         };
         let macs = "bare=:AAAA:, other=:AAAA:, s=:AAAA:";
         assert_eq!(read(&input, macs), Ok(vec!["1".to_owned(), "2".to_owned()]));
-        assert_eq!(read(&input, "bare=:AAAA:, s=:AAAA:"), Ok(vec!["2".to_owned()]));
+        assert_eq!(
+            read(&input, "bare=:AAAA:, s=:AAAA:"),
+            Ok(vec!["1".to_owned(), "2".to_owned()]),
+            "it may come later"
+        );
         assert_eq!(read(&input, "bare=:AAAA:"), Err(SignatureError::NotCovered("@path")), "the first says why");
         let numbered =
             |count: usize, each: &dyn Fn(usize) -> String| (0..count).map(each).collect::<Vec<_>>().join(", ");

@@ -2,156 +2,145 @@
 //!
 //! Expiring rows (tokens, nonces) have no tenant column. They are looked up by key and swept by time.
 
-use crate::record::{Column, ColumnType, Table};
+use super::level::Level;
+use super::registry::Kind;
+use super::tenant::TenantStatus;
+use crate::json::Digest32;
+use crate::record::{Json, Table, table};
+use crate::time::Timestamp;
+use uuid::Uuid;
 
-pub static TENANTS: Table = Table {
-    name: "tenants",
-    columns: &[
-        Column::new("id", ColumnType::Text),
-        Column::new("slug", ColumnType::Text),
-        Column::new("name", ColumnType::Text),
-        Column::new("status", ColumnType::Text).default(),
-        Column::new("created_at", ColumnType::Time).default(),
-        Column::new("updated_at", ColumnType::Time).default(),
-        Column::new("state_version", ColumnType::Int).default(),
-    ],
-    key: &["id"],
-    uniques: &[&["slug"]],
-    tenant: None,
+table! {
+    TENANTS = tenants -> TenantRow {
+        id: String,
+        slug: String,
+        name: String,
+        status: TenantStatus [default],
+        created_at: Timestamp [default],
+        updated_at: Timestamp [default],
+        state_version: i64 [default],
+    }
+    key: [id],
+    unique: [slug],
     rank: 100,
-};
+}
 
-/// Actors: people, services, and patterns of names.
-pub static ACTORS: Table = Table {
-    name: "actors",
-    columns: &[
-        Column::new("id", ColumnType::Text),
-        Column::new("tenant_id", ColumnType::Text),
-        Column::new("kind", ColumnType::Text),
-        Column::new("identity_id", ColumnType::Uuid),
-        Column::new("scopes", ColumnType::Texts),
-        Column::new("roles", ColumnType::Texts).default(),
-        Column::new("quota_per_minute", ColumnType::Int32).default(),
-        Column::new("autonomy_level", ColumnType::Text).nullable(),
-        Column::new("notify", ColumnType::Json).nullable(),
-        Column::new("disabled", ColumnType::Bool).default(),
-        Column::new("created_at", ColumnType::Time).default(),
-        Column::new("updated_at", ColumnType::Time).default(),
-        Column::new("state_version", ColumnType::Int).default(),
-        Column::new("removed_at", ColumnType::Time).nullable(),
-        Column::new("former_mails", ColumnType::Texts).nullable(),
-    ],
-    key: &["id"],
-    uniques: &[&["identity_id"]],
-    tenant: Some("tenant_id"),
+table! {
+    /// Actors: people, services, and patterns of names.
+    ACTORS = actors -> ActorRow {
+        id: String,
+        tenant_id: String,
+        kind: Kind,
+        identity_id: Uuid,
+        scopes: Vec<String>,
+        roles: Vec<String> [default],
+        quota_per_minute: u32 [default],
+        autonomy_level: Option<Level>,
+        notify: Option<Json>,
+        disabled: bool [default],
+        created_at: Timestamp [default],
+        updated_at: Timestamp [default],
+        state_version: i64 [default],
+        removed_at: Option<Timestamp>,
+        former_mails: Option<Vec<String>>,
+    }
+    key: [id],
+    unique: [identity_id],
+    tenant: tenant_id,
     rank: 101,
-};
+}
 
-/// Signing keys of actors.
-pub static ACTOR_KEYS: Table = Table {
-    name: "actor_keys",
-    columns: &[
-        Column::new("id", ColumnType::Uuid),
-        Column::new("actor_id", ColumnType::Text),
-        Column::new("tenant_id", ColumnType::Text),
-        Column::new("secret_ref", ColumnType::Text).nullable(),
-        Column::new("sealed_key", ColumnType::Bytes).nullable(),
-        Column::new("not_before", ColumnType::Time).default(),
-        Column::new("expires_at", ColumnType::Time).nullable(),
-        Column::new("revoked_at", ColumnType::Time).nullable(),
-        Column::new("created_at", ColumnType::Time).default(),
-    ],
-    key: &["id"],
-    uniques: &[],
-    tenant: Some("tenant_id"),
+table! {
+    /// Signing keys of actors.
+    ACTOR_KEYS = actor_keys -> ActorKeyRow {
+        id: Uuid,
+        actor_id: String,
+        tenant_id: String,
+        secret_ref: Option<String>,
+        sealed_key: Option<Vec<u8>>,
+        not_before: Timestamp [default],
+        expires_at: Option<Timestamp>,
+        revoked_at: Option<Timestamp>,
+        created_at: Timestamp [default],
+    }
+    key: [id],
+    tenant: tenant_id,
     rank: 102,
-};
+}
 
-/// Refresh token families: all refresh tokens that descend from one sign-in.
-pub static TOKEN_FAMILIES: Table = Table {
-    name: "token_families",
-    columns: &[
-        Column::new("id", ColumnType::Uuid),
-        Column::new("actor_id", ColumnType::Text),
-        Column::new("tenant_id", ColumnType::Text),
-        Column::new("scopes", ColumnType::Texts),
-        Column::new("created_at", ColumnType::Time).default(),
-        Column::new("expires_at", ColumnType::Time),
-        Column::new("revoked_at", ColumnType::Time).nullable(),
-        Column::new("revoked_because", ColumnType::Text).nullable(),
-        Column::new("state_version", ColumnType::Int).default(),
-    ],
-    key: &["id"],
-    uniques: &[],
-    tenant: Some("tenant_id"),
+table! {
+    /// Refresh token families: all refresh tokens that descend from one sign-in.
+    TOKEN_FAMILIES = token_families -> TokenFamilyRow {
+        id: Uuid,
+        actor_id: String,
+        tenant_id: String,
+        scopes: Vec<String>,
+        created_at: Timestamp [default],
+        expires_at: Timestamp,
+        revoked_at: Option<Timestamp>,
+        revoked_because: Option<String>,
+        state_version: i64 [default],
+    }
+    key: [id],
+    tenant: tenant_id,
     rank: 103,
-};
+}
 
-/// Individual refresh tokens, by digest.
-pub static REFRESH_TOKENS: Table = Table {
-    name: "refresh_tokens",
-    columns: &[
-        Column::new("token_digest", ColumnType::Bytes),
-        Column::new("family_id", ColumnType::Uuid),
-        Column::new("issued_at", ColumnType::Time).default(),
-        Column::new("expires_at", ColumnType::Time),
-        Column::new("used_at", ColumnType::Time).nullable(),
-    ],
-    key: &["token_digest"],
-    uniques: &[],
-    tenant: None,
+table! {
+    /// Individual refresh tokens, by digest.
+    REFRESH_TOKENS = refresh_tokens -> RefreshTokenRow {
+        token_digest: Digest32,
+        family_id: Uuid,
+        issued_at: Timestamp [default],
+        expires_at: Timestamp,
+        used_at: Option<Timestamp>,
+    }
+    key: [token_digest],
     rank: 104,
-};
+}
 
-/// Revoked access tokens.
-pub static REVOKED_TOKENS: Table = Table {
-    name: "revoked_tokens",
-    columns: &[
-        Column::new("token_id", ColumnType::Text),
-        Column::new("actor_id", ColumnType::Text),
-        Column::new("tenant_id", ColumnType::Text),
-        Column::new("revoked_at", ColumnType::Time).default(),
-        Column::new("expires_at", ColumnType::Time),
-    ],
-    key: &["token_id"],
-    uniques: &[],
-    tenant: Some("tenant_id"),
+table! {
+    /// Revoked access tokens.
+    REVOKED_TOKENS = revoked_tokens -> RevokedTokenRow {
+        token_id: String,
+        actor_id: String,
+        tenant_id: String,
+        revoked_at: Timestamp [default],
+        expires_at: Timestamp,
+    }
+    key: [token_id],
+    tenant: tenant_id,
     rank: 105,
-};
+}
 
-/// Used nonces.
-pub static NONCES: Table = Table {
-    name: "nonces",
-    columns: &[
-        Column::new("actor_id", ColumnType::Text),
-        Column::new("nonce", ColumnType::Text),
-        Column::new("seen_at", ColumnType::Time).default(),
-        Column::new("expires_at", ColumnType::Time),
-    ],
-    key: &["actor_id", "nonce"],
-    uniques: &[],
-    tenant: None,
+table! {
+    /// Used nonces.
+    NONCES = nonces -> NonceRow {
+        actor_id: String,
+        nonce: String,
+        seen_at: Timestamp [default],
+        expires_at: Timestamp,
+    }
+    key: [actor_id, nonce],
     rank: 106,
-};
+}
 
-/// One-time decision links for one person each. The link itself is only in the message.
-pub static APPROVAL_LINKS: Table = Table {
-    name: "approval_links",
-    columns: &[
-        Column::new("token_digest", ColumnType::Bytes),
-        Column::new("tenant_id", ColumnType::Text),
-        Column::new("run_id", ColumnType::Uuid),
-        Column::new("approval_id", ColumnType::Uuid),
-        Column::new("actor", ColumnType::Text),
-        Column::new("expires_at", ColumnType::Time),
-        Column::new("used_at", ColumnType::Time).nullable(),
-        Column::new("created_at", ColumnType::Time).default(),
-    ],
-    key: &["token_digest"],
-    uniques: &[],
-    tenant: Some("tenant_id"),
+table! {
+    /// One-time decision links for one person each. The link itself is only in the message.
+    APPROVAL_LINKS = approval_links -> ApprovalLinkRow {
+        token_digest: Digest32,
+        tenant_id: String,
+        run_id: Uuid,
+        approval_id: Uuid,
+        actor: String,
+        expires_at: Timestamp,
+        used_at: Option<Timestamp>,
+        created_at: Timestamp [default],
+    }
+    key: [token_digest],
+    tenant: tenant_id,
     rank: 312,
-};
+}
 
 /// The room's tables and views.
 pub static ALL: &[&Table] =

@@ -9,6 +9,7 @@ use crate::limits::TENANT_SLUG_CHARS_MAX;
 use crate::secret::SecretName;
 use crate::text::is_invisible;
 use crate::tool::{EffectKind, Spec};
+use crate::words::words;
 use serde_json::Value;
 
 /// Key prefix of guest objects in a bucket.
@@ -16,6 +17,14 @@ const GUEST_OBJECTS_PREFIX: &str = ".tenants";
 
 /// Name prefix of secrets that belong to one guest.
 const GUEST_SECRETS_PREFIX: &str = "tenants.";
+
+words! {
+    TenantStatus {
+        Active = "active",
+        /// Its actors can't authenticate.
+        Suspended = "suspended",
+    }
+}
 
 /// The settings of a tenant.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -33,7 +33,7 @@ pub struct AutonomyFacts<'a> {
     pub score: &'a Score,
     /// Whether first-time plans are drafted. Off by default.
     pub cautious: bool,
-    /// Whether the actor is new, or never used these tools together.
+    /// Whether the actor never completed this exact workflow with these child workflows.
     pub first_time: bool,
 }
 

@@ -37,7 +37,7 @@ pub enum PlanError {
         inputs.iter().map(|name| format!("inputs.{name}")).collect::<Vec<_>>().join(", ")
     )]
     UnusedInput { inputs: Vec<String> },
-    #[error("a goal must have at most {GOAL_CHARS_MAX} characters and its plan {PLAN_STEPS_MAX} steps")]
+    #[error("a goal may have at most {GOAL_CHARS_MAX} characters, and its plan at most {PLAN_STEPS_MAX} steps")]
     TooLong,
     #[error("the goal is empty")]
     Empty,

@@ -1,9 +1,11 @@
 //! The flow room: workflows, tool calls and runs, and the state machine that advances a run.
 
 pub mod air;
+pub mod approval;
 pub mod call;
 pub mod destination;
 pub(crate) mod expand;
+pub(crate) mod outputs;
 pub mod patch;
 pub mod pins;
 pub mod plan;

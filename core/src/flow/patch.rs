@@ -2,7 +2,7 @@
 //!
 //! It never changes what is running or has run: nodes and edges are only appended. An added edge
 //! starts at a finished, current or new node and ends at a new one. The approval of a patch covers
-//! [`digest`]; [`inverse`] reverts the patch while its nodes are pending.
+//! [`digest`]; [`inverse`] removes the patch while its nodes are pending.
 
 use super::air::{
     CURRENT_NODE, Catalog, DocumentProblem, Edge, Graph, Members, Node, ProblemCode, Problems, compile_onto,
@@ -47,7 +47,7 @@ const CALLS: &str = "calls";
 /// The member of a stored patch that holds the authors of its child workflows.
 const AUTHORS: &str = "workflow_authors";
 
-/// What to remove to revert a patch.
+/// What a patch added, to remove it again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inverse {
     pub remove_nodes: Vec<String>,
@@ -225,7 +225,7 @@ pub(crate) fn relocate_problem(problem: DocumentProblem, graph: &Graph) -> Docum
     DocumentProblem { path: moved.unwrap_or(problem.path), ..problem }
 }
 
-/// What to remove to revert the patch. `current` is what it was when the patch was applied.
+/// What the patch adds, to remove it again. `current` is what it was when the patch was applied.
 #[must_use]
 pub fn inverse(patch: &Patch, current: &[&str]) -> Inverse {
     Inverse {
@@ -284,7 +284,7 @@ pub fn revert(graph: &Graph, inverse: &Inverse, pending: &[&str]) -> Result<Grap
     }
     let hangs = |edge: &&Edge| gone.contains(edge.from.as_str()) && !gone.contains(edge.to.as_str());
     if let Some(edge) = graph.document.edges.iter().find(hangs) {
-        let reason = format!("{} depends on {}: revert the later patch first", edge.to, edge.from);
+        let reason = format!("{} depends on {}: remove the later patch first", edge.to, edge.from);
         out.add(ProblemCode::ForbiddenEdge, "/remove_nodes", reason);
     }
     out.into_result(())?;

@@ -39,8 +39,8 @@ pub struct CompiledPlan {
 
 impl Plan {
     /// Compiles the plan to a sequential workflow. An input without an expression is data and stays out
-    /// of the document. So user data is never evaluated as an expression, and plans that differ only in
-    /// their data share a workflow.
+    /// of the document, so plans that differ only in their data share a workflow. An input with one is a template
+    /// as a whole.
     #[must_use]
     pub fn compile(&self, prefix: &str) -> CompiledPlan {
         let mut inputs = Map::new();

@@ -3,418 +3,516 @@
 //! `runs` and `tool_calls` start with the columns that the audit schema prescribes, followed by our own.
 //! `approval_requests` may not carry a tenant column: read `scoped_approvals` instead.
 
-use crate::record::{Column, ColumnType, Table};
+use super::run::{EffectStatus, ReplayMode, RunStatus, Source, StepStatus};
+use super::status::{EffectPurpose, NotificationStatus, PatchStatus, RequestStatus};
+use crate::access::Level;
+use crate::json::Digest32;
+use crate::ledger::ActorType;
+use crate::record::{Json, Table, part, table};
+use crate::time::Timestamp;
+use uuid::Uuid;
 
-/// Workflow documents by version.
-pub static WORKFLOWS: Table = Table {
-    name: "workflows",
-    columns: &[
-        Column::new("tenant_id", ColumnType::Text),
-        Column::new("workflow_id", ColumnType::Text),
-        Column::new("version", ColumnType::Int),
-        Column::new("digest", ColumnType::Bytes),
-        Column::new("document", ColumnType::ExactJson),
-        Column::new("created_by", ColumnType::Text),
-        Column::new("created_at", ColumnType::Time).default(),
-        Column::new("shared_from", ColumnType::Text).nullable(),
-    ],
-    key: &["tenant_id", "workflow_id", "version"],
-    uniques: &[],
-    tenant: Some("tenant_id"),
+table! {
+    /// Workflow documents by version.
+    WORKFLOWS = workflows -> WorkflowRow {
+        tenant_id: String,
+        workflow_id: String,
+        version: i64,
+        digest: Digest32,
+        document: Json [exact],
+        created_by: String,
+        created_at: Timestamp [default],
+        shared_from: Option<String>,
+    }
+    key: [tenant_id, workflow_id, version],
+    tenant: tenant_id,
     rank: 300,
-};
+}
 
-/// Workflows that every tenant may start.
-pub static WORKFLOW_SHARES: Table = Table {
-    name: "workflow_shares",
-    columns: &[
-        Column::new("workflow_id", ColumnType::Text),
-        Column::new("tenant_id", ColumnType::Text),
-        Column::new("shared_by", ColumnType::Text),
-        Column::new("created_at", ColumnType::Time).default(),
-    ],
-    key: &["workflow_id"],
-    uniques: &[],
-    tenant: Some("tenant_id"),
+part! {
+    WorkflowId of WorkflowRow in workflows {
+        workflow_id: String,
+    }
+}
+
+table! {
+    /// Workflows that every tenant may start.
+    WORKFLOW_SHARES = workflow_shares -> WorkflowShareRow {
+        workflow_id: String,
+        tenant_id: String,
+        shared_by: String,
+        created_at: Timestamp [default],
+    }
+    key: [workflow_id],
+    tenant: tenant_id,
     rank: 301,
-};
+}
 
-/// One execution of a plan or workflow.
-pub static RUNS: Table = Table {
-    name: "runs",
-    columns: &[
-        Column::new("id", ColumnType::Uuid),
-        Column::new("actor", ColumnType::Text),
-        Column::new("request_payload", ColumnType::Json),
-        Column::new("status", ColumnType::Text),
-        Column::new("autonomy_level", ColumnType::Text).nullable(),
-        Column::new("trace_id", ColumnType::Text).fresh(),
-        Column::new("idempotency_key", ColumnType::Text).nullable(),
-        Column::new("created_at", ColumnType::Time).nullable().default(),
-        Column::new("completed_at", ColumnType::Time).nullable(),
-        Column::new("error_message", ColumnType::Text).nullable(),
-        Column::new("tenant_id", ColumnType::Text),
-        Column::new("state_version", ColumnType::Int).default(),
-        Column::new("source", ColumnType::Text).default(),
-        Column::new("workflow_id", ColumnType::Text).nullable(),
-        Column::new("workflow_version", ColumnType::Int).nullable(),
-        Column::new("workflow_digest", ColumnType::Bytes).nullable(),
-        Column::new("inputs", ColumnType::Json).nullable(),
-        Column::new("plan_digest", ColumnType::Bytes).nullable(),
-        Column::new("patches", ColumnType::Int32).default(),
-        Column::new("priority", ColumnType::Int32).default(),
-        Column::new("dry_run", ColumnType::Bool).default(),
-        Column::new("correlation_id", ColumnType::Text).nullable(),
-        Column::new("parent_run_id", ColumnType::Uuid).nullable(),
-        Column::new("parent_step_id", ColumnType::Uuid).nullable(),
-        Column::new("replay_of", ColumnType::Uuid).nullable(),
-        Column::new("replay_mode", ColumnType::Text).nullable(),
-        Column::new("cancel_requested", ColumnType::Bool).default(),
-        Column::new("pause_requested", ColumnType::Bool).default(),
-        Column::new("run_seq", ColumnType::Int).default(),
-        Column::new("owner_lane", ColumnType::Int).nullable(),
-        Column::new("owner_epoch", ColumnType::Int).nullable(),
-        Column::new("next_deadline", ColumnType::Time).nullable(),
-        Column::new("notify", ColumnType::Json).nullable(),
-        Column::new("risk", ColumnType::Json).nullable(),
-        Column::new("result", ColumnType::Json).nullable(),
-        Column::new("error_data", ColumnType::Json).nullable(),
-        Column::new("depth", ColumnType::Int32).default(),
-        Column::new("replay_from", ColumnType::Text).nullable(),
-        Column::new("timeout_at", ColumnType::Time).nullable(),
-        Column::new("plan", ColumnType::Json).nullable(),
-        Column::new("rollback", ColumnType::Json).nullable(),
-        Column::new("restored_at", ColumnType::Time).nullable(),
-        Column::new("in_doubt_since", ColumnType::Time).nullable(),
-        Column::new("actor_kind", ColumnType::Text).nullable(),
-        Column::new("co_requesters", ColumnType::Texts).nullable(),
-        Column::new("paused_by", ColumnType::Text).nullable(),
-        Column::new("paused_by_kind", ColumnType::Text).nullable(),
-    ],
-    key: &["id"],
-    uniques: &[&["trace_id"], &["idempotency_key"]],
-    tenant: Some("tenant_id"),
+table! {
+    /// One execution of a plan or workflow.
+    RUNS = runs -> RunRow {
+        id: Uuid,
+        actor: String,
+        request_payload: Json,
+        status: RunStatus,
+        autonomy_level: Option<Level>,
+        trace_id: String [fresh],
+        idempotency_key: Option<String>,
+        created_at: Option<Timestamp> [default],
+        completed_at: Option<Timestamp>,
+        error_message: Option<String>,
+        tenant_id: String,
+        state_version: i64 [default],
+        source: Source [default],
+        workflow_id: Option<String>,
+        workflow_version: Option<i64>,
+        workflow_digest: Option<Digest32>,
+        inputs: Option<Json>,
+        plan_digest: Option<Digest32>,
+        patches: u32 [default],
+        priority: i32 [default],
+        dry_run: bool [default],
+        correlation_id: Option<String>,
+        parent_run_id: Option<Uuid>,
+        parent_step_id: Option<Uuid>,
+        replay_of: Option<Uuid>,
+        replay_mode: Option<ReplayMode>,
+        cancel_requested: bool [default],
+        pause_requested: bool [default],
+        run_seq: i64 [default],
+        owner_lane: Option<i64>,
+        owner_epoch: Option<i64>,
+        next_deadline: Option<Timestamp>,
+        notify: Option<Json>,
+        risk: Option<Json>,
+        result: Option<Json>,
+        error_data: Option<Json>,
+        depth: u32 [default],
+        replay_from: Option<String>,
+        timeout_at: Option<Timestamp>,
+        plan: Option<Json>,
+        rollback: Option<Json>,
+        restored_at: Option<Timestamp>,
+        in_doubt_since: Option<Timestamp>,
+        actor_kind: Option<ActorType>,
+        co_requesters: Option<Vec<String>>,
+        paused_by: Option<String>,
+        paused_by_kind: Option<ActorType>,
+    }
+    key: [id],
+    unique: [trace_id],
+    unique: [idempotency_key],
+    tenant: tenant_id,
     rank: 301,
-};
+}
 
-/// The nodes of a run.
-pub static STEPS: Table = Table {
-    name: "steps",
-    columns: &[
-        Column::new("id", ColumnType::Uuid),
-        Column::new("run_id", ColumnType::Uuid),
-        Column::new("tenant_id", ColumnType::Text),
-        Column::new("node_id", ColumnType::Text),
-        Column::new("node_type", ColumnType::Text).default(),
-        Column::new("position", ColumnType::Int32),
-        Column::new("parent_step_id", ColumnType::Uuid).nullable(),
-        Column::new("map_index", ColumnType::Int32).nullable(),
-        Column::new("tool", ColumnType::Text).nullable(),
-        Column::new("tool_version", ColumnType::Text).nullable(),
-        Column::new("input", ColumnType::Json).nullable(),
-        Column::new("input_digest", ColumnType::Bytes).nullable(),
-        Column::new("status", ColumnType::Text),
-        Column::new("attempt", ColumnType::Int32).default(),
-        Column::new("output", ColumnType::Json).nullable(),
-        Column::new("error", ColumnType::Json).nullable(),
-        Column::new("child_run_id", ColumnType::Uuid).nullable(),
-        Column::new("retry_at", ColumnType::Time).nullable(),
-        Column::new("created_at", ColumnType::Time).default(),
-        Column::new("started_at", ColumnType::Time).nullable(),
-        Column::new("completed_at", ColumnType::Time).nullable(),
-        Column::new("completed_seq", ColumnType::Int).nullable(),
-        Column::new("state_version", ColumnType::Int).default(),
-        Column::new("in_doubt_since", ColumnType::Time).nullable(),
-    ],
-    key: &["id"],
-    uniques: &[],
-    tenant: Some("tenant_id"),
+part! {
+    /// A run without its documents.
+    RunBrief of RunRow in runs {
+        id: Uuid,
+        actor: String,
+        status: RunStatus,
+        autonomy_level: Option<Level>,
+        created_at: Option<Timestamp>,
+        completed_at: Option<Timestamp>,
+        tenant_id: String,
+        state_version: i64,
+        workflow_id: Option<String>,
+        plan_digest: Option<Digest32>,
+        dry_run: bool,
+        parent_run_id: Option<Uuid>,
+        replay_of: Option<Uuid>,
+        replay_mode: Option<ReplayMode>,
+        run_seq: i64,
+        owner_lane: Option<i64>,
+        owner_epoch: Option<i64>,
+        next_deadline: Option<Timestamp>,
+        replay_from: Option<String>,
+        rollback: Option<Json>,
+        co_requesters: Option<Vec<String>>,
+    }
+}
+
+part! {
+    /// Whose run it is, and its status.
+    RunActor of RunRow in runs {
+        actor: String,
+        status: RunStatus,
+    }
+}
+
+part! {
+    RunRisk of RunRow in runs {
+        risk: Option<Json>,
+    }
+}
+
+part! {
+    /// The drafted plan of a run.
+    RunPlan of RunRow in runs {
+        plan_digest: Option<Digest32>,
+        plan: Option<Json>,
+    }
+}
+
+part! {
+    /// The version of a run.
+    RunVersion of RunRow in runs {
+        id: Uuid,
+        state_version: i64,
+        patches: u32,
+    }
+}
+
+table! {
+    /// The nodes of a run.
+    STEPS = steps -> StepRow {
+        id: Uuid,
+        run_id: Uuid,
+        tenant_id: String,
+        node_id: String,
+        node_type: String [default],
+        position: i32,
+        parent_step_id: Option<Uuid>,
+        map_index: Option<u32>,
+        tool: Option<String>,
+        tool_version: Option<String>,
+        input: Option<Json>,
+        input_digest: Option<Digest32>,
+        status: StepStatus,
+        attempt: u32 [default],
+        output: Option<Json>,
+        error: Option<Json>,
+        child_run_id: Option<Uuid>,
+        retry_at: Option<Timestamp>,
+        created_at: Timestamp [default],
+        started_at: Option<Timestamp>,
+        completed_at: Option<Timestamp>,
+        completed_seq: Option<i64>,
+        state_version: i64 [default],
+        in_doubt_since: Option<Timestamp>,
+    }
+    key: [id],
+    tenant: tenant_id,
     rank: 302,
-};
+}
 
-/// Every attempt of a tool call, with input and outcome.
-pub static TOOL_CALLS: Table = Table {
-    name: "tool_calls",
-    columns: &[
-        Column::new("id", ColumnType::Uuid),
-        Column::new("step_id", ColumnType::Uuid).nullable(),
-        Column::new("tool_name", ColumnType::Text),
-        Column::new("tool_input", ColumnType::Json),
-        Column::new("tool_output", ColumnType::Json).nullable(),
-        Column::new("error", ColumnType::Text).nullable(),
-        Column::new("duration_ms", ColumnType::Int32).nullable(),
-        Column::new("dry_run", ColumnType::Bool).nullable().default(),
-        Column::new("idempotency_key", ColumnType::Text).nullable(),
-        Column::new("created_at", ColumnType::Time).nullable().default(),
-        Column::new("actor", ColumnType::Text).nullable(),
-        Column::new("tenant_id", ColumnType::Text),
-        Column::new("run_id", ColumnType::Uuid),
-        Column::new("effect_id", ColumnType::Uuid).nullable(),
-        Column::new("attempt", ColumnType::Int32).default(),
-        Column::new("outcome", ColumnType::Text).nullable(),
-        Column::new("error_data", ColumnType::Json).nullable(),
-        Column::new("completed_at", ColumnType::Time).nullable(),
-    ],
-    key: &["id"],
-    uniques: &[],
-    tenant: Some("tenant_id"),
+part! {
+    /// A step without its documents.
+    StepBrief of StepRow in steps {
+        id: Uuid,
+        run_id: Uuid,
+        node_id: String,
+        node_type: String,
+        map_index: Option<u32>,
+        tool: Option<String>,
+        status: StepStatus,
+        attempt: u32,
+        child_run_id: Option<Uuid>,
+        retry_at: Option<Timestamp>,
+        started_at: Option<Timestamp>,
+        state_version: i64,
+        in_doubt_since: Option<Timestamp>,
+    }
+}
+
+part! {
+    StepOutput of StepRow in steps {
+        output: Option<Json>,
+    }
+}
+
+part! {
+    /// The place of a step in its run.
+    StepPlace of StepRow in steps {
+        position: i32,
+        map_index: Option<u32>,
+    }
+}
+
+table! {
+    /// Every attempt of a tool call, with input and outcome.
+    TOOL_CALLS = tool_calls -> ToolCallRow {
+        id: Uuid,
+        step_id: Option<Uuid>,
+        tool_name: String,
+        tool_input: Json,
+        tool_output: Option<Json>,
+        error: Option<String>,
+        duration_ms: Option<i32>,
+        dry_run: Option<bool> [default],
+        idempotency_key: Option<String>,
+        created_at: Option<Timestamp> [default],
+        actor: Option<String>,
+        tenant_id: String,
+        run_id: Uuid,
+        effect_id: Option<Uuid>,
+        attempt: u32 [default],
+        outcome: Option<String>,
+        error_data: Option<Json>,
+        completed_at: Option<Timestamp>,
+    }
+    key: [id],
+    tenant: tenant_id,
     rank: 303,
-};
+}
 
-/// External effects, written before they are dispatched (write-ahead).
-pub static EFFECTS: Table = Table {
-    name: "effects",
-    columns: &[
-        Column::new("id", ColumnType::Uuid),
-        Column::new("tenant_id", ColumnType::Text),
-        Column::new("run_id", ColumnType::Uuid),
-        Column::new("step_id", ColumnType::Uuid),
-        Column::new("kind", ColumnType::Text).default(),
-        Column::new("tool", ColumnType::Text),
-        Column::new("status", ColumnType::Text),
-        Column::new("idempotency_key", ColumnType::Text),
-        Column::new("attempt", ColumnType::Int32).default(),
-        Column::new("deadline", ColumnType::Time).nullable(),
-        Column::new("input_digest", ColumnType::Bytes),
-        Column::new("result_ref", ColumnType::Text).nullable(),
-        Column::new("created_at", ColumnType::Time).default(),
-        Column::new("dispatched_at", ColumnType::Time).nullable(),
-        Column::new("settled_at", ColumnType::Time).nullable(),
-        Column::new("state_version", ColumnType::Int).default(),
-    ],
-    key: &["id"],
-    uniques: &[&["tenant_id", "idempotency_key"]],
-    tenant: Some("tenant_id"),
+table! {
+    /// External effects, written before they are dispatched (write-ahead).
+    EFFECTS = effects -> EffectRow {
+        id: Uuid,
+        tenant_id: String,
+        run_id: Uuid,
+        step_id: Uuid,
+        kind: EffectPurpose [default],
+        tool: String,
+        status: EffectStatus,
+        idempotency_key: String,
+        attempt: u32 [default],
+        deadline: Option<Timestamp>,
+        input_digest: Digest32,
+        result_ref: Option<String>,
+        created_at: Timestamp [default],
+        dispatched_at: Option<Timestamp>,
+        settled_at: Option<Timestamp>,
+        state_version: i64 [default],
+    }
+    key: [id],
+    unique: [tenant_id, idempotency_key],
+    tenant: tenant_id,
     rank: 304,
-};
+}
 
-/// Signals to the node that owns a run.
-pub static RUN_SIGNALS: Table = Table {
-    name: "run_signals",
-    columns: &[
-        Column::new("run_id", ColumnType::Uuid),
-        Column::new("id", ColumnType::Uuid),
-        Column::new("tenant_id", ColumnType::Text),
-        Column::new("kind", ColumnType::Text),
-        Column::new("payload", ColumnType::Json),
-        Column::new("created_at", ColumnType::Time).default(),
-    ],
-    key: &["run_id", "id"],
-    uniques: &[],
-    tenant: Some("tenant_id"),
+table! {
+    /// Signals to the node that owns a run.
+    RUN_SIGNALS = run_signals -> SignalRow {
+        run_id: Uuid,
+        id: Uuid,
+        tenant_id: String,
+        kind: String,
+        payload: Json,
+        created_at: Timestamp [default],
+    }
+    key: [run_id, id],
+    tenant: tenant_id,
     rank: 305,
-};
+}
 
-pub static TIMERS: Table = Table {
-    name: "timers",
-    columns: &[
-        Column::new("id", ColumnType::Uuid),
-        Column::new("tenant_id", ColumnType::Text),
-        Column::new("run_id", ColumnType::Uuid).nullable(),
-        Column::new("step_id", ColumnType::Uuid).nullable(),
-        Column::new("kind", ColumnType::Text),
-        Column::new("due_at", ColumnType::Time),
-        Column::new("payload", ColumnType::Json).nullable(),
-        Column::new("created_at", ColumnType::Time).default(),
-    ],
-    key: &["id"],
-    uniques: &[],
-    tenant: Some("tenant_id"),
+part! {
+    /// A signal without its payload.
+    SignalBrief of SignalRow in run_signals {
+        run_id: Uuid,
+        id: Uuid,
+        kind: String,
+    }
+}
+
+table! {
+    TIMERS = timers -> TimerRow {
+        id: Uuid,
+        tenant_id: String,
+        run_id: Option<Uuid>,
+        step_id: Option<Uuid>,
+        kind: String,
+        due_at: Timestamp,
+        payload: Option<Json>,
+        created_at: Timestamp [default],
+    }
+    key: [id],
+    tenant: tenant_id,
     rank: 306,
-};
+}
 
-/// Patches to the graph of a run.
-pub static RUN_PATCHES: Table = Table {
-    name: "run_patches",
-    columns: &[
-        Column::new("run_id", ColumnType::Uuid),
-        Column::new("number", ColumnType::Int32),
-        Column::new("tenant_id", ColumnType::Text),
-        Column::new("patch", ColumnType::ExactJson),
-        Column::new("digest", ColumnType::Bytes),
-        Column::new("status", ColumnType::Text),
-        Column::new("actor", ColumnType::Text),
-        Column::new("justification", ColumnType::Text).nullable(),
-        Column::new("approval_request_id", ColumnType::Uuid).nullable(),
-        Column::new("created_at", ColumnType::Time).default(),
-        Column::new("state_version", ColumnType::Int).default(),
-        Column::new("inverse", ColumnType::Json).nullable(),
-        Column::new("reason", ColumnType::Text).nullable(),
-        Column::new("actor_kind", ColumnType::Text).nullable(),
-    ],
-    key: &["run_id", "number"],
-    uniques: &[],
-    tenant: Some("tenant_id"),
+table! {
+    /// Patches to the graph of a run.
+    RUN_PATCHES = run_patches -> PatchRow {
+        run_id: Uuid,
+        number: u32,
+        tenant_id: String,
+        patch: Json [exact],
+        digest: Digest32,
+        status: PatchStatus,
+        actor: String,
+        justification: Option<String>,
+        approval_request_id: Option<Uuid>,
+        created_at: Timestamp [default],
+        state_version: i64 [default],
+        inverse: Option<Json>,
+        reason: Option<String>,
+        actor_kind: Option<ActorType>,
+    }
+    key: [run_id, number],
+    tenant: tenant_id,
     rank: 307,
-};
+}
 
-/// Cached tool outputs.
-pub static CACHE_ENTRIES: Table = Table {
-    name: "cache_entries",
-    columns: &[
-        Column::new("tenant_id", ColumnType::Text),
-        Column::new("workflow_id", ColumnType::Text),
-        Column::new("cache_key", ColumnType::Text),
-        Column::new("tool_version", ColumnType::Text),
-        Column::new("output", ColumnType::Json),
-        Column::new("run_id", ColumnType::Uuid),
-        Column::new("created_at", ColumnType::Time).default(),
-        Column::new("expires_at", ColumnType::Time).nullable(),
-    ],
-    key: &["tenant_id", "workflow_id", "cache_key"],
-    uniques: &[],
-    tenant: Some("tenant_id"),
+table! {
+    /// Cached tool outputs.
+    CACHE_ENTRIES = cache_entries -> CacheEntryRow {
+        tenant_id: String,
+        workflow_id: String,
+        cache_key: String,
+        tool_version: String,
+        output: Json,
+        run_id: Uuid,
+        created_at: Timestamp [default],
+        expires_at: Option<Timestamp>,
+    }
+    key: [tenant_id, workflow_id, cache_key],
+    tenant: tenant_id,
     rank: 308,
-};
+}
 
-/// Messages in an actor's inbox, in order of arrival.
-pub static INBOX_MESSAGES: Table = Table {
-    name: "inbox_messages",
-    columns: &[
-        Column::new("tenant_id", ColumnType::Text),
-        Column::new("actor", ColumnType::Text),
-        Column::new("id", ColumnType::Uuid).fresh(),
-        Column::new("run_id", ColumnType::Uuid),
-        Column::new("event_type", ColumnType::Text),
-        Column::new("data", ColumnType::Json).nullable(),
-        Column::new("created_at", ColumnType::Time).default(),
-    ],
-    key: &["tenant_id", "actor", "id"],
-    uniques: &[],
-    tenant: Some("tenant_id"),
+table! {
+    /// Messages in an actor's inbox, in order of arrival.
+    INBOX_MESSAGES = inbox_messages -> InboxMessageRow {
+        tenant_id: String,
+        actor: String,
+        id: Uuid [fresh],
+        run_id: Uuid,
+        event_type: String,
+        data: Option<Json>,
+        created_at: Timestamp [default],
+    }
+    key: [tenant_id, actor, id],
+    tenant: tenant_id,
     rank: 313,
-};
+}
 
-/// Outgoing messages to people and systems.
-pub static NOTIFICATIONS: Table = Table {
-    name: "notifications",
-    columns: &[
-        Column::new("id", ColumnType::Uuid),
-        Column::new("tenant_id", ColumnType::Text),
-        Column::new("run_id", ColumnType::Uuid).nullable(),
-        Column::new("channel", ColumnType::Text),
-        Column::new("target", ColumnType::Text),
-        Column::new("payload", ColumnType::Json),
-        Column::new("status", ColumnType::Text).default(),
-        Column::new("attempt", ColumnType::Int32).default(),
-        Column::new("next_attempt_at", ColumnType::Time).nullable(),
-        Column::new("sent_at", ColumnType::Time).nullable(),
-        Column::new("error", ColumnType::Json).nullable(),
-        Column::new("created_at", ColumnType::Time).default(),
-        Column::new("state_version", ColumnType::Int).default(),
-        Column::new("approval_id", ColumnType::Uuid).nullable(),
-        Column::new("deliveries", ColumnType::Json).default(),
-    ],
-    key: &["id"],
-    uniques: &[],
-    tenant: Some("tenant_id"),
+table! {
+    /// Outgoing messages to people and systems.
+    NOTIFICATIONS = notifications -> NotificationRow {
+        id: Uuid,
+        tenant_id: String,
+        run_id: Option<Uuid>,
+        channel: String,
+        target: String,
+        payload: Json,
+        status: NotificationStatus [default],
+        attempt: u32 [default],
+        next_attempt_at: Option<Timestamp>,
+        sent_at: Option<Timestamp>,
+        error: Option<Json>,
+        created_at: Timestamp [default],
+        state_version: i64 [default],
+        approval_id: Option<Uuid>,
+        deliveries: Json [default],
+    }
+    key: [id],
+    tenant: tenant_id,
     rank: 309,
-};
+}
 
-/// Approval requests. Read them through `SCOPED_APPROVALS`.
-pub static APPROVAL_REQUESTS: Table = Table {
-    name: "approval_requests",
-    columns: &[
-        Column::new("approval_request_id", ColumnType::Uuid),
-        Column::new("action_type", ColumnType::Text).chars(50),
-        Column::new("action_data", ColumnType::Json),
-        Column::new("requester_agent_id", ColumnType::Uuid),
-        Column::new("workflow_type", ColumnType::Text).chars(50),
-        Column::new("status", ColumnType::Text).default().chars(20),
-        Column::new("policy_references", ColumnType::Texts),
-        Column::new("created_at", ColumnType::Time).default(),
-        Column::new("reviewed_at", ColumnType::Time).nullable(),
-        Column::new("reviewed_by", ColumnType::Text).nullable().chars(255),
-        Column::new("review_decision", ColumnType::Text).nullable().chars(20),
-        Column::new("review_notes", ColumnType::Text).nullable(),
-        Column::new("expires_at", ColumnType::Time).nullable(),
-    ],
-    key: &["approval_request_id"],
-    uniques: &[],
-    tenant: None,
+part! {
+    NotificationId of NotificationRow in notifications {
+        id: Uuid,
+    }
+}
+
+table! {
+    /// Approval requests. Read them through `SCOPED_APPROVALS`.
+    APPROVAL_REQUESTS = approval_requests -> ApprovalRequestRow {
+        approval_request_id: Uuid,
+        action_type: String [chars(50)],
+        action_data: Json,
+        requester_agent_id: Uuid,
+        workflow_type: String [chars(50)],
+        status: RequestStatus [default, chars(20)],
+        policy_references: Vec<String>,
+        created_at: Timestamp [default],
+        reviewed_at: Option<Timestamp>,
+        reviewed_by: Option<String> [chars(255)],
+        review_decision: Option<String> [chars(20)],
+        review_notes: Option<String>,
+        expires_at: Option<Timestamp>,
+    }
+    key: [approval_request_id],
     rank: 310,
-};
+}
 
-/// What an approval covers, and the decisions so far.
-pub static APPROVAL_DETAILS: Table = Table {
-    name: "approval_details",
-    columns: &[
-        Column::new("approval_request_id", ColumnType::Uuid),
-        Column::new("tenant_id", ColumnType::Text),
-        Column::new("action_digest", ColumnType::Bytes),
-        Column::new("run_id", ColumnType::Uuid).nullable(),
-        Column::new("step_id", ColumnType::Uuid).nullable(),
-        Column::new("node_id", ColumnType::Text).nullable(),
-        Column::new("requester_actor", ColumnType::Text),
-        Column::new("approvals_needed", ColumnType::Int32).default(),
-        Column::new("approvers", ColumnType::Texts).nullable(),
-        Column::new("decisions", ColumnType::Json).default(),
-        Column::new("risk", ColumnType::Json).nullable(),
-        Column::new("state_version", ColumnType::Int).default(),
-        Column::new("co_requesters", ColumnType::Texts).nullable(),
-    ],
-    key: &["approval_request_id"],
-    uniques: &[],
-    tenant: Some("tenant_id"),
+table! {
+    /// What an approval covers, and the decisions so far.
+    APPROVAL_DETAILS = approval_details -> ApprovalDetailRow {
+        approval_request_id: Uuid,
+        tenant_id: String,
+        action_digest: Digest32,
+        run_id: Option<Uuid>,
+        step_id: Option<Uuid>,
+        node_id: Option<String>,
+        requester_actor: String,
+        approvals_needed: u32 [default],
+        approvers: Option<Vec<String>>,
+        decisions: Json [default],
+        risk: Option<Json>,
+        state_version: i64 [default],
+        co_requesters: Option<Vec<String>>,
+    }
+    key: [approval_request_id],
+    tenant: tenant_id,
     rank: 311,
-};
+}
 
-/// A view: approval requests with their tenant and details.
-pub static SCOPED_APPROVALS: Table = Table {
-    name: "scoped_approvals",
-    columns: &[
-        Column::new("approval_request_id", ColumnType::Uuid),
-        Column::new("action_type", ColumnType::Text).chars(50),
-        Column::new("action_data", ColumnType::Json),
-        Column::new("requester_agent_id", ColumnType::Uuid),
-        Column::new("workflow_type", ColumnType::Text).chars(50),
-        Column::new("status", ColumnType::Text).chars(20),
-        Column::new("policy_references", ColumnType::Texts),
-        Column::new("created_at", ColumnType::Time),
-        Column::new("reviewed_at", ColumnType::Time).nullable(),
-        Column::new("reviewed_by", ColumnType::Text).nullable().chars(255),
-        Column::new("review_decision", ColumnType::Text).nullable().chars(20),
-        Column::new("review_notes", ColumnType::Text).nullable(),
-        Column::new("expires_at", ColumnType::Time).nullable(),
-        Column::new("tenant_id", ColumnType::Text),
-        Column::new("campaign_id", ColumnType::Text).nullable(),
-        Column::new("swarm_task_id", ColumnType::Text).nullable(),
-        Column::new("trace_id", ColumnType::Text).nullable(),
-        Column::new("action_digest", ColumnType::Bytes),
-        Column::new("run_id", ColumnType::Uuid).nullable(),
-        Column::new("step_id", ColumnType::Uuid).nullable(),
-        Column::new("node_id", ColumnType::Text).nullable(),
-        Column::new("requester_actor", ColumnType::Text),
-        Column::new("approvals_needed", ColumnType::Int32),
-        Column::new("approvers", ColumnType::Texts).nullable(),
-        Column::new("decisions", ColumnType::Json),
-        Column::new("risk", ColumnType::Json).nullable(),
-        Column::new("state_version", ColumnType::Int),
-        Column::new("co_requesters", ColumnType::Texts).nullable(),
-    ],
-    key: &["approval_request_id"],
-    uniques: &[],
-    tenant: Some("tenant_id"),
+table! {
+    /// A view: approval requests with their tenant and details.
+    SCOPED_APPROVALS = scoped_approvals -> ApprovalRow {
+        approval_request_id: Uuid,
+        action_type: String [chars(50)],
+        action_data: Json,
+        requester_agent_id: Uuid,
+        workflow_type: String [chars(50)],
+        status: RequestStatus [chars(20)],
+        policy_references: Vec<String>,
+        created_at: Timestamp,
+        reviewed_at: Option<Timestamp>,
+        reviewed_by: Option<String> [chars(255)],
+        review_decision: Option<String> [chars(20)],
+        review_notes: Option<String>,
+        expires_at: Option<Timestamp>,
+        tenant_id: String,
+        campaign_id: Option<String>,
+        swarm_task_id: Option<String>,
+        trace_id: Option<String>,
+        action_digest: Digest32,
+        run_id: Option<Uuid>,
+        step_id: Option<Uuid>,
+        node_id: Option<String>,
+        requester_actor: String,
+        approvals_needed: u32,
+        approvers: Option<Vec<String>>,
+        decisions: Json,
+        risk: Option<Json>,
+        state_version: i64,
+        co_requesters: Option<Vec<String>>,
+    }
+    key: [approval_request_id],
+    tenant: tenant_id,
     rank: 950,
-};
+}
 
-/// Who may read which blob.
-pub static ARTIFACTS: Table = Table {
-    name: "artifacts",
-    columns: &[
-        Column::new("tenant_id", ColumnType::Text),
-        Column::new("sha256", ColumnType::Bytes),
-        Column::new("size_bytes", ColumnType::Int),
-        Column::new("media_type", ColumnType::Text),
-        Column::new("created_by", ColumnType::Text).nullable(),
-        Column::new("run_id", ColumnType::Uuid).nullable(),
-        Column::new("created_at", ColumnType::Time).default(),
-    ],
-    key: &["tenant_id", "sha256"],
-    uniques: &[],
-    tenant: Some("tenant_id"),
+part! {
+    /// An approval request without its data.
+    RequestBrief of ApprovalRow in scoped_approvals {
+        approval_request_id: Uuid,
+        status: RequestStatus,
+        expires_at: Option<Timestamp>,
+    }
+}
+
+table! {
+    /// Who may read which blob.
+    ARTIFACTS = artifacts -> ArtifactRow {
+        tenant_id: String,
+        sha256: Digest32,
+        size_bytes: i64,
+        media_type: String,
+        created_by: Option<String>,
+        run_id: Option<Uuid>,
+        created_at: Timestamp [default],
+    }
+    key: [tenant_id, sha256],
+    tenant: tenant_id,
     rank: 203,
-};
+}
 
 /// The room's tables and views.
 pub static ALL: &[&Table] = &[

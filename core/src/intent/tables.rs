@@ -1,88 +1,82 @@
 //! The tables of the intent room: signed intents and the keys that sign them.
 
-use crate::record::{Column, ColumnType, Table};
+use crate::json::Digest32;
+use crate::record::{Json, Table, table};
+use crate::time::Timestamp;
+use uuid::Uuid;
 
-/// Keys that sign intents.
-pub static INTENT_KEYS: Table = Table {
-    name: "intent_keys",
-    columns: &[
-        Column::new("kid", ColumnType::Text),
-        Column::new("tenant_id", ColumnType::Text).nullable(),
-        Column::new("public_jwk", ColumnType::Json),
-        Column::new("secret_ref", ColumnType::Text).nullable(),
-        Column::new("sealed_key", ColumnType::Bytes).nullable(),
-        Column::new("not_before", ColumnType::Time).default(),
-        Column::new("expires_at", ColumnType::Time).nullable(),
-        Column::new("revoked_at", ColumnType::Time).nullable(),
-        Column::new("created_at", ColumnType::Time).default(),
-    ],
-    key: &["kid"],
-    uniques: &[],
-    tenant: Some("tenant_id"),
+table! {
+    /// Keys that sign intents.
+    INTENT_KEYS = intent_keys -> IntentKeyRow {
+        kid: String,
+        tenant_id: Option<String>,
+        public_jwk: Json,
+        secret_ref: Option<String>,
+        sealed_key: Option<Vec<u8>>,
+        not_before: Timestamp [default],
+        expires_at: Option<Timestamp>,
+        revoked_at: Option<Timestamp>,
+        created_at: Timestamp [default],
+    }
+    key: [kid],
+    tenant: tenant_id,
     rank: 200,
-};
+}
 
-/// Every intent, accepted or rejected.
-pub static INTENT_LOG: Table = Table {
-    name: "intent_log",
-    columns: &[
-        Column::new("id", ColumnType::Uuid),
-        Column::new("tenant_id", ColumnType::Text).nullable(),
-        Column::new("actor", ColumnType::Text).nullable(),
-        Column::new("intent_type", ColumnType::Text).nullable(),
-        Column::new("result", ColumnType::Text),
-        Column::new("trace_id", ColumnType::Text).nullable(),
-        Column::new("error_code", ColumnType::Text).nullable(),
-        Column::new("policy_id", ColumnType::Text).nullable(),
-        Column::new("envelope_digest", ColumnType::Bytes),
-        Column::new("kid", ColumnType::Text).nullable(),
-        Column::new("idempotency_key", ColumnType::Text).nullable(),
-        Column::new("run_id", ColumnType::Uuid).nullable(),
-        Column::new("latency_ms", ColumnType::Int32).nullable(),
-        Column::new("received_at", ColumnType::Time).default(),
-    ],
-    key: &["id"],
-    uniques: &[],
-    tenant: Some("tenant_id"),
+table! {
+    /// Every intent, accepted or rejected.
+    INTENT_LOG = intent_log -> IntentRow {
+        id: Uuid,
+        tenant_id: Option<String>,
+        actor: Option<String>,
+        intent_type: Option<String>,
+        result: String,
+        trace_id: Option<String>,
+        error_code: Option<String>,
+        policy_id: Option<String>,
+        envelope_digest: Digest32,
+        kid: Option<String>,
+        idempotency_key: Option<String>,
+        run_id: Option<Uuid>,
+        latency_ms: Option<i32>,
+        received_at: Timestamp [default],
+    }
+    key: [id],
+    tenant: tenant_id,
     rank: 201,
-};
+}
 
-/// When an envelope was first seen.
-pub static INTENT_SIGHTINGS: Table = Table {
-    name: "intent_sightings",
-    columns: &[
-        Column::new("envelope_digest", ColumnType::Bytes),
-        Column::new("first_seen_at", ColumnType::Time).default(),
-        Column::new("expires_at", ColumnType::Time),
-    ],
-    key: &["envelope_digest"],
-    uniques: &[],
-    tenant: None,
+table! {
+    /// When an envelope was first seen.
+    INTENT_SIGHTINGS = intent_sightings -> IntentSightingRow {
+        envelope_digest: Digest32,
+        first_seen_at: Timestamp [default],
+        expires_at: Timestamp,
+    }
+    key: [envelope_digest],
     rank: 202,
-};
+}
 
-/// Documents of the knowledge base.
-pub static KB_DOCUMENTS: Table = Table {
-    name: "kb_documents",
-    columns: &[
-        Column::new("tenant_id", ColumnType::Text),
-        Column::new("id", ColumnType::Text),
-        Column::new("title", ColumnType::Text),
-        Column::new("source_uri", ColumnType::Text).nullable(),
-        Column::new("sha256", ColumnType::Bytes),
-        Column::new("size_bytes", ColumnType::Int),
-        Column::new("media_type", ColumnType::Text),
-        Column::new("metadata", ColumnType::Json).nullable(),
-        Column::new("indexed_at", ColumnType::Time).nullable(),
-        Column::new("created_at", ColumnType::Time).default(),
-        Column::new("updated_at", ColumnType::Time).default(),
-        Column::new("state_version", ColumnType::Int).default(),
-    ],
-    key: &["tenant_id", "id"],
-    uniques: &[],
-    tenant: Some("tenant_id"),
+table! {
+    /// Documents of the knowledge base.
+    KB_DOCUMENTS = kb_documents -> DocumentRow {
+        tenant_id: String,
+        id: String,
+        title: String,
+        source_uri: Option<String>,
+        sha256: Digest32,
+        size_bytes: i64,
+        media_type: String,
+        metadata: Option<Json>,
+        indexed_at: Option<Timestamp>,
+        created_at: Timestamp [default],
+        updated_at: Timestamp [default],
+        state_version: i64 [default],
+    }
+    key: [tenant_id, id],
+    tenant: tenant_id,
     rank: 204,
-};
+}
 
 /// The room's tables and views.
 pub static ALL: &[&Table] = &[&INTENT_KEYS, &INTENT_LOG, &INTENT_SIGHTINGS, &KB_DOCUMENTS];

@@ -5,14 +5,16 @@
 //! are nested too deeply are rejected on entry.
 
 mod digest;
+mod position;
 pub mod schema;
 mod strict;
 
 pub use chimera_expr::{canonical, number_text};
 pub(crate) use chimera_expr::{write_integer, write_text};
 pub use digest::Digest32;
+pub use position::{Position, locate, pointer_at, pointers_at, positions};
 pub(crate) use strict::parse_nested;
-pub use strict::{ParseError, ParseLimit, parse, parse_bounded, parse_exact, pointer_at};
+pub use strict::{ParseError, ParseLimit, ReadableFault, parse, parse_bounded, parse_collecting, parse_exact};
 
 use crate::limits::{JSON_DEPTH_MAX, JSON_VALUE_BYTES, JSON_VALUE_MEMORY_BYTES};
 use serde_json::Value;

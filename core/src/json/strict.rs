@@ -2,7 +2,8 @@
 //!
 //! It rejects what lenient parsers accept: duplicate members, unpaired surrogates, integers beyond 64 bits, trailing
 //! content, unbounded nesting. Fractions are read as the nearest double, so that writing and reading never drift. In
-//! received documents a fraction must be exactly representable.
+//! received documents a fraction must be exactly representable. Errors that leave the rest of the document readable can
+//! be collected.
 
 use super::number_text;
 use crate::limits::{JSON_DEPTH_MAX, JSON_VALUES_MAX};
@@ -31,6 +32,23 @@ pub enum ParseError {
     LimitExceeded { at: usize, what: ParseLimit },
     #[error("trailing content at byte {at}")]
     Trailing { at: usize },
+}
+
+impl ParseError {
+    /// The byte where it was noticed.
+    #[must_use]
+    pub const fn at(self) -> usize {
+        match self {
+            Self::Syntax { at }
+            | Self::Unicode { at }
+            | Self::DuplicateMember { at }
+            | Self::IntegerTooLarge { at }
+            | Self::NumberTooLarge { at }
+            | Self::NumberInexact { at }
+            | Self::LimitExceeded { at, .. }
+            | Self::Trailing { at } => at,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +84,25 @@ pub fn parse_bounded(text: impl AsRef<[u8]>) -> Result<Value, ParseError> {
     read(text.as_ref(), JSON_DEPTH_MAX, (true, JSON_VALUES_MAX))
 }
 
+/// An error that leaves the rest of the document readable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadableFault {
+    pub error: ParseError,
+    /// The byte to point to: the second name of a duplicate member, or the number.
+    pub at: usize,
+    /// The byte where the value begins that the error is about.
+    pub value_at: usize,
+}
+
+/// Like [`parse_exact`], but goes on after a duplicate member, whose last value counts, and after a number that can't
+/// be kept. Reports the first `faults_max` of these, in the order of the text.
+pub fn parse_collecting(text: &str, faults_max: usize) -> Result<(Value, Vec<ReadableFault>), ParseError> {
+    let faults = FaultList { faults_max, kept: Vec::new() };
+    let mut reader = Parser { text, at: 0, exact: true, values: usize::MAX, faults: Some(faults) };
+    let value = reader.document(JSON_DEPTH_MAX)?;
+    Ok((value, reader.faults.map(|faults| faults.kept).unwrap_or_default()))
+}
+
 /// Parses exactly one document that is at most `depth` levels deep.
 pub(crate) fn parse_nested(bytes: &[u8], depth: usize) -> Result<Value, ParseError> {
     read(bytes, depth, (false, usize::MAX))
@@ -73,10 +110,12 @@ pub(crate) fn parse_nested(bytes: &[u8], depth: usize) -> Result<Value, ParseErr
 
 fn read(bytes: &[u8], depth: usize, (exact, values): (bool, usize)) -> Result<Value, ParseError> {
     let text = std::str::from_utf8(bytes).map_err(|error| ParseError::Unicode { at: error.valid_up_to() })?;
-    let mut reader = Parser { text, at: 0, exact, values };
-    let value = reader.value(depth)?;
-    reader.space();
-    if reader.at < text.len() { Err(ParseError::Trailing { at: reader.at }) } else { Ok(value) }
+    Parser { text, at: 0, exact, values, faults: None }.document(depth)
+}
+
+struct FaultList {
+    faults_max: usize,
+    kept: Vec<ReadableFault>,
 }
 
 struct Parser<'a> {
@@ -86,9 +125,26 @@ struct Parser<'a> {
     exact: bool,
     /// Remaining number of values.
     values: usize,
+    /// Where to collect errors that leave the rest readable. `None`: the first one ends the parsing.
+    faults: Option<FaultList>,
 }
 
 impl Parser<'_> {
+    fn document(&mut self, depth: usize) -> Result<Value, ParseError> {
+        let value = self.value(depth)?;
+        self.space();
+        if self.at < self.text.len() { Err(ParseError::Trailing { at: self.at }) } else { Ok(value) }
+    }
+
+    /// Collects an error and goes on, or ends with it.
+    fn fault(&mut self, error: ParseError, at: usize, value_at: usize) -> Result<(), ParseError> {
+        let Some(faults) = &mut self.faults else { return Err(error) };
+        if faults.kept.len() < faults.faults_max {
+            faults.kept.push(ReadableFault { error, at, value_at });
+        }
+        Ok(())
+    }
+
     fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
@@ -163,15 +219,17 @@ impl Parser<'_> {
         }
         loop {
             self.space();
+            let name_at = self.at;
             let name = self.string()?;
             let at = self.at;
             self.space();
             if !self.take(b':') {
                 return self.syntax();
             }
+            let value_at = self.at;
             let value = self.value(depth)?;
             if members.insert(name, value).is_some() {
-                return Err(ParseError::DuplicateMember { at });
+                self.fault(ParseError::DuplicateMember { at }, name_at, value_at)?;
             }
             self.space();
             if self.take(b'}') {
@@ -280,14 +338,22 @@ impl Parser<'_> {
         if whole && !(negative && text == "-0") {
             let signed = text.parse::<i64>().map(Value::from);
             let number = signed.ok().or_else(|| text.parse::<u64>().ok().map(Value::from)).or_else(|| spelled(text));
-            return number.ok_or(ParseError::IntegerTooLarge { at });
+            return self.kept_number(number, ParseError::IntegerTooLarge { at }, at);
         }
-        let value = text.parse::<f64>().ok().filter(|value| value.is_finite());
-        let value = value.ok_or(ParseError::NumberTooLarge { at })?;
-        if self.exact && !is_kept(text, value) {
-            return Err(ParseError::NumberInexact { at });
+        let number = text.parse::<f64>().ok().filter(|value| value.is_finite());
+        if self.exact && number.is_some_and(|number| !is_kept(text, number)) {
+            return self.kept_number(None, ParseError::NumberInexact { at }, at);
         }
-        Number::from_f64(value).map(Value::Number).ok_or(ParseError::NumberTooLarge { at })
+        let number = number.and_then(Number::from_f64).map(Value::Number);
+        self.kept_number(number, ParseError::NumberTooLarge { at }, at)
+    }
+
+    /// The number or, if there is none and errors are collected, zero.
+    fn kept_number(&mut self, number: Option<Value>, error: ParseError, at: usize) -> Result<Value, ParseError> {
+        match number {
+            Some(number) => Ok(number),
+            None => self.fault(error, at, at).map(|()| Value::from(0)),
+        }
     }
 }
 
@@ -315,36 +381,6 @@ fn significant(text: &str) -> Option<(String, i64)> {
     }
     let first = i64::try_from(whole.len()).ok()? - i64::try_from(leading).ok()?;
     Some((significant, exponent.parse::<i64>().ok()?.checked_add(first)?))
-}
-
-/// JSON Pointer to the value that begins at a byte. Everything before it must be valid JSON.
-#[must_use]
-pub fn pointer_at(text: &[u8], at: usize) -> String {
-    let read = text.get(..at).unwrap_or(text);
-    let (mut path, mut last, mut from) = (Vec::<(bool, String, usize)>::new(), String::new(), 0);
-    while let Some(byte) = read.get(from).copied() {
-        from += 1;
-        match (byte, path.last_mut()) {
-            (b'"', _) => {
-                let begin = from - 1;
-                while read.get(from).is_some_and(|byte| *byte != b'"') {
-                    from += if read.get(from) == Some(&b'\\') { 2 } else { 1 };
-                }
-                from += 1;
-                last = read.get(begin..from).and_then(|text| serde_json::from_slice(text).ok()).unwrap_or_default();
-            }
-            (b'[' | b'{', _) => path.push((byte == b'[', String::new(), 0)),
-            (b']' | b'}', _) => drop(path.pop()),
-            (b':', Some((_, name, _))) => *name = std::mem::take(&mut last),
-            (b',', Some((_, _, index))) => *index += 1,
-            _ => {}
-        }
-    }
-    let part = |(is_list, name, index): &(bool, String, usize)| match is_list {
-        true => format!("/{index}"),
-        false => format!("/{}", name.replace('~', "~0").replace('/', "~1")),
-    };
-    path.iter().map(part).collect()
 }
 
 /// The double that is written exactly so: no digit is lost.

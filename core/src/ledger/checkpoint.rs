@@ -4,10 +4,10 @@
 //! checkpoint. Anyone who keeps one can later detect whether anything it covers was changed, reordered or truncated.
 //! The exact signed bytes are stored and compared.
 
-use super::tables::LEDGER_CHECKPOINTS;
+use super::tables::{CheckpointRow, LEDGER_CHECKPOINTS, ledger_checkpoints};
 use super::{ChainHead, Digest32};
 use crate::json;
-use crate::record::{Insert, InvalidTx, Json, Row};
+use crate::record::{Insert, InvalidTx, Json, Row, StoredRow};
 use crate::time::Timestamp;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -225,12 +225,11 @@ impl SignedCheckpoint {
 
     /// Decodes a row of `ledger_checkpoints`.
     pub fn from_row(row: &Row) -> Result<Self, CheckpointFault> {
-        let body = row.get("body").as_json().ok_or(CheckpointFault::Malformed)?.as_str().to_owned();
-        let signature = row.get("signature").as_bytes().and_then(|bytes| bytes.try_into().ok());
-        let signed = Self::parse(body, signature.ok_or(CheckpointFault::Malformed)?, row.text("key_id").to_owned())?;
-        let agrees = row.int("seq") == signed.checkpoint.seq
-            && row.get("created_at").as_time() == Some(signed.checkpoint.created_at)
-            && row.get("digest").as_bytes() == Some(&signed.digest().0);
+        let row = CheckpointRow::peek(row).map_err(|_| CheckpointFault::Malformed)?;
+        let signed = Self::parse(row.body.as_str().to_owned(), row.signature, row.key_id)?;
+        let agrees = row.seq == signed.checkpoint.seq
+            && row.created_at == signed.checkpoint.created_at
+            && row.digest == signed.digest();
         if agrees { Ok(signed) } else { Err(CheckpointFault::Malformed) }
     }
 
@@ -238,12 +237,12 @@ impl SignedCheckpoint {
         Insert::new(
             &LEDGER_CHECKPOINTS,
             vec![
-                ("seq", self.checkpoint.seq.into()),
-                ("created_at", self.checkpoint.created_at.into()),
-                ("body", Json::from_stored(self.body.clone()).into()),
-                ("signature", self.signature.to_vec().into()),
-                ("key_id", self.key_id.clone().into()),
-                ("digest", self.digest().0.to_vec().into()),
+                (ledger_checkpoints::seq, self.checkpoint.seq.into()),
+                (ledger_checkpoints::created_at, self.checkpoint.created_at.into()),
+                (ledger_checkpoints::body, Json::from_stored(self.body.clone()).into()),
+                (ledger_checkpoints::signature, self.signature.to_vec().into()),
+                (ledger_checkpoints::key_id, self.key_id.clone().into()),
+                (ledger_checkpoints::digest, self.digest().0.to_vec().into()),
             ],
         )
     }

@@ -10,13 +10,16 @@
 //! change commit together. When two requests begin concurrently, the loser's transaction conflicts; it
 //! reads and decides again. Records of different owners are isolated.
 //!
-//! Not used by `/act`, whose key is a column of `runs`; see engine/src/act/idempotency.rs.
+//! Not used by `/act`, whose key is a column of `runs`; see engine/src/act/idempotency/mod.rs.
 
-use super::tables::IDEMPOTENCY_RECORDS;
-use super::{DamagedRow, Digest32};
+use super::Digest32;
+use super::tables::{IDEMPOTENCY_RECORDS, IdempotencyRow, idempotency_records};
 use crate::limits;
-use crate::record::{Comparison, Condition, Insert, InvalidTx, Json, JsonError, Row, RowCount, Step, Update, Value};
+use crate::record::{
+    Comparison, Condition, Insert, InvalidTx, Json, JsonError, Row, RowCount, RowError, Step, StoredRow, Update, Value,
+};
 use crate::time::Timestamp;
+use crate::words::words;
 use std::fmt;
 use uuid::Uuid;
 
@@ -52,21 +55,22 @@ pub struct KeyedRequest {
     ttl_seconds: i64,
 }
 
-/// Why a request can't have an idempotency record.
+/// The key is empty, too long, or holds U+0000.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidIdempotencyKey {
-    /// The key is empty, too long, or holds U+0000.
-    #[error("idempotency key must have 1 to {} characters", limits::IDEMPOTENCY_KEY_CHARS_MAX)]
-    Key,
+#[error("an idempotency key must have 1 to {} characters", limits::IDEMPOTENCY_KEY_CHARS_MAX)]
+pub struct InvalidIdempotencyKey;
+
+/// Checks the form of an idempotency key, whatever it is used for.
+pub fn check_key(key: &str) -> Result<(), InvalidIdempotencyKey> {
+    let chars = key.chars().take(limits::IDEMPOTENCY_KEY_CHARS_MAX + 1).count();
+    let is_valid = (1..=limits::IDEMPOTENCY_KEY_CHARS_MAX).contains(&chars) && !key.contains('\0');
+    if is_valid { Ok(()) } else { Err(InvalidIdempotencyKey) }
 }
 
 impl KeyedRequest {
     /// A request with `body` under `key`, with the default TTL.
     pub fn new(owner: &KeyOwner, key: &str, body: &serde_json::Value) -> Result<Self, InvalidIdempotencyKey> {
-        let chars = key.chars().take(limits::IDEMPOTENCY_KEY_CHARS_MAX + 1).count();
-        if !(1..=limits::IDEMPOTENCY_KEY_CHARS_MAX).contains(&chars) || key.contains('\0') {
-            return Err(InvalidIdempotencyKey::Key);
-        }
+        check_key(key)?;
         Ok(Self {
             owner: owner.to_string(),
             key: key.to_owned(),
@@ -97,6 +101,14 @@ impl KeyedRequest {
     }
 }
 
+words! {
+    /// The stored word of a [`RecordState`].
+    RecordWord {
+        InFlight = "in_flight",
+        Done = "done",
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub enum RecordState {
     /// Accepted, without a response yet.
@@ -108,7 +120,6 @@ pub enum RecordState {
     },
 }
 
-/// An idempotency record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IdempotencyRecord {
     pub owner: String,
@@ -123,7 +134,7 @@ pub struct IdempotencyRecord {
 
 /// The outcome for a request.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Decision {
+pub enum KeyDecision {
     /// First use of the key: the insert, and the resulting record.
     Fresh(Insert, IdempotencyRecord),
     /// The previous record has expired: the update that replaces it, and the resulting record.
@@ -141,7 +152,7 @@ pub fn decide(
     existing: Option<IdempotencyRecord>,
     request: &KeyedRequest,
     now: Timestamp,
-) -> Result<Decision, InvalidTx> {
+) -> Result<KeyDecision, InvalidTx> {
     let claimed = |state_version| IdempotencyRecord {
         owner: request.owner.clone(),
         key: request.key.clone(),
@@ -154,7 +165,7 @@ pub fn decide(
     };
     let Some(existing) = existing else {
         let record = claimed(1);
-        return Ok(Decision::Fresh(record.insert()?, record));
+        return Ok(KeyDecision::Fresh(record.insert()?, record));
     };
     if existing.expires_at <= now {
         let record = claimed(existing.state_version + 1);
@@ -163,22 +174,22 @@ pub fn decide(
             request.row_key(),
             existing.state_version,
             vec![
-                ("fingerprint", record.fingerprint.0.to_vec().into()),
-                ("state", "in_flight".into()),
-                ("answer", Value::Null),
-                ("resource_id", record.resource_id.clone().into()),
-                ("created_at", record.created_at.into()),
-                ("expires_at", record.expires_at.into()),
+                (idempotency_records::fingerprint, record.fingerprint.0.to_vec().into()),
+                (idempotency_records::state, RecordWord::InFlight.into()),
+                (idempotency_records::answer, Value::Null),
+                (idempotency_records::resource_id, record.resource_id.clone().into()),
+                (idempotency_records::created_at, record.created_at.into()),
+                (idempotency_records::expires_at, record.expires_at.into()),
             ],
         )?;
-        return Ok(Decision::TakeOver(update, record));
+        return Ok(KeyDecision::TakeOver(update, record));
     }
     if existing.fingerprint != request.fingerprint {
-        return Ok(Decision::Mismatch(existing));
+        return Ok(KeyDecision::Mismatch(existing));
     }
     Ok(match existing.state {
-        RecordState::InFlight => Decision::InFlight(existing),
-        RecordState::Done { .. } => Decision::Done(existing),
+        RecordState::InFlight => KeyDecision::InFlight(existing),
+        RecordState::Done { .. } => KeyDecision::Done(existing),
     })
 }
 
@@ -195,23 +206,23 @@ pub enum FinishError {
 
 impl IdempotencyRecord {
     /// Decodes a row of `idempotency_records`.
-    pub fn from_row(row: &Row) -> Result<Self, DamagedRow> {
-        let time = |column| row.get(column).as_time().ok_or(DamagedRow { column });
-        let state = match (row.text("state"), row.get("answer")) {
-            ("in_flight", _) => RecordState::InFlight,
-            ("done", Value::Json(answer)) => RecordState::Done { answer: answer.to_value() },
-            _ => return Err(DamagedRow { column: "state" }),
+    pub fn from_row(row: Row) -> Result<Self, RowError> {
+        let row = IdempotencyRow::decode(row)?;
+        let unreadable = RowError::Unreadable { table: IDEMPOTENCY_RECORDS.name, column: idempotency_records::answer };
+        let state = match (row.state, row.answer) {
+            (RecordWord::InFlight, _) => RecordState::InFlight,
+            (RecordWord::Done, Some(answer)) => RecordState::Done { answer: answer.value().map_err(|_| unreadable)? },
+            (RecordWord::Done, None) => return Err(unreadable),
         };
-        let fingerprint = row.get("fingerprint").as_bytes().and_then(Digest32::from_slice);
         Ok(Self {
-            owner: row.text("owner").to_owned(),
-            key: row.text("key").to_owned(),
-            fingerprint: fingerprint.ok_or(DamagedRow { column: "fingerprint" })?,
+            owner: row.owner,
+            key: row.key,
+            fingerprint: row.fingerprint,
             state,
-            resource_id: row.get("resource_id").as_text().map(str::to_owned),
-            created_at: time("created_at")?,
-            expires_at: time("expires_at")?,
-            state_version: row.int("state_version"),
+            resource_id: row.resource_id,
+            created_at: row.created_at,
+            expires_at: row.expires_at,
+            state_version: row.state_version,
         })
     }
 
@@ -219,14 +230,14 @@ impl IdempotencyRecord {
         Insert::new(
             &IDEMPOTENCY_RECORDS,
             vec![
-                ("owner", self.owner.as_str().into()),
-                ("key", self.key.as_str().into()),
-                ("fingerprint", self.fingerprint.0.to_vec().into()),
-                ("state", "in_flight".into()),
-                ("resource_id", self.resource_id.clone().into()),
-                ("created_at", self.created_at.into()),
-                ("expires_at", self.expires_at.into()),
-                ("state_version", self.state_version.into()),
+                (idempotency_records::owner, self.owner.as_str().into()),
+                (idempotency_records::key, self.key.as_str().into()),
+                (idempotency_records::fingerprint, self.fingerprint.0.to_vec().into()),
+                (idempotency_records::state, RecordWord::InFlight.into()),
+                (idempotency_records::resource_id, self.resource_id.clone().into()),
+                (idempotency_records::created_at, self.created_at.into()),
+                (idempotency_records::expires_at, self.expires_at.into()),
+                (idempotency_records::state_version, self.state_version.into()),
             ],
         )
     }
@@ -242,9 +253,9 @@ impl IdempotencyRecord {
             return Err(FinishError::Done);
         }
         let set = vec![
-            ("state", "done".into()),
-            ("answer", Json::encode(answer)?.into()),
-            ("expires_at", now.plus_seconds(seconds).into()),
+            (idempotency_records::state, RecordWord::Done.into()),
+            (idempotency_records::answer, Json::encode(answer)?.into()),
+            (idempotency_records::expires_at, now.plus_seconds(seconds).into()),
         ];
         Ok(Update::versioned(&IDEMPOTENCY_RECORDS, self.row_key(), self.state_version, set)?)
     }
@@ -256,10 +267,10 @@ impl IdempotencyRecord {
         Step::Delete {
             table: &IDEMPOTENCY_RECORDS,
             conditions: vec![
-                is("owner", self.owner.as_str().into()),
-                is("key", self.key.as_str().into()),
-                is("state", "in_flight".into()),
-                is("state_version", self.state_version.into()),
+                is(idempotency_records::owner, self.owner.as_str().into()),
+                is(idempotency_records::key, self.key.as_str().into()),
+                is(idempotency_records::state, RecordWord::InFlight.into()),
+                is(idempotency_records::state_version, self.state_version.into()),
             ],
             rows: RowCount::Exactly(1),
         }

@@ -19,4 +19,4 @@ pub use chain::{ChainHead, ChainLink, extend};
 pub use entry::{ActorType, Entry, EntryError, SealedEntry, SubjectType, content_digest};
 pub use fault::{LedgerFault, LocatedFault};
 pub use mark::{MARK_BYTES, Mark, MarkMismatch, StoredLane};
-pub use stored::{DamagedRow, StoredEntry, StoredLink};
+pub use stored::{StoredEntry, StoredLink};

@@ -3,10 +3,10 @@
 //! The row is authoritative: the content digest is verified against the stored bytes, not against a document that was
 //! parsed and serialized again.
 
-use super::tables::AUDIT_LOG_ENTRIES;
-use super::{ActorType, ChainHead, ChainLink, Digest32, Entry, SealedEntry, SubjectType, extend};
+use super::tables::{AUDIT_LOG_ENTRIES, EntryRow, LinkRow, audit_log_entries};
+use super::{ChainHead, ChainLink, Digest32, Entry, SealedEntry, extend};
 use crate::json;
-use crate::record::{Cell, Row, Value};
+use crate::record::{Cell, Row, RowError, StoredRow, Value};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredEntry {
@@ -25,11 +25,9 @@ pub struct StoredLink {
 
 impl StoredLink {
     /// Decodes the link of a row of `audit_log_entries`.
-    pub fn from_row(row: &Row) -> Result<Self, DamagedRow> {
-        let int = |column| row.get(column).as_int().ok_or(DamagedRow { column });
-        let digest = |column| row.get(column).as_bytes().and_then(Digest32::from_slice).ok_or(DamagedRow { column });
-        let link = ChainLink { seq: int("seq")?, prev_hash: digest("prev_hash")?, hash: digest("hash")? };
-        Ok(Self { lane: int("lane")?, link, content_digest: digest("content_digest")? })
+    pub fn from_row(row: &Row) -> Result<Self, RowError> {
+        let LinkRow { lane, seq, content_digest, prev_hash, hash } = LinkRow::peek(row)?;
+        Ok(Self { lane, link: ChainLink { seq, prev_hash, hash }, content_digest })
     }
 
     /// Whether it is the next link after `head`.
@@ -39,42 +37,30 @@ impl StoredLink {
     }
 }
 
-/// A row that Chimera did not write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("ledger row is damaged in {column}")]
-pub struct DamagedRow {
-    /// The first column that cannot be decoded.
-    pub column: &'static str,
-}
-
 impl StoredEntry {
     /// Decodes a row of `audit_log_entries`.
-    pub fn from_row(row: &Row) -> Result<Self, DamagedRow> {
-        let text = |column| row.get(column).as_text().map(str::to_owned).ok_or(DamagedRow { column });
-        let optional = |column| match row.get(column) {
-            Value::Null => Ok(None),
-            _ => text(column).map(Some),
-        };
-        let bytes = |column| row.get(column).as_bytes().ok_or(DamagedRow { column });
-        let StoredLink { lane, link, content_digest } = StoredLink::from_row(row)?;
-        let data_json = row.get("data_json").as_json().ok_or(DamagedRow { column: "data_json" })?.as_str().to_owned();
-        let data = json::parse(&data_json).map_err(|_| DamagedRow { column: "data_json" })?;
+    pub fn from_row(row: &Row) -> Result<Self, RowError> {
+        let row = EntryRow::peek(row)?;
+        let data_json = row.data_json.as_str().to_owned();
+        let unreadable = RowError::Unreadable { table: AUDIT_LOG_ENTRIES.name, column: audit_log_entries::data_json };
+        let data = json::parse(&data_json).map_err(|_| unreadable)?;
         let entry = Entry {
-            id: text("id")?,
-            tenant_id: text("tenant_id")?,
-            subject_type: SubjectType::parse(row.text("subject_type")).ok_or(DamagedRow { column: "subject_type" })?,
-            subject_id: text("subject_id")?,
-            event_type: text("event_type")?,
-            actor_type: ActorType::parse(row.text("actor_type")).ok_or(DamagedRow { column: "actor_type" })?,
-            actor_id: optional("actor_id")?,
-            timestamp: row.get("timestamp").as_time().ok_or(DamagedRow { column: "timestamp" })?,
+            id: row.id,
+            tenant_id: row.tenant_id,
+            subject_type: row.subject_type,
+            subject_id: row.subject_id,
+            event_type: row.event_type,
+            actor_type: row.actor_type,
+            actor_id: row.actor_id,
+            timestamp: row.timestamp,
             data,
-            run_id: row.get("run_id").as_uuid(),
-            run_seq: row.get("run_seq").as_int(),
-            trace_id: optional("trace_id")?,
+            run_id: row.run_id,
+            run_seq: row.run_seq,
+            trace_id: row.trace_id,
         };
-        let salt = bytes("salt")?.try_into().map_err(|_| DamagedRow { column: "salt" })?;
-        Ok(Self { lane, link, sealed: SealedEntry { entry, data_json, salt, content_digest } })
+        let link = ChainLink { seq: row.seq, prev_hash: row.prev_hash, hash: row.hash };
+        let sealed = SealedEntry { entry, data_json, salt: row.salt, content_digest: row.content_digest };
+        Ok(Self { lane: row.lane, link, sealed })
     }
 
     #[must_use]

@@ -2,175 +2,197 @@
 //!
 //! `audit_logs` has no tenant column: read `scoped_audit_logs`.
 
-use crate::record::{Column, ColumnType, Table, scoped};
+use super::decision::{EventType, Outcome};
+use super::idempotency::RecordWord;
+use super::{ActorType, SubjectType};
+use crate::json::Digest32;
+use crate::record::{Json, Table, part, scoped_table, table};
+use crate::time::Timestamp;
+use uuid::Uuid;
 
-scoped! {
+scoped_table! {
     /// Governance decisions and critical events, append-only.
-    AUDIT_LOGS = "audit_logs",
-    SCOPED_AUDIT_LOGS = "scoped_audit_logs",
+    AUDIT_LOGS = audit_logs -> DecisionRow,
+    SCOPED_AUDIT_LOGS = scoped_audit_logs -> ScopedDecisionRow {
+        audit_log_id: Uuid,
+        event_type: EventType [chars(50)],
+        agent_id: Option<Uuid>,
+        action_type: Option<String> [chars(50)],
+        action_data: Option<Json>,
+        policy_references: Option<Vec<String>>,
+        decision_outcome: Outcome [chars(20)],
+        decision_rationale: String,
+        event_timestamp: Timestamp [default],
+        metadata: Option<Json>,
+    }
+    key: [audit_log_id],
     rank: 911,
-    key: &["audit_log_id"],
-    uniques: &[],
-    columns: [
-        Column::new("audit_log_id", ColumnType::Uuid),
-        Column::new("event_type", ColumnType::Text).chars(50),
-        Column::new("agent_id", ColumnType::Uuid).nullable(),
-        Column::new("action_type", ColumnType::Text).nullable().chars(50),
-        Column::new("action_data", ColumnType::Json).nullable(),
-        Column::new("policy_references", ColumnType::Texts).nullable(),
-        Column::new("decision_outcome", ColumnType::Text).chars(20),
-        Column::new("decision_rationale", ColumnType::Text),
-        Column::new("event_timestamp", ColumnType::Time).default(),
-        Column::new("metadata", ColumnType::Json).nullable(),
-    ],
 }
 
-/// Every entry, append-only.
-pub static AUDIT_LOG_ENTRIES: Table = Table {
-    name: "audit_log_entries",
-    columns: &[
-        Column::new("lane", ColumnType::Int),
-        Column::new("seq", ColumnType::Int),
-        Column::new("id", ColumnType::Text),
-        Column::new("tenant_id", ColumnType::Text),
-        Column::new("subject_type", ColumnType::Text),
-        Column::new("subject_id", ColumnType::Text),
-        Column::new("event_type", ColumnType::Text),
-        Column::new("actor_type", ColumnType::Text),
-        Column::new("actor_id", ColumnType::Text).nullable(),
-        Column::new("timestamp", ColumnType::Time),
-        Column::new("data_json", ColumnType::ExactJson),
-        Column::new("run_id", ColumnType::Uuid).nullable(),
-        Column::new("run_seq", ColumnType::Int).nullable(),
-        Column::new("trace_id", ColumnType::Text).nullable(),
-        Column::new("salt", ColumnType::Bytes),
-        Column::new("content_digest", ColumnType::Bytes),
-        Column::new("prev_hash", ColumnType::Bytes),
-        Column::new("hash", ColumnType::Bytes),
-    ],
-    key: &["lane", "seq"],
-    uniques: &[],
-    tenant: Some("tenant_id"),
+table! {
+    /// Every entry, append-only.
+    AUDIT_LOG_ENTRIES = audit_log_entries -> EntryRow {
+        lane: i64,
+        seq: i64,
+        id: String,
+        tenant_id: String,
+        subject_type: SubjectType,
+        subject_id: String,
+        event_type: String,
+        actor_type: ActorType,
+        actor_id: Option<String>,
+        timestamp: Timestamp,
+        data_json: Json [exact],
+        run_id: Option<Uuid>,
+        run_seq: Option<i64>,
+        trace_id: Option<String>,
+        salt: [u8; 16],
+        content_digest: Digest32,
+        prev_hash: Digest32,
+        hash: Digest32,
+    }
+    key: [lane, seq],
+    tenant: tenant_id,
     rank: 900,
-};
+}
 
-/// Chain head, lease and fencing epoch of each lane.
-pub static LEDGER_LANES: Table = Table {
-    name: "ledger_lanes",
-    columns: &[
-        Column::new("lane", ColumnType::Int),
-        Column::new("epoch", ColumnType::Int),
-        Column::new("head_seq", ColumnType::Int),
-        Column::new("head_hash", ColumnType::Bytes),
-        Column::new("last_batch_id", ColumnType::Uuid).nullable(),
-        Column::new("lease_until", ColumnType::Time),
-        Column::new("node", ColumnType::Text).nullable(),
-    ],
-    key: &["lane"],
-    uniques: &[],
-    tenant: None,
+part! {
+    /// What happened, to what and by whom, without the data.
+    EntryHead of EntryRow in audit_log_entries {
+        lane: i64,
+        seq: i64,
+        subject_type: SubjectType,
+        subject_id: String,
+        event_type: String,
+        actor_type: ActorType,
+        actor_id: Option<String>,
+        timestamp: Timestamp,
+    }
+}
+
+part! {
+    /// The position of an entry.
+    EntryPlace of EntryRow in audit_log_entries {
+        lane: i64,
+        seq: i64,
+        id: String,
+    }
+}
+
+part! {
+    /// An entry's link in the chain.
+    LinkRow of EntryRow in audit_log_entries {
+        lane: i64,
+        seq: i64,
+        content_digest: Digest32,
+        prev_hash: Digest32,
+        hash: Digest32,
+    }
+}
+
+table! {
+    /// Chain head, lease and fencing epoch of each lane.
+    LEDGER_LANES = ledger_lanes -> LaneRow {
+        lane: i64,
+        epoch: i64,
+        head_seq: i64,
+        head_hash: Digest32,
+        last_batch_id: Option<Uuid>,
+        lease_until: Timestamp,
+        node: Option<String>,
+    }
+    key: [lane],
     rank: 910,
-};
+}
 
-/// Signed checkpoints, append-only.
-pub static LEDGER_CHECKPOINTS: Table = Table {
-    name: "ledger_checkpoints",
-    columns: &[
-        Column::new("seq", ColumnType::Int),
-        Column::new("created_at", ColumnType::Time).default(),
-        Column::new("body", ColumnType::ExactJson),
-        Column::new("signature", ColumnType::Bytes),
-        Column::new("key_id", ColumnType::Text),
-        Column::new("digest", ColumnType::Bytes),
-    ],
-    key: &["seq"],
-    uniques: &[],
-    tenant: None,
+table! {
+    /// Signed checkpoints, append-only.
+    LEDGER_CHECKPOINTS = ledger_checkpoints -> CheckpointRow {
+        seq: i64,
+        created_at: Timestamp [default],
+        body: Json [exact],
+        signature: [u8; 64],
+        key_id: String,
+        digest: Digest32,
+    }
+    key: [seq],
     rank: 914,
-};
+}
 
-/// Roots of complete Merkle subtrees.
-pub static LEDGER_NODES: Table = Table {
-    name: "ledger_nodes",
-    columns: &[
-        Column::new("lane", ColumnType::Int),
-        Column::new("level", ColumnType::Int32),
-        Column::new("idx", ColumnType::Int),
-        Column::new("hash", ColumnType::Bytes),
-    ],
-    key: &["lane", "level", "idx"],
-    uniques: &[],
-    tenant: None,
+part! {
+    CheckpointSeq of CheckpointRow in ledger_checkpoints {
+        seq: i64,
+    }
+}
+
+table! {
+    /// Roots of complete Merkle subtrees.
+    LEDGER_NODES = ledger_nodes -> MerkleNodeRow {
+        lane: i64,
+        level: i32,
+        idx: u64,
+        hash: Digest32,
+    }
+    key: [lane, level, idx],
     rank: 915,
-};
+}
 
-/// The position of each feed consumer.
-pub static FEED_CURSORS: Table = Table {
-    name: "feed_cursors",
-    columns: &[
-        Column::new("consumer", ColumnType::Text),
-        Column::new("lane", ColumnType::Int),
-        Column::new("seq", ColumnType::Int),
-        Column::new("updated_at", ColumnType::Time).default(),
-    ],
-    key: &["consumer", "lane"],
-    uniques: &[],
-    tenant: None,
+table! {
+    /// The position of each feed consumer.
+    FEED_CURSORS = feed_cursors -> FeedCursorRow {
+        consumer: String,
+        lane: i64,
+        seq: i64,
+        updated_at: Timestamp [default],
+    }
+    key: [consumer, lane],
     rank: 916,
-};
+}
 
-/// Idempotency records: what a key was used for, and the stored response.
-pub static IDEMPOTENCY_RECORDS: Table = Table {
-    name: "idempotency_records",
-    columns: &[
-        Column::new("owner", ColumnType::Text),
-        Column::new("key", ColumnType::Text),
-        Column::new("fingerprint", ColumnType::Bytes),
-        Column::new("state", ColumnType::Text),
-        Column::new("answer", ColumnType::Json).nullable(),
-        Column::new("resource_id", ColumnType::Text).nullable(),
-        Column::new("created_at", ColumnType::Time).default(),
-        Column::new("expires_at", ColumnType::Time),
-        Column::new("state_version", ColumnType::Int).default(),
-    ],
-    key: &["owner", "key"],
-    uniques: &[],
-    tenant: None,
+table! {
+    /// Idempotency records: what a key was used for, and the stored response.
+    IDEMPOTENCY_RECORDS = idempotency_records -> IdempotencyRow {
+        owner: String,
+        key: String,
+        fingerprint: Digest32,
+        state: RecordWord,
+        answer: Option<Json>,
+        resource_id: Option<String>,
+        created_at: Timestamp [default],
+        expires_at: Timestamp,
+        state_version: i64 [default],
+    }
+    key: [owner, key],
     rank: 917,
-};
+}
 
-/// State of the store as a whole: one row with id 1.
-pub static STORE_STATE: Table = Table {
-    name: "store_state",
-    columns: &[
-        Column::new("id", ColumnType::Int),
-        Column::new("generation", ColumnType::Int).default(),
-        Column::new("held_reason", ColumnType::Text).nullable(),
-        Column::new("held_at", ColumnType::Time).nullable(),
-        Column::new("held_epoch", ColumnType::Int).default(),
-    ],
-    key: &["id"],
-    uniques: &[],
-    tenant: None,
+table! {
+    /// State of the store as a whole: one row with id 1.
+    STORE_STATE = store_state -> StoreStateRow {
+        id: i64,
+        generation: i64 [default],
+        held_reason: Option<String>,
+        held_at: Option<Timestamp>,
+        held_epoch: i64 [default],
+    }
+    key: [id],
     rank: 919,
-};
+}
 
-/// The tenant of rows whose table has no tenant column.
-pub static RECORD_SCOPES: Table = Table {
-    name: "record_scopes",
-    columns: &[
-        Column::new("record_kind", ColumnType::Text),
-        Column::new("record_id", ColumnType::Uuid),
-        Column::new("tenant_id", ColumnType::Text),
-        Column::new("campaign_id", ColumnType::Text).nullable(),
-        Column::new("task_id", ColumnType::Text).nullable(),
-        Column::new("trace_id", ColumnType::Text).nullable(),
-    ],
-    key: &["record_kind", "record_id"],
-    uniques: &[],
-    tenant: Some("tenant_id"),
+table! {
+    /// The tenant of rows whose table has no tenant column.
+    RECORD_SCOPES = record_scopes -> RecordScopeRow {
+        record_kind: String,
+        record_id: Uuid,
+        tenant_id: String,
+        campaign_id: Option<String>,
+        task_id: Option<String>,
+        trace_id: Option<String>,
+    }
+    key: [record_kind, record_id],
+    tenant: tenant_id,
     rank: 918,
-};
+}
 
 /// The room's tables and views.
 pub static ALL: &[&Table] = &[

@@ -148,9 +148,12 @@ pub const RUN_DEPTH_MAX: u32 = 8;
 pub const RUN_DESCENDANTS_MAX: u64 = 100_000;
 /// Length of a chain of runs that replay each other. One more is refused with `VALIDATION_FAILED`.
 pub const REPLAY_CHAIN_MAX: usize = 100;
-/// Default priority of a run: 1 is most urgent, 10 least. A priority outside 1 to 10 is refused with
-/// `VALIDATION_FAILED`.
+/// Default priority of a run. Of waiting calls, those with a smaller number are made first.
 pub const PRIORITY_DEFAULT: i32 = 5;
+/// Priority of the most urgent runs. A smaller number is refused with `VALIDATION_FAILED`.
+pub const PRIORITY_MIN: i32 = 1;
+/// Priority of the least urgent runs. A larger number is refused with `VALIDATION_FAILED`.
+pub const PRIORITY_MAX: i32 = 10;
 /// Rows that one turn of a run writes. The run commits and continues with the next turn.
 pub const TURN_ROWS_MAX: usize = 400;
 /// Signals that one turn of a run applies. The next turns apply the others.

@@ -57,6 +57,8 @@ pub const CORRELATION_CHARS_MAX: usize = 128;
 /// Time until the response to a request begins. After it the request fails with `REQUEST_TIMEOUT`. The setting
 /// `http.request_timeout_seconds` changes it.
 pub const REQUEST_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
+/// Percent of a request's time limit that it may wait for its run. Then the response shows the run as it is.
+pub const RUN_WAIT_PERCENT_MAX: u32 = 90;
 /// Pause when the system has no file handles left for a connection. New connections wait meanwhile.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 

@@ -89,6 +89,11 @@ pub const GUARD_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Time that a connection waits for the lock of another process. After it the command fails with `STORE_UNAVAILABLE`.
 pub const SQLITE_BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Bytes of the data file, and of its log, that are read to tell a failing disk from damage. A disk that fails only after
+/// them is reported as damage.
+pub const SQLITE_READ_PROBE_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// Time for which the result of that counts. After it the files are read again when SQLite reports damage.
+pub const SQLITE_READ_PROBE_INTERVAL: Duration = Duration::from_secs(1);
 /// Time to wait for another process that migrates the file. After it the start fails.
 pub const SQLITE_MIGRATE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Pause before the writer tries again to use an unavailable store. Changes are refused with `STORE_UNAVAILABLE`

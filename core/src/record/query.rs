@@ -60,6 +60,8 @@ pub struct Select {
     pub direction: Direction,
     /// Where the previous page ended.
     pub after: Option<Cursor>,
+    /// The columns to fetch. `None`: all.
+    only: Option<&'static [&'static str]>,
     without: &'static [&'static str],
     limit: usize,
 }
@@ -75,6 +77,7 @@ impl Select {
             order: &[],
             direction: Direction::Ascending,
             after: None,
+            only: None,
             without: &[],
             limit: limits::PAGE_ROWS_DEFAULT,
         }
@@ -114,10 +117,20 @@ impl Select {
         self
     }
 
+    /// Fetches these columns, the key and the order columns; the others read as null. Use [`StoredRow::select`].
+    ///
+    /// [`StoredRow::select`]: super::StoredRow::select
+    #[must_use]
+    pub(super) const fn only(mut self, columns: &'static [&'static str]) -> Self {
+        self.only = Some(columns);
+        self
+    }
+
     /// Whether a column is fetched.
     #[must_use]
     pub fn is_fetched(&self, column: &str) -> bool {
-        !self.without.contains(&column) || self.order.contains(&column) || self.table.key.contains(&column)
+        let is_wanted = self.only.is_none_or(|only| only.contains(&column)) && !self.without.contains(&column);
+        is_wanted || self.order.contains(&column) || self.table.key.contains(&column)
     }
 
     /// The maximum number of rows of a page.

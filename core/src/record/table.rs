@@ -3,7 +3,7 @@
 //! The catalogue deliberately repeats the migrations. A test compares it with the live schema of both stores and
 //! fails when they disagree.
 
-use super::Value;
+use super::{CellType, Value};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ColumnType {
@@ -75,9 +75,29 @@ impl Column {
         Self { name, kind, nullable: false, default: false, chars_max: None, fresh: false }
     }
 
+    /// The column of a field with this type.
+    #[must_use]
+    pub const fn of<T: CellType>(name: &'static str) -> Self {
+        Self { nullable: T::NULLABLE, ..Self::new(name, T::KIND) }
+    }
+
     #[must_use]
     pub const fn nullable(mut self) -> Self {
         self.nullable = true;
+        self
+    }
+
+    /// Keeps the text of JSON byte for byte.
+    #[must_use]
+    pub const fn exact(mut self) -> Self {
+        self.kind = ColumnType::ExactJson;
+        self
+    }
+
+    /// Stores a time without a zone.
+    #[must_use]
+    pub const fn local(mut self) -> Self {
+        self.kind = ColumnType::LocalTime;
         self
     }
 

@@ -8,6 +8,9 @@ use super::{Condition, Table, Value};
 use crate::ledger::SealedEntry;
 use crate::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_LANES};
 
+/// The column with the version of a row, in every table whose rows are compared before they change.
+pub const STATE_VERSION: &str = "state_version";
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Insert {
     pub table: &'static Table,
@@ -226,15 +229,15 @@ impl Update {
         Ok(Self { table, key, expect: positions(table, expect)?, set: positions(table, set)? })
     }
 
-    /// Updates the row only at `version`, and increments its `state_version`.
+    /// Updates the row only at `version`, and increments its [`STATE_VERSION`].
     pub fn versioned(
         table: &'static Table,
         key: Vec<Value>,
         version: i64,
         mut set: Vec<(&'static str, Value)>,
     ) -> Result<Self, InvalidTx> {
-        set.push(("state_version", Value::Int(version + 1)));
-        Self::new(table, key, vec![("state_version", Value::Int(version))], set)
+        set.push((STATE_VERSION, Value::Int(version + 1)));
+        Self::new(table, key, vec![(STATE_VERSION, Value::Int(version))], set)
     }
 
     #[must_use]

@@ -1,5 +1,6 @@
 //! Cell values, the same for every store.
 
+use super::DamagedRows;
 use crate::time::Timestamp;
 use serde::Serialize;
 use uuid::Uuid;
@@ -21,6 +22,10 @@ pub enum Value {
     Uuids(Vec<Uuid>),
     Texts(Vec<String>),
 }
+
+/// An exact decimal number as text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decimal(pub String);
 
 /// A borrowed cell value.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -152,6 +157,16 @@ impl Json {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The parsed document.
+    pub fn value(&self) -> Result<serde_json::Value, DamagedRows> {
+        self.decode()
+    }
+
+    /// The document as a type of its own.
+    pub fn decode<T: serde::de::DeserializeOwned>(&self) -> Result<T, DamagedRows> {
+        serde_json::from_str(&self.0).map_err(|error| DamagedRows { what: format!("a stored document: {error}") })
     }
 
     /// The parsed document. Stored text is valid JSON, so `Null` means a damaged column.

@@ -1,7 +1,7 @@
 //! Outcomes of requests under an idempotency key.
 
 use chimera_core::ledger::idempotency::{
-    Decision, FinishError, IdempotencyRecord, InvalidIdempotencyKey, KeyOwner, KeyedRequest, RecordState, decide,
+    FinishError, IdempotencyRecord, InvalidIdempotencyKey, KeyDecision, KeyOwner, KeyedRequest, RecordState, decide,
 };
 use chimera_core::ledger::tables::IDEMPOTENCY_RECORDS;
 use chimera_core::record::{Insert, Row, Value};
@@ -28,8 +28,8 @@ fn row(insert: &Insert) -> Row {
 
 fn begun() -> IdempotencyRecord {
     match decide(None, &request(json!({"a": 1, "b": 2})), at(100)).unwrap() {
-        Decision::Fresh(insert, record) => {
-            assert_eq!(IdempotencyRecord::from_row(&row(&insert)).as_ref(), Ok(&record));
+        KeyDecision::Fresh(insert, record) => {
+            assert_eq!(IdempotencyRecord::from_row(row(&insert)).as_ref(), Ok(&record));
             record
         }
         other => panic!("{other:?}"),
@@ -43,8 +43,8 @@ fn done() -> IdempotencyRecord {
 #[test]
 fn the_same_request_is_under_way_until_it_is_answered() {
     let same = request(json!({"b": 2, "a": 1}));
-    assert_eq!(decide(Some(begun()), &same, at(200)).unwrap(), Decision::InFlight(begun()));
-    assert_eq!(decide(Some(done()), &same, at(200)).unwrap(), Decision::Done(done()));
+    assert_eq!(decide(Some(begun()), &same, at(200)).unwrap(), KeyDecision::InFlight(begun()));
+    assert_eq!(decide(Some(done()), &same, at(200)).unwrap(), KeyDecision::Done(done()));
     assert_eq!(begun().resource_id.as_deref(), Some("run-1"));
 }
 
@@ -52,7 +52,7 @@ fn the_same_request_is_under_way_until_it_is_answered() {
 fn another_request_under_the_same_key_is_a_mismatch() {
     for record in [begun(), done()] {
         let other = request(json!({"a": 1, "b": 3}));
-        assert_eq!(decide(Some(record.clone()), &other, at(200)).unwrap(), Decision::Mismatch(record));
+        assert_eq!(decide(Some(record.clone()), &other, at(200)).unwrap(), KeyDecision::Mismatch(record));
     }
 }
 
@@ -60,8 +60,8 @@ fn another_request_under_the_same_key_is_a_mismatch() {
 fn after_a_day_the_key_is_free_again() {
     let anew = request(json!({"a": "other"}));
     let last = at(100 + 86_400 - 1);
-    assert!(matches!(decide(Some(done()), &anew, last), Ok(Decision::Mismatch(_))));
-    let Ok(Decision::TakeOver(update, record)) = decide(Some(done()), &anew, at(100 + 86_400)) else { panic!() };
+    assert!(matches!(decide(Some(done()), &anew, last), Ok(KeyDecision::Mismatch(_))));
+    let Ok(KeyDecision::TakeOver(update, record)) = decide(Some(done()), &anew, at(100 + 86_400)) else { panic!() };
     let version = IDEMPOTENCY_RECORDS.position("state_version").unwrap();
     assert_eq!(update.expect, [(version, Value::Int(2))], "only one of many may take it over");
     assert_eq!((record.state, record.state_version), (RecordState::InFlight, 3));
@@ -70,9 +70,9 @@ fn after_a_day_the_key_is_free_again() {
 #[test]
 fn a_request_may_be_remembered_longer_or_shorter() {
     let short = request(json!({})).with_ttl(10);
-    let Ok(Decision::Fresh(_, record)) = decide(None, &short, at(0)) else { panic!() };
+    let Ok(KeyDecision::Fresh(_, record)) = decide(None, &short, at(0)) else { panic!() };
     assert_eq!(record.expires_at, at(10));
-    assert!(matches!(decide(Some(record), &short, at(10)), Ok(Decision::TakeOver(..))));
+    assert!(matches!(decide(Some(record), &short, at(10)), Ok(KeyDecision::TakeOver(..))));
 }
 
 /// CORE-048
@@ -81,7 +81,7 @@ fn a_key_has_one_to_256_characters() {
     let with = |key: &str| KeyedRequest::new(&ann(), key, &json!({})).map(|_| ());
     assert_eq!(with(&"ü".repeat(256)), Ok(()));
     for key in [String::new(), "x".repeat(257), "a\0".into()] {
-        assert_eq!(with(&key), Err(InvalidIdempotencyKey::Key));
+        assert_eq!(with(&key), Err(InvalidIdempotencyKey));
     }
 }
 

@@ -109,6 +109,16 @@ proptest! {
     }
 
     #[test]
+    fn a_url_with_a_control_character_could_delete(
+        at in 0_usize..40, sign in select(vec!['\t', '\n', '\r', '\u{0}', '\u{7f}', '\u{85}']),
+        method in select(vec!["GET", "POST"]),
+    ) {
+        let mut url = "https://a.example/items/7?_method=DELETE".to_owned();
+        url.insert(at, sign);
+        prop_assert_eq!(class(&json!({"method": method, "url": url})), CallClass::Delete, "{:?}", url);
+    }
+
+    #[test]
     fn json_that_names_it_deletes_at_any_depth_and_in_any_spelling(
         name in names(), plain in prop::collection::vec(any::<bool>(), 1..9), depth in 0_usize..300, beside in any::<bool>(),
         kind in select(vec![None, Some("application/json"), Some("application/vnd.a+json"), Some("text/plain")]),

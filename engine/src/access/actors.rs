@@ -5,12 +5,14 @@
 
 use super::directory::{Directory, Snapshot, key_context, stored_entry};
 use super::permit::{ACTORS_READ, ACTORS_WRITE, Permit};
+use super::registry_change::expect_registry;
 use super::remove::{end_links, is_retired};
 use crate::error::EngineError;
 use crate::ledger::audit::{self, EventRecord, Writer};
 use crate::port::CommitError;
+use crate::rows;
 use chimera_core::access::registry::{ActorEntry, InvalidActorEntry, Kind, check_new_name, is_actor_name};
-use chimera_core::access::tables::{ACTOR_KEYS, ACTORS, TENANTS};
+use chimera_core::access::tables::{ACTOR_KEYS, ACTORS, ActorRow, TENANTS, actor_keys, actors, tenants};
 use chimera_core::access::{ADMIN, EntrySource, Pool, check_mail, seal};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::ledger::SubjectType;
@@ -18,10 +20,11 @@ use chimera_core::limits::{
     ACTOR_KEY_CHARS_MIN, ACTOR_KEYS_MAX, ACTORS_MAX, ACTORS_OWN_MIN, ADMIN_QUOTA_MIN, FORMER_MAILS_MAX,
     ROLES_NAMED_MAX, TENANT_ACTORS_MAX,
 };
-use chimera_core::record::{Conflict, Insert, Json, Row, Scope, Select, Tx, Update, Value};
+use chimera_core::record::{Conflict, Insert, Json, Scope, Select, StoredRow, Tx, Update, Value};
 use chimera_core::secret::Secret;
 use chimera_core::text::did_you_mean;
 use chimera_core::time::Timestamp;
+use futures::FutureExt;
 use serde_json::json;
 use uuid::Uuid;
 
@@ -115,6 +118,16 @@ impl Directory {
         slug: Option<&str>,
     ) -> Result<ActorView, EngineError> {
         permit.require(ACTORS_WRITE)?;
+        self.change(|| self.try_put_actor(permit, entry.clone(), slug).boxed()).await
+    }
+
+    async fn try_put_actor(
+        &self,
+        permit: &Permit,
+        entry: ActorEntry,
+        slug: Option<&str>,
+    ) -> Result<ActorView, EngineError> {
+        let seen = self.snapshot();
         let tenant = slug.map_or_else(|| permit.tenant().to_owned(), |slug| self.snapshot().id_of(slug));
         let entry = ActorEntry { tenant, ..entry };
         entry.check().map_err(invalid_entry)?;
@@ -126,24 +139,30 @@ impl Directory {
         self.check_mail(&entry)?;
         self.check_admin(&entry)?;
         let now = self.parts.clock.now();
-        let select = Select::from(&ACTORS, Scope::System).with("id", entry.id.as_str()).take(1);
-        let row = self.parts.records.read(select).await?.rows.into_iter().next();
-        if row.as_ref().is_some_and(|row| row.text("tenant_id") != entry.tenant) {
+        let select = ActorRow::select(Scope::System).with(actors::id, entry.id.as_str());
+        let row: Option<ActorRow> = rows::find(&*self.parts.records, select).await?;
+        if row.as_ref().is_some_and(|row| row.tenant_id != entry.tenant) {
             return Err(EngineError::refused(Code::RbacForbidden, "the actor belongs to another tenant"));
         }
         if row.as_ref().is_some_and(is_retired) {
             return Err(retired(&entry.id));
         }
         if row.is_none() {
-            self.check_room_for(&entry.tenant)?;
+            self.check_actor_limits(&entry.tenant)?;
         }
         let before = match &row {
-            Some(row) => Some(stored_entry(row)),
+            Some(row) => Some(stored_entry(row)?),
             None => self.snapshot().registry.entry(&entry.id).map(|entry| (**entry).clone()),
         };
         let entry = known_by(entry, before.as_ref())?;
         self.ensure_tenant(&entry.tenant, now).await?;
         let mut tx = Tx::default();
+        expect_registry(&mut tx, &seen, &entry.tenant)?;
+        if row.is_none() && entry.tenant != self.settings.tenant {
+            // The limits of all tenants together.
+            self.ensure_tenant(&self.settings.tenant, now).await?;
+            expect_registry(&mut tx, &seen, &self.settings.tenant)?;
+        }
         if before.is_some_and(|before| before.person_mail() != entry.person_mail()) {
             // Open links went to the earlier address.
             tx.steps.push(end_links(&entry.id, self.parts.clock.steady())?);
@@ -185,7 +204,7 @@ impl Directory {
     }
 
     /// Refuses a new entry beyond the limits. No tenant can use up another's share, nor the default tenant's.
-    fn check_room_for(&self, tenant: &str) -> Result<(), EngineError> {
+    fn check_actor_limits(&self, tenant: &str) -> Result<(), EngineError> {
         let (snapshot, own) = (self.snapshot(), self.settings.tenant.as_str());
         let count =
             |counts: &dyn Fn(&str) -> bool| snapshot.registry.entries().filter(|entry| counts(&entry.tenant)).count();
@@ -264,8 +283,8 @@ impl Directory {
     }
 
     /// Stores a tenant that the configuration names. Any other has to be added by an operator.
-    async fn ensure_tenant(&self, tenant: &str, now: Timestamp) -> Result<(), EngineError> {
-        let select = Select::from(&TENANTS, Scope::System).with("id", tenant).take(1);
+    pub(super) async fn ensure_tenant(&self, tenant: &str, now: Timestamp) -> Result<(), EngineError> {
+        let select = Select::from(&TENANTS, Scope::System).with(tenants::id, tenant).take(1);
         if !self.parts.records.read(select).await?.rows.is_empty() {
             return Ok(());
         }
@@ -276,11 +295,11 @@ impl Directory {
             return Err(ErrorBody::new(Code::ValidationFailed, what).with("pointer", "/tenant").into());
         }
         let cells = vec![
-            ("id", tenant.into()),
-            ("slug", tenant.into()),
-            ("name", tenant.into()),
-            ("created_at", now.into()),
-            ("updated_at", now.into()),
+            (tenants::id, tenant.into()),
+            (tenants::slug, tenant.into()),
+            (tenants::name, tenant.into()),
+            (tenants::created_at, now.into()),
+            (tenants::updated_at, now.into()),
         ];
         match self.parts.records.commit(Tx { inserts: vec![Insert::new(&TENANTS, cells)?], ..Tx::default() }).await {
             Ok(_) | Err(CommitError::Conflict(Conflict::Exists(_))) => Ok(()),
@@ -290,10 +309,10 @@ impl Directory {
 
     pub(super) fn insert_entry(&self, entry: &ActorEntry, now: Timestamp) -> Result<Insert, EngineError> {
         let mut cells = vec![
-            ("id", entry.id.as_str().into()),
-            ("tenant_id", entry.tenant.as_str().into()),
-            ("identity_id", self.parts.random.row_id(now).into()),
-            ("created_at", now.into()),
+            (actors::id, entry.id.as_str().into()),
+            (actors::tenant_id, entry.tenant.as_str().into()),
+            (actors::identity_id, self.parts.random.row_id(now).into()),
+            (actors::created_at, now.into()),
         ];
         cells.extend(entry_cells(entry, now)?);
         Ok(Insert::new(&ACTORS, cells)?)
@@ -308,6 +327,17 @@ impl Directory {
         overlap_seconds: Option<i64>,
     ) -> Result<NewKey, EngineError> {
         permit.require(ACTORS_WRITE)?;
+        self.change(|| self.try_add_key(permit, actor, given.clone(), overlap_seconds).boxed()).await
+    }
+
+    async fn try_add_key(
+        &self,
+        permit: &Permit,
+        actor: &str,
+        given: Option<String>,
+        overlap_seconds: Option<i64>,
+    ) -> Result<NewKey, EngineError> {
+        let snapshot = self.snapshot();
         self.check_retired(permit, actor)?;
         let shown = self.actor(permit, actor)?;
         // Whoever adds a key for an actor can act as that actor.
@@ -325,8 +355,8 @@ impl Directory {
         let row = self.key_row(tenant, actor, id, &Secret::new(key.as_str()), (now, None))?;
         self.ensure_tenant(tenant, now).await?;
         let mut tx = Tx { inserts: vec![row], ..Tx::default() };
+        expect_registry(&mut tx, &snapshot, tenant)?;
         let before_until = overlap_seconds.map(|seconds| now.plus_seconds(seconds.max(0)));
-        let snapshot = self.snapshot();
         let mut held = 0;
         for key in snapshot.own_keys(actor, now) {
             held += 1;
@@ -334,7 +364,7 @@ impl Directory {
                 continue;
             };
             if key.stored {
-                let set = vec![("expires_at", until.into())];
+                let set = vec![(actor_keys::expires_at, until.into())];
                 tx.updates.push(Update::new(&ACTOR_KEYS, vec![key.id.into()], Vec::new(), set)?);
             } else {
                 // The row stores the expiry; without one the configured key never expires.
@@ -370,13 +400,13 @@ impl Directory {
         let sealed = sealing.and_then(|sealing| seal::seal(sealing, &key_context(actor, id), nonce, key));
         let sealed = sealed.ok_or_else(|| EngineError::refused(Code::Internal, "the key can't be sealed"))?;
         let cells = vec![
-            ("id", id.into()),
-            ("actor_id", actor.into()),
-            ("tenant_id", tenant.into()),
-            ("sealed_key", sealed.into()),
-            ("not_before", from.into()),
-            ("expires_at", until.into()),
-            ("created_at", from.into()),
+            (actor_keys::id, id.into()),
+            (actor_keys::actor_id, actor.into()),
+            (actor_keys::tenant_id, tenant.into()),
+            (actor_keys::sealed_key, sealed.into()),
+            (actor_keys::not_before, from.into()),
+            (actor_keys::expires_at, until.into()),
+            (actor_keys::created_at, from.into()),
         ];
         Ok(Insert::new(&ACTOR_KEYS, cells)?)
     }
@@ -463,24 +493,23 @@ fn known_by(entry: ActorEntry, before: Option<&ActorEntry>) -> Result<ActorEntry
     Ok(entry)
 }
 
-pub(super) fn update_entry(entry: &ActorEntry, row: &Row, now: Timestamp) -> Result<Update, EngineError> {
-    let version = row.int("state_version");
-    Ok(Update::versioned(&ACTORS, vec![entry.id.as_str().into()], version, entry_cells(entry, now)?)?)
+pub(super) fn update_entry(entry: &ActorEntry, row: &ActorRow, now: Timestamp) -> Result<Update, EngineError> {
+    Ok(Update::versioned(&ACTORS, vec![entry.id.as_str().into()], row.state_version, entry_cells(entry, now)?)?)
 }
 
 fn entry_cells(entry: &ActorEntry, now: Timestamp) -> Result<Vec<(&'static str, Value)>, EngineError> {
     let notify = entry.notify.as_ref().map(Json::encode).transpose()?;
     Ok(vec![
-        ("kind", entry.kind.as_str().into()),
-        ("scopes", entry.scopes.clone().into()),
-        ("roles", entry.roles.clone().into()),
-        ("quota_per_minute", i64::from(entry.quota_per_minute).into()),
-        ("autonomy_level", entry.level.map(|level| level.as_str().to_owned()).into()),
-        ("notify", notify.into()),
-        ("disabled", entry.disabled.into()),
-        ("updated_at", now.into()),
-        ("former_mails", entry.former_mails.clone().into()),
-        ("removed_at", entry.removed.then_some(now).into()),
+        (actors::kind, entry.kind.into()),
+        (actors::scopes, entry.scopes.clone().into()),
+        (actors::roles, entry.roles.clone().into()),
+        (actors::quota_per_minute, entry.quota_per_minute.into()),
+        (actors::autonomy_level, entry.level.into()),
+        (actors::notify, notify.into()),
+        (actors::disabled, entry.disabled.into()),
+        (actors::updated_at, now.into()),
+        (actors::former_mails, entry.former_mails.clone().into()),
+        (actors::removed_at, entry.removed.then_some(now).into()),
     ])
 }
 

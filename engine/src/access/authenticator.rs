@@ -2,8 +2,7 @@
 //!
 //! Checks run in a fixed order, and the first that fails answers: token, its expiry, its revocation, the signature, its
 //! freshness, the rate limit, the nonce. Whatever the request's head shows is checked before its body is read. Refused
-//! callers are counted by address and recorded in the ledger. Accepted callers get a permit; there is no other way to
-//! get one.
+//! callers are counted by address and recorded in the ledger. Accepted callers get a permit.
 
 use super::directory::{ActorKey, Directory, may_use_shared_key, shares_key_of};
 use super::nonces::{Nonce, RequestNonces};
@@ -12,13 +11,14 @@ use super::rate::{Rate, Rates};
 use super::refusals;
 use crate::access::port::{CounterError, Counters};
 use crate::error::EngineError;
+use crate::rows;
 use chimera_core::access::signature::{RequestParts, SignatureError, UnverifiedSignature};
-use chimera_core::access::tables::{REVOKED_TOKENS, TOKEN_FAMILIES};
+use chimera_core::access::tables::{REVOKED_TOKENS, TokenFamilyRow, revoked_tokens, token_families};
 use chimera_core::access::token::{self, Claims, InvalidToken, TokenKey};
 use chimera_core::access::{ANONYMOUS, Claimant, mac, scope};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::limits::{CLOCK_SKEW_SECONDS, SIGNATURE_AHEAD_SECONDS_MAX, STRANGER_ENTRIES_MAX, TOKENS_CACHED_MAX};
-use chimera_core::record::{Scope, Select};
+use chimera_core::record::{Scope, Select, StoredRow};
 use chimera_core::time::Timestamp;
 use core::net::IpAddr;
 use serde::Deserialize;
@@ -234,8 +234,9 @@ impl Authenticator {
         }
     }
 
-    /// Verifies the message signatures. Returns the nonces of all valid signatures, since the request could be replayed
-    /// with each alone, now or later. An error tells the caller the signature base that was expected.
+    /// Verifies the message signatures. Returns the nonces of all signatures, also of those that are not valid here and
+    /// now: the request could be replayed with each alone, later or with the fields that were signed. An error tells
+    /// the caller the signature base that was expected.
     fn validate_message(&self, actor: &str, parts: &RequestParts<'_>, now: Timestamp) -> Result<Vec<Nonce>, ErrorBody> {
         let all = UnverifiedSignature::parse(parts, actor).map_err(|why| signature_refusal(&why))?;
         let snapshot = self.directory.snapshot();
@@ -243,15 +244,15 @@ impl Authenticator {
         // One valid and fresh signature suffices; if there is none, the first one's error is returned.
         let (mut nonces, mut counts, mut first) = (Vec::new(), false, None);
         for claimed in all {
-            if let Err(why) = claimed.verify(keys.iter().copied()) {
-                first = first.or_else(|| Some(signature_refusal(&why).with("signature_base", claimed.base.as_str())));
-                continue;
-            }
             let made_at = Timestamp::from_micros(claimed.created.saturating_mul(1_000_000));
-            match check_signature_time(&claimed, now) {
-                Ok(()) => counts = true,
-                Err(why) if made_at > now.plus_seconds(SIGNATURE_AHEAD_SECONDS_MAX) => return Err(why),
-                Err(why) => first = first.or(Some(why)),
+            let refusal = match claimed.verify(keys.iter().copied()) {
+                Ok(()) => check_signature_time(&claimed, now).err(),
+                Err(why) => Some(mismatch(&claimed, &why)),
+            };
+            match refusal {
+                None => counts = true,
+                Some(why) if made_at > now.plus_seconds(SIGNATURE_AHEAD_SECONDS_MAX) => return Err(why),
+                Some(why) => first = first.or(Some(why)),
             }
             nonces.push(Nonce { text: claimed.nonce, made_at: Some(made_at) });
         }
@@ -338,7 +339,8 @@ impl Authenticator {
         let records = &self.directory.parts.records;
         let unreadable = |error| EngineError::from(error).body();
         if let Some(jti) = &claims.jti {
-            let select = Select::from(&REVOKED_TOKENS, Scope::System).with("token_id", jti.as_str()).take(1);
+            let select =
+                Select::from(&REVOKED_TOKENS, Scope::System).with(revoked_tokens::token_id, jti.as_str()).take(1);
             if !records.read(select).await.map_err(unreadable)?.rows.is_empty() {
                 return Ok(true);
             }
@@ -346,9 +348,9 @@ impl Authenticator {
         let Some(family) = claims.fam.as_deref().and_then(|family| Uuid::parse_str(family).ok()) else {
             return Ok(false);
         };
-        let select = Select::from(&TOKEN_FAMILIES, Scope::System).with("id", family).take(1);
-        let rows = records.read(select).await.map_err(unreadable)?.rows;
-        Ok(rows.first().is_some_and(|row| !row.get("revoked_at").is_null()))
+        let select = TokenFamilyRow::select(Scope::System).with(token_families::id, family);
+        let row: Option<TokenFamilyRow> = rows::find(&**records, select).await.map_err(|error| error.body())?;
+        Ok(row.is_some_and(|row| row.revoked_at.is_some()))
     }
 
     /// Verifies the HMAC of the received bytes. On a mismatch the error contains their length and digest, for clients
@@ -446,8 +448,8 @@ fn check_head(actor: Option<&str>, proof: &RequestProof<'_>) -> Result<(), Error
 
 /// It is not the caller's fault.
 fn unopened() -> ErrorBody {
-    let message = "the signature can't be checked: the server can't open a key of this actor; ask its operator, whom \
-                   chimera doctor tells why";
+    let message = "the signature can't be checked: the server can't open this actor's key; an operator can see why with \
+                   `chimera doctor`";
     ErrorBody::new(Code::NotReady, message).with("reason", "key_unreadable")
 }
 
@@ -465,6 +467,15 @@ fn signature_refusal(why: &SignatureError) -> ErrorBody {
     ErrorBody::new(Code::SignatureInvalid, format!("{what}: {why}"))
         .with("reason", why.reason())
         .with("header", "signature-input")
+}
+
+/// The refusal of a signature that is not valid on this request, with the base that was expected.
+fn mismatch(claimed: &UnverifiedSignature, why: &SignatureError) -> ErrorBody {
+    let body = signature_refusal(why);
+    match &claimed.content {
+        Ok(content) => body.with("signature_base", content.base.as_str()),
+        Err(_) => body,
+    }
 }
 
 /// The shared counter key of a revocation.

@@ -17,13 +17,16 @@ use crate::port::{Bus, BusEvent, Clock, Random, Records, Secrets};
 use crate::rows;
 use bytes::Bytes;
 use chimera_core::access::registry::{ActorEntry, Kind, Registry, check_new_name, shipped};
-use chimera_core::access::tables::{ACTORS, NONCES, REFRESH_TOKENS, REVOKED_TOKENS, TENANTS, TOKEN_FAMILIES};
-use chimera_core::access::{
-    DeciderRefusal, EntrySource, Guest, Level, Role, SharedResources, TenantSettings, scope, seal,
+use chimera_core::access::tables::{
+    ActorKeyRow, ActorRow, NONCES, REFRESH_TOKENS, REVOKED_TOKENS, RevokedTokenRow, TOKEN_FAMILIES, TenantRow,
+    TokenFamilyRow, nonces, refresh_tokens, revoked_tokens, token_families,
 };
+use chimera_core::access::{DeciderRefusal, EntrySource, Guest, Role, SharedResources, TenantSettings, scope, seal};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::limits;
-use chimera_core::record::{Comparison, Condition, Json, Row, RowCount, Scope, Select, Step, Table, Tx, Value};
+use chimera_core::record::{
+    Comparison, Condition, DamagedRows, Json, RowCount, Scope, Select, Step, StoredRow, Table, Tx,
+};
 use chimera_core::secret::{Secret, SecretName};
 use chimera_core::time::Timestamp;
 use futures::StreamExt;
@@ -64,6 +67,8 @@ pub struct Directory {
     /// The number of refresh requests that are done. Only one refresh runs at a time, so that older data never replaces
     /// newer.
     answered: Mutex<u64>,
+    /// Held during a change of the registry.
+    pub(super) changes: Mutex<()>,
     pub(super) floods: Floods,
     pub(super) strangers: Strangers,
 }
@@ -160,7 +165,8 @@ impl Directory {
         let pulse = Heartbeat::start(parts.clock.steady());
         let (held, floods, strangers) = (RwLock::default(), Floods::default(), Strangers::default());
         let (behind, asked, answered) = (AtomicBool::new(false), AtomicU64::new(0), Mutex::default());
-        let directory = Self { parts, settings, held, pulse, behind, asked, answered, floods, strangers };
+        let changes = Mutex::default();
+        let directory = Self { parts, settings, held, pulse, behind, asked, answered, changes, floods, strangers };
         let known = Snapshot { registry: directory.registry(&[], &Snapshot::default()), ..Snapshot::default() };
         directory.set(known);
         directory
@@ -203,7 +209,7 @@ impl Directory {
     }
 
     /// What an actor may do at this moment in a tenant, for what is done in its name after its request.
-    pub(crate) fn standing(&self, tenant: &str, actor: &str) -> Result<Permit, ErrorBody> {
+    pub(crate) fn current_permit(&self, tenant: &str, actor: &str) -> Result<Permit, ErrorBody> {
         let entry = self.snapshot().registry.resolve(actor);
         let refused = |why: &str| Err(ErrorBody::new(Code::RbacForbidden, format!("{actor} {why}")));
         match () {
@@ -283,16 +289,17 @@ impl Directory {
     async fn reload(&self) -> Result<(), EngineError> {
         // What is omitted here is not looked up again when the clock is set back.
         let now = self.parts.clock.earlier();
-        let rows = self.rows(Select::from(&ACTORS, Scope::System)).await?;
-        let entries: Vec<ActorEntry> = rows.iter().map(stored_entry).collect();
+        // First, so that no version is newer than the entries and keys that it stands for.
+        let rows: Vec<TenantRow> = self.rows(TenantRow::select(Scope::System)).await?;
+        let tenants = rows.into_iter().map(TenantView::from).map(|tenant| (tenant.id.clone(), tenant)).collect();
+        let rows = self.rows(ActorRow::select(Scope::System)).await?;
+        let entries = rows.iter().map(stored_entry).collect::<Result<Vec<_>, _>>()?;
         let mut sources: BTreeMap<String, EntrySource> =
             self.settings.entries.iter().map(|entry| (entry.id.clone(), EntrySource::Config)).collect();
         sources.extend(entries.iter().map(|entry| (entry.id.clone(), EntrySource::Registry)));
         let (keys, unopened) = self.keys().await?;
         let (revoked, more_revoked) = self.revoked(now).await?;
         let (shared, keys) = keys.into_iter().partition(|(actor, _)| actor.contains('*'));
-        let rows = self.rows(Select::from(&TENANTS, Scope::System)).await?;
-        let tenants = rows.iter().map(TenantView::of_row).map(|tenant| (tenant.id.clone(), tenant)).collect();
         let known = Snapshot { keys, shared, unopened, revoked, more_revoked, sources, tenants, ..Snapshot::default() };
         self.set(Snapshot { registry: self.registry(&entries, &known), ..known });
         self.pulse.beat(self.parts.clock.steady());
@@ -300,19 +307,19 @@ impl Directory {
     }
 
     /// All rows. Without a limit: stopping at one would leave the previous state in place.
-    async fn rows(&self, select: Select) -> Result<Vec<Row>, EngineError> {
-        rows::all(&*self.parts.records, select, usize::MAX).await
+    async fn rows<R: StoredRow>(&self, select: Select) -> Result<Vec<R>, EngineError> {
+        rows::list(&*self.parts.records, select, usize::MAX).await
     }
 
     /// The keys by their actors, and the actors of whom one can't be opened.
     async fn keys(&self) -> Result<(BTreeMap<String, Vec<ActorKey>>, BTreeSet<String>), EngineError> {
         let (mut keys, mut unopened) = (BTreeMap::<String, Vec<ActorKey>>::new(), BTreeSet::new());
         let now = self.parts.clock.earlier();
-        let mut rows = Vec::new();
+        let mut rows: Vec<ActorKeyRow> = Vec::new();
         for select in expired_keys::select_valid_keys(now) {
             rows.extend(self.rows(select).await?);
         }
-        let stored: BTreeSet<Uuid> = rows.iter().map(|row| row.uuid("id")).collect();
+        let stored: BTreeSet<Uuid> = rows.iter().map(|row| row.id).collect();
         for (actor, secret) in &self.settings.keys {
             // A configured key that was replaced has a row, which says when it expires.
             let id = expired_keys::configured_id(actor, secret);
@@ -328,44 +335,50 @@ impl Directory {
             }
         }
         for row in rows {
-            let until = row.get("expires_at").as_time();
             let Some(secret) = self.open(&row).await else {
-                tracing::warn!(actor = row.text("actor_id"), "an actor's key can't be decrypted and is ignored");
-                unopened.insert(row.text("actor_id").to_owned());
+                tracing::warn!(actor = row.actor_id, "an actor's key can't be decrypted and is ignored");
+                unopened.insert(row.actor_id);
                 continue;
             };
-            let from = row.get("not_before").as_time().unwrap_or(now);
-            keys.entry(row.text("actor_id").to_owned()).or_default().push(ActorKey {
-                id: row.uuid("id"),
-                of: row.text("actor_id").to_owned(),
+            keys.entry(row.actor_id.clone()).or_default().push(ActorKey {
+                id: row.id,
+                of: row.actor_id,
                 stored: true,
                 secret,
-                from,
-                until,
+                from: row.not_before,
+                until: row.expires_at,
             });
         }
         Ok((keys, unopened))
     }
 
-    pub(crate) async fn open(&self, row: &Row) -> Option<Secret> {
-        if let Some(name) = row.get("secret_ref").as_text() {
+    pub(crate) async fn open(&self, row: &ActorKeyRow) -> Option<Secret> {
+        if let Some(name) = &row.secret_ref {
             let name: SecretName = name.parse().ok()?;
             return self.parts.secrets.resolve(&name).await.ok();
         }
         let sealing = self.parts.seal.expose().try_into().ok()?;
-        seal::open(sealing, &key_context(row.text("actor_id"), row.uuid("id")), row.get("sealed_key").as_bytes()?)
+        seal::open(sealing, &key_context(&row.actor_id, row.id), row.sealed_key.as_deref()?)
     }
 
     /// Revoked tokens and sign-ins that may still be presented, and whether there are more.
     async fn revoked(&self, now: Timestamp) -> Result<(BTreeSet<String>, bool), EngineError> {
         let most = limits::REVOKED_CACHED_MAX;
-        let select = Select::from(&REVOKED_TOKENS, Scope::System).filter("expires_at", Comparison::Above, now);
+        let select = RevokedTokenRow::select(Scope::System);
+        let select = select.filter(revoked_tokens::expires_at, Comparison::Above, now);
         let (tokens, more_tokens) = self.parts.records.first(select, most).await?;
         let since = now.plus_seconds(-limits::TOKEN_SECONDS - limits::CLOCK_SKEW_SECONDS);
-        let select = Select::from(&TOKEN_FAMILIES, Scope::System).filter("revoked_at", Comparison::Above, since);
+        let select = TokenFamilyRow::select(Scope::System);
+        let select = select.filter(token_families::revoked_at, Comparison::Above, since);
         let (families, more_families) = self.parts.records.first(select, most).await?;
-        let ids = tokens.iter().map(|row| row.text("token_id").to_owned());
-        Ok((ids.chain(families.iter().map(|row| row.uuid("id").to_string())).collect(), more_tokens || more_families))
+        let mut ids = BTreeSet::new();
+        for row in tokens {
+            ids.insert(RevokedTokenRow::decode(row)?.token_id);
+        }
+        for row in families {
+            ids.insert(TokenFamilyRow::decode(row)?.id.to_string());
+        }
+        Ok((ids, more_tokens || more_families))
     }
 
     /// The key that seals secrets in the store.
@@ -386,13 +399,19 @@ impl Directory {
     pub async fn delete_expired_rows(&self) -> Result<(), EngineError> {
         // A nonce that is deleted too early can be used again.
         let now = self.parts.clock.earlier();
-        let over = |table: &'static Table| Step::Delete {
+        let over = |(table, column): (&'static Table, &'static str)| Step::Delete {
             table,
-            conditions: vec![Condition { column: "expires_at", compare: Comparison::AtMost, value: now.into() }],
+            conditions: vec![Condition { column, compare: Comparison::AtMost, value: now.into() }],
             rows: RowCount::AtMost(u64::MAX),
         };
         // Delete tokens before the sign-ins they belong to.
-        let steps = [&NONCES, &REVOKED_TOKENS, &REFRESH_TOKENS, &TOKEN_FAMILIES].map(over).to_vec();
+        let expiring: [(&'static Table, &'static str); 4] = [
+            (&NONCES, nonces::expires_at),
+            (&REVOKED_TOKENS, revoked_tokens::expires_at),
+            (&REFRESH_TOKENS, refresh_tokens::expires_at),
+            (&TOKEN_FAMILIES, token_families::expires_at),
+        ];
+        let steps = expiring.map(over).to_vec();
         self.parts.records.commit(Tx { steps, ..Tx::default() }).await?;
         self.sweep_keys(now).await
     }
@@ -456,23 +475,18 @@ pub(crate) fn key_context(actor: &str, key: Uuid) -> String {
     format!("{actor}:{key}")
 }
 
-#[must_use]
-pub fn stored_entry(row: &Row) -> ActorEntry {
-    let texts = |column: &str| match row.get(column) {
-        Value::Texts(texts) => texts.clone(),
-        _ => Vec::new(),
-    };
-    ActorEntry {
-        id: row.text("id").to_owned(),
-        tenant: row.text("tenant_id").to_owned(),
-        kind: Kind::parse(row.text("kind")).unwrap_or(Kind::Service),
-        scopes: texts("scopes"),
-        roles: texts("roles"),
-        quota_per_minute: u32::try_from(row.int("quota_per_minute")).unwrap_or(0),
-        level: row.get("autonomy_level").as_text().and_then(Level::parse),
-        notify: row.get("notify").as_json().map(Json::to_value),
-        disabled: row.get("disabled") == &Value::Bool(true),
-        former_mails: texts("former_mails"),
-        removed: !row.get("removed_at").is_null(),
-    }
+pub fn stored_entry(row: &ActorRow) -> Result<ActorEntry, DamagedRows> {
+    Ok(ActorEntry {
+        id: row.id.clone(),
+        tenant: row.tenant_id.clone(),
+        kind: row.kind,
+        scopes: row.scopes.clone(),
+        roles: row.roles.clone(),
+        quota_per_minute: row.quota_per_minute,
+        level: row.autonomy_level,
+        notify: row.notify.as_ref().map(Json::value).transpose()?,
+        disabled: row.disabled,
+        former_mails: row.former_mails.clone().unwrap_or_default(),
+        removed: row.removed_at.is_some(),
+    })
 }

@@ -5,9 +5,10 @@
 
 use super::directory::Directory;
 use crate::error::EngineError;
-use chimera_core::access::tables::ACTOR_KEYS;
+use crate::rows;
+use chimera_core::access::tables::{ACTOR_KEYS, ActorKeyRow, actor_keys};
 use chimera_core::limits::EXPIRED_KEYS_SWEPT_MAX;
-use chimera_core::record::{Comparison, Condition, Row, RowCount, Scope, Select, Step, Tx, Value};
+use chimera_core::record::{Comparison, Condition, Row, RowCount, Scope, Select, Step, StoredRow, Tx, Value};
 use chimera_core::secret::Secret;
 use chimera_core::time::Timestamp;
 use sha2::{Digest, Sha256};
@@ -15,8 +16,11 @@ use uuid::Uuid;
 
 /// Selects all keys that are valid now or will be.
 pub(super) fn select_valid_keys(now: Timestamp) -> [Select; 2] {
-    let unrevoked = || Select::from(&ACTOR_KEYS, Scope::System).with("revoked_at", Value::Null);
-    [unrevoked().with("expires_at", Value::Null), unrevoked().filter("expires_at", Comparison::Above, now)]
+    let unrevoked = || ActorKeyRow::select(Scope::System).with(actor_keys::revoked_at, Value::Null);
+    [
+        unrevoked().with(actor_keys::expires_at, Value::Null),
+        unrevoked().filter(actor_keys::expires_at, Comparison::Above, now),
+    ]
 }
 
 /// The row id of a configured key. A row exists only once the key was replaced.
@@ -29,18 +33,18 @@ pub(super) fn configured_id(actor: &str, secret: &Secret) -> Uuid {
 impl Directory {
     /// Whether a configured key has a row, which means that it was replaced.
     pub(super) async fn is_replaced(&self, id: Uuid) -> Result<bool, EngineError> {
-        let select = Select::from(&ACTOR_KEYS, Scope::System).with("id", id).take(1);
+        let select = Select::from(&ACTOR_KEYS, Scope::System).with(actor_keys::id, id).take(1);
         Ok(!self.parts.records.read(select).await?.rows.is_empty())
     }
 
     /// Deletes keys that expired or were revoked by this time.
     pub(super) async fn sweep_keys(&self, now: Timestamp) -> Result<(), EngineError> {
-        for column in ["expires_at", "revoked_at"] {
-            let select = Select::from(&ACTOR_KEYS, Scope::System).filter(column, Comparison::AtMost, now);
+        for column in [actor_keys::expires_at, actor_keys::revoked_at] {
+            let select = ActorKeyRow::select(Scope::System).filter(column, Comparison::AtMost, now);
             let mut select = select.take(EXPIRED_KEYS_SWEPT_MAX);
             loop {
                 let page = self.parts.records.read(select.clone()).await?;
-                self.delete_expired(&page.rows, column, now).await?;
+                self.delete_expired(page.rows, column, now).await?;
                 match page.next {
                     Some(after) => select.after = Some(after),
                     None => break,
@@ -50,13 +54,13 @@ impl Directory {
         Ok(())
     }
 
-    async fn delete_expired(&self, rows: &[Row], column: &'static str, now: Timestamp) -> Result<(), EngineError> {
+    async fn delete_expired(&self, rows: Vec<Row>, column: &'static str, now: Timestamp) -> Result<(), EngineError> {
         let mut steps = Vec::new();
-        for row in rows {
-            if self.is_stored_key(row).await {
+        for row in rows::decodable::<ActorKeyRow>(rows) {
+            if self.is_stored_key(&row).await {
                 let is = |column, compare, value| Condition { column, compare, value };
                 let conditions =
-                    vec![is("id", Comparison::Is, row.uuid("id").into()), is(column, Comparison::AtMost, now.into())];
+                    vec![is(actor_keys::id, Comparison::Is, row.id.into()), is(column, Comparison::AtMost, now.into())];
                 steps.push(Step::Delete { table: &ACTOR_KEYS, conditions, rows: RowCount::AtMost(1) });
             }
         }
@@ -67,8 +71,8 @@ impl Directory {
     }
 
     /// Whether a key was created in the store. One that can't be decrypted may come from the configuration.
-    async fn is_stored_key(&self, row: &Row) -> bool {
+    async fn is_stored_key(&self, row: &ActorKeyRow) -> bool {
         let opened = self.open(row).await;
-        opened.is_some_and(|secret| configured_id(row.text("actor_id"), &secret) != row.uuid("id"))
+        opened.is_some_and(|secret| configured_id(&row.actor_id, &secret) != row.id)
     }
 }

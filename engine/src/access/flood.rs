@@ -52,7 +52,7 @@ impl Floods {
             return false;
         }
         let until = now.plus_seconds(FLOOD_SECONDS);
-        open.insert(place, Flood { permit: permit.without_nonce(), until, more: 0 });
+        open.insert(place, Flood { permit: permit.for_side_effects(), until, more: 0 });
         true
     }
 

@@ -11,6 +11,7 @@ pub mod port;
 mod rank;
 mod rate;
 mod refusals;
+mod registry_change;
 mod remove;
 mod sealed_keys;
 mod service;

@@ -6,7 +6,7 @@
 use crate::error::EngineError;
 use crate::port::{Clock, CommitError, Records};
 use chimera_core::access::signature::is_nonce;
-use chimera_core::access::tables::NONCES;
+use chimera_core::access::tables::{NONCES, nonces};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::limits::{CLOCK_SKEW_SECONDS, NONCE_CHARS_MAX};
 use chimera_core::record::{Conflict, Insert, Scope, Select, Tx};
@@ -59,8 +59,8 @@ impl RequestNonces {
     /// Refuses a request that was already executed.
     pub(super) async fn check(&self, records: &dyn Records) -> Result<(), ErrorBody> {
         for nonce in &self.nonces {
-            let select = Select::from(&NONCES, Scope::System).with("actor_id", self.actor.as_str());
-            let found = records.read(select.with("nonce", nonce.as_str()).take(1)).await;
+            let select = Select::from(&NONCES, Scope::System).with(nonces::actor_id, self.actor.as_str());
+            let found = records.read(select.with(nonces::nonce, nonce.as_str()).take(1)).await;
             if !found.map_err(|error| EngineError::from(error).body())?.rows.is_empty() {
                 return Err(nonce_used());
             }
@@ -100,10 +100,10 @@ pub(super) fn nonce_row(actor: &str, nonce: &Nonce, clock: &dyn Clock) -> Result
     let latest = clock.later().plus_seconds(CLOCK_SKEW_SECONDS);
     let until = nonce.made_at.map_or(latest, |made_at| made_at.max(latest)).plus_seconds(CLOCK_SKEW_SECONDS + 1);
     let cells = vec![
-        ("actor_id", actor.into()),
-        ("nonce", nonce.text.as_str().into()),
-        ("seen_at", clock.now().into()),
-        ("expires_at", until.into()),
+        (nonces::actor_id, actor.into()),
+        (nonces::nonce, nonce.text.as_str().into()),
+        (nonces::seen_at, clock.now().into()),
+        (nonces::expires_at, until.into()),
     ];
     Insert::new(&NONCES, cells).map_err(|_| ErrorBody::new(Code::Internal, "the request could not be processed"))
 }

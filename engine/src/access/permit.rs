@@ -1,4 +1,10 @@
-//! The permit: proof that a caller may act. Every use case demands one, and only this module creates them.
+//! The permit: proof that a caller may act. Only this room creates them:
+//!
+//! * the authenticator (`authenticator.rs`) for a request with a valid token;
+//! * sign-in and refresh (`tokens.rs`) without scopes, to count the request;
+//! * `Directory::current_permit` for what is done in an actor's name after its request;
+//! * [`local_operator`] for whoever can run commands on the data folder;
+//! * [`link_holder`] for the person to whom a decision link was sent.
 //!
 //! A permit says who acts, for which tenant, and with which scopes: those of the registry, narrowed by the token. An
 //! actor needs no scope for what is its own: its runs, and decisions on its drafts.
@@ -63,11 +69,6 @@ impl Permit {
     #[must_use]
     pub fn narrowed(self, scopes: &[&str]) -> Self {
         Self { scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(), ..self }
-    }
-
-    /// The same person, for whatever follows the request.
-    pub(super) fn without_nonce(&self) -> Self {
-        Self { once: None, ..self.clone() }
     }
 
     /// Binds the permit to a single-use request.

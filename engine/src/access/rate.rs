@@ -81,7 +81,7 @@ impl Rates {
         };
         let hit = hit.map_err(|error| {
             tracing::warn!(error = %error, "a request could not be counted");
-            ErrorBody::new(Code::StoreUnavailable, "requests can't be counted now").retry_after(1)
+            ErrorBody::new(Code::StoreUnavailable, "the rate limit can't be checked now; retry").retry_after(1)
         })?;
         Ok(Rate::of(name, limit, hit, now))
     }

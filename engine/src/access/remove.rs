@@ -7,31 +7,43 @@
 use super::actors::{ActorView, update_entry};
 use super::directory::{Directory, stored_entry};
 use super::permit::{ACTORS_WRITE, Permit};
+use super::registry_change::expect_registry;
 use crate::error::EngineError;
 use crate::ledger::audit;
+use crate::rows;
 use chimera_core::access::registry::ActorEntry;
-use chimera_core::access::tables::{ACTOR_KEYS, ACTORS, APPROVAL_LINKS, TOKEN_FAMILIES};
+use chimera_core::access::tables::{
+    ACTOR_KEYS, ACTORS, APPROVAL_LINKS, ActorRow, TOKEN_FAMILIES, actor_keys, actors, approval_links, token_families,
+};
 use chimera_core::access::{ADMIN, ANONYMOUS, EntrySource};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::limits::REMOVED_ACTORS_MAX;
-use chimera_core::record::{Comparison, Condition, InvalidTx, Row, RowCount, Scope, Select, Step, Tx, Update, Value};
+use chimera_core::record::{Comparison, Condition, InvalidTx, RowCount, Scope, Step, StoredRow, Tx, Update, Value};
 use chimera_core::time::Timestamp;
+use futures::FutureExt;
 use serde_json::json;
 
 impl Directory {
     /// Removes an actor's stored entry and ends its keys and sign-ins. Returns what applies to the name from now on.
     pub async fn remove_actor(&self, permit: &Permit, id: &str) -> Result<ActorView, EngineError> {
         permit.require(ACTORS_WRITE)?;
+        self.change(|| self.try_remove_actor(permit, id).boxed()).await
+    }
+
+    async fn try_remove_actor(&self, permit: &Permit, id: &str) -> Result<ActorView, EngineError> {
+        let seen = self.snapshot();
         let shown = self.actor(permit, id)?;
         self.check_removal(permit, &shown.entry)?;
         let now = self.parts.clock.now();
-        let select = Select::from(&ACTORS, Scope::System).with("id", id).take(1);
-        let row = self.parts.records.read(select).await?.rows.into_iter().next();
+        let select = ActorRow::select(Scope::System).with(actors::id, id);
+        let row: Option<ActorRow> = rows::find(&*self.parts.records, select).await?;
         let mut tx = Tx::default();
         let keys = self.end_keys(&mut tx, &shown.entry)?;
         if row.as_ref().is_some_and(is_retired) || row.is_none() && keys == 0 {
             return Err(nothing_to_remove(&shown));
         }
+        self.ensure_tenant(&shown.entry.tenant, now).await?;
+        expect_registry(&mut tx, &seen, &shown.entry.tenant)?;
         self.retire(&mut tx, &shown.entry, row.as_ref(), now)?;
         tx.steps.push(end_sign_ins(id, now)?);
         tx.steps.push(end_links(id, self.parts.clock.steady())?);
@@ -45,28 +57,49 @@ impl Directory {
 
     /// Retires the name of an entry. A pattern is nobody's name, and a configured name keeps its configured entry: of
     /// these only the row goes.
-    fn retire(&self, tx: &mut Tx, entry: &ActorEntry, row: Option<&Row>, now: Timestamp) -> Result<(), EngineError> {
+    fn retire(
+        &self,
+        tx: &mut Tx,
+        entry: &ActorEntry,
+        row: Option<&ActorRow>,
+        now: Timestamp,
+    ) -> Result<(), EngineError> {
         let id = entry.id.as_str();
         if entry.is_pattern() || self.configured(id).is_some() {
             tx.steps.extend(row.map(|row| {
                 let conditions =
-                    vec![equals("id", id.into()), equals("state_version", row.int("state_version").into())];
+                    vec![equals(actors::id, id.into()), equals(actors::state_version, row.state_version.into())];
                 Step::Delete { table: &ACTORS, conditions, rows: RowCount::Exactly(1) }
             }));
             return Ok(());
         }
         if self.snapshot().registry.removed_of(&entry.tenant) >= REMOVED_ACTORS_MAX {
             let message = format!(
-                "cannot remove {id}: the tenant has {REMOVED_ACTORS_MAX} removed actors, which equals the limit; disable it \
+                "cannot remove {id}: the tenant has {REMOVED_ACTORS_MAX} removed actors, which is the limit; disable it \
                  instead"
             );
             return Err(ErrorBody::new(Code::ValidationFailed, message).with("pointer", "/id").into());
         }
         match row {
-            Some(row) => tx.updates.push(update_entry(&stored_entry(row).retired(), row, now)?),
+            Some(row) => tx.updates.push(update_entry(&stored_entry(row)?.retired(), row, now)?),
             None => tx.inserts.push(self.insert_entry(&entry.retired(), now)?),
         }
         Ok(())
+    }
+
+    /// An actor's exact entry as the store has it at this moment, and a step that fails the transaction if it has
+    /// changed since.
+    pub(crate) async fn stored_person(&self, id: &str) -> Result<(Option<ActorEntry>, Step), EngineError> {
+        let select = ActorRow::select(Scope::System).with(actors::id, id);
+        let row: Option<ActorRow> = rows::find(&*self.parts.records, select).await?;
+        let (mut conditions, count) = (vec![equals(actors::id, id.into())], u64::from(row.is_some()));
+        conditions.extend(row.iter().map(|row| equals(actors::state_version, row.state_version.into())));
+        let unchanged = Step::Lock { table: &ACTORS, conditions, rows: RowCount::Exactly(count) };
+        let entry = match row {
+            Some(row) => Some(stored_entry(&row)?),
+            None => self.configured(id),
+        };
+        Ok((entry, unchanged))
     }
 
     /// The entry of this name in the shipped registry or the configuration, which applies once the stored one is gone.
@@ -105,7 +138,7 @@ impl Directory {
         for key in snapshot.own_keys(&entry.id, now) {
             ended += 1;
             if key.stored {
-                let set = vec![("expires_at", now.into()), ("revoked_at", now.into())];
+                let set = vec![(actor_keys::expires_at, now.into()), (actor_keys::revoked_at, now.into())];
                 tx.updates.push(Update::new(&ACTOR_KEYS, vec![key.id.into()], Vec::new(), set)?);
             } else {
                 tx.inserts.push(self.key_row(&entry.tenant, &entry.id, key.id, &key.secret, (now, Some(now)))?);
@@ -116,16 +149,20 @@ impl Directory {
 }
 
 fn end_sign_ins(id: &str, now: Timestamp) -> Result<Step, InvalidTx> {
-    let conditions = vec![equals("actor_id", id.into()), equals("revoked_at", Value::Null)];
-    let set = vec![("revoked_at", now.into()), ("revoked_because", "the actor was removed".into())];
+    let conditions = vec![equals(token_families::actor_id, id.into()), equals(token_families::revoked_at, Value::Null)];
+    let set = vec![
+        (token_families::revoked_at, now.into()),
+        (token_families::revoked_because, "the actor was removed".into()),
+    ];
     Step::update(&TOKEN_FAMILIES, conditions, set, RowCount::AtMost(u64::MAX))
 }
 
 /// Ends an actor's open links.
 pub(super) fn end_links(id: &str, now: Timestamp) -> Result<Step, InvalidTx> {
-    let open = Condition { column: "expires_at", compare: Comparison::Above, value: now.into() };
-    let conditions = vec![equals("actor", id.into()), equals("used_at", Value::Null), open];
-    Step::update(&APPROVAL_LINKS, conditions, vec![("expires_at", now.into())], RowCount::AtMost(u64::MAX))
+    let open = Condition { column: approval_links::expires_at, compare: Comparison::Above, value: now.into() };
+    let conditions = vec![equals(approval_links::actor, id.into()), equals(approval_links::used_at, Value::Null), open];
+    let set = vec![(approval_links::expires_at, now.into())];
+    Step::update(&APPROVAL_LINKS, conditions, set, RowCount::AtMost(u64::MAX))
 }
 
 fn nothing_to_remove(shown: &ActorView) -> EngineError {
@@ -143,8 +180,8 @@ fn nothing_to_remove(shown: &ActorView) -> EngineError {
 }
 
 /// Whether a row is that of a removed actor.
-pub(super) fn is_retired(row: &Row) -> bool {
-    !row.get("removed_at").is_null()
+pub(super) fn is_retired(row: &ActorRow) -> bool {
+    row.removed_at.is_some()
 }
 
 const fn equals(column: &'static str, value: Value) -> Condition {

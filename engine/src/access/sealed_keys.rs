@@ -5,33 +5,29 @@
 
 use super::directory::key_context;
 use super::expired_keys;
-use crate::port::{ReadError, Records};
+use crate::error::EngineError;
+use crate::port::Records;
+use crate::rows;
 use chimera_core::access::seal;
-use chimera_core::access::tables::ACTOR_KEYS;
-use chimera_core::limits::PAGE_ROWS_MAX;
-use chimera_core::record::{InvalidTx, Row, Update};
+use chimera_core::access::tables::{ACTOR_KEYS, ActorKeyRow, actor_keys};
+use chimera_core::record::{InvalidTx, Update, Value};
 use chimera_core::time::Timestamp;
 use std::collections::BTreeSet;
 
 /// The sealed actor keys in the store that are valid now.
-pub struct SealedKeys(Vec<Row>);
+pub struct SealedKeys(Vec<ActorKeyRow>);
 
 impl SealedKeys {
-    pub async fn read(records: &dyn Records, now: Timestamp) -> Result<Self, ReadError> {
-        let mut rows = Vec::new();
+    pub async fn read(records: &dyn Records, now: Timestamp) -> Result<Self, EngineError> {
+        let mut sealed = Vec::new();
         for select in expired_keys::select_valid_keys(now) {
-            let mut select = select.take(PAGE_ROWS_MAX);
-            loop {
-                let page = records.read(select.clone()).await?;
-                rows.extend(page.rows);
-                match page.next {
-                    Some(after) => select.after = Some(after),
-                    None => break,
-                }
-            }
+            rows::each(records, select, |row: ActorKeyRow| {
+                sealed.extend(Some(row).filter(|row| row.sealed_key.is_some()));
+                Ok(())
+            })
+            .await?;
         }
-        rows.retain(|row| row.get("sealed_key").as_bytes().is_some());
-        Ok(Self(rows))
+        Ok(Self(sealed))
     }
 
     #[must_use]
@@ -42,25 +38,23 @@ impl SealedKeys {
     /// The keys that this sealing key does not decrypt; without one, all of them.
     #[must_use]
     pub fn undecryptable_with(self, key: Option<&[u8; 32]>) -> Self {
-        let closed = |row: &Row| {
-            let sealed = row.get("sealed_key").as_bytes();
-            key.zip(sealed).is_none_or(|(key, sealed)| {
-                seal::open(key, &key_context(row.text("actor_id"), row.uuid("id")), sealed).is_none()
-            })
+        let closed = |row: &ActorKeyRow| {
+            key.zip(row.sealed_key.as_deref())
+                .is_none_or(|(key, sealed)| seal::open(key, &key_context(&row.actor_id, row.id), sealed).is_none())
         };
         Self(self.0.into_iter().filter(closed).collect())
     }
 
     #[must_use]
     pub fn actors(&self) -> BTreeSet<&str> {
-        self.0.iter().map(|row| row.text("actor_id")).collect()
+        self.0.iter().map(|row| row.actor_id.as_str()).collect()
     }
 
     /// The updates that revoke them.
     pub fn revoke(&self, now: Timestamp) -> Result<Vec<Update>, InvalidTx> {
-        let revoke = |row: &Row| {
-            let unrevoked = vec![("revoked_at", chimera_core::record::Value::Null)];
-            Update::new(&ACTOR_KEYS, vec![row.uuid("id").into()], unrevoked, vec![("revoked_at", now.into())])
+        let revoke = |row: &ActorKeyRow| {
+            let unrevoked = vec![(actor_keys::revoked_at, Value::Null)];
+            Update::new(&ACTOR_KEYS, vec![row.id.into()], unrevoked, vec![(actor_keys::revoked_at, now.into())])
         };
         self.0.iter().map(revoke).collect()
     }

@@ -8,15 +8,17 @@ use super::authenticator::{Authenticator, Credentials};
 use super::directory::{Directory, Snapshot};
 use super::nonces::is_nonce_conflict;
 use super::permit::Permit;
+use super::registry_change::expect_registry;
 use crate::error::EngineError;
 use crate::ledger::audit;
 use crate::port::CommitError;
-use chimera_core::access::tables::TENANTS;
-use chimera_core::access::tenant::is_slug;
+use chimera_core::access::tables::{TENANTS, TenantRow, tenants};
+use chimera_core::access::tenant::{TenantStatus, is_slug};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::limits::{TENANT_NAME_CHARS_MAX, TENANTS_MAX};
-use chimera_core::record::{Conflict, Insert, Row, Tx, Update};
+use chimera_core::record::{Conflict, Insert, Tx, Update};
 use chimera_core::time::Timestamp;
+use futures::FutureExt;
 use serde_json::json;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,15 +34,15 @@ pub struct TenantView {
     pub(super) version: i64,
 }
 
-impl TenantView {
-    pub(super) fn of_row(row: &Row) -> Self {
+impl From<TenantRow> for TenantView {
+    fn from(row: TenantRow) -> Self {
         Self {
-            id: row.text("id").to_owned(),
-            slug: row.text("slug").to_owned(),
-            name: row.text("name").to_owned(),
-            disabled: row.text("status") != "active",
-            created_at: row.get("created_at").as_time(),
-            version: row.int("state_version"),
+            id: row.id,
+            slug: row.slug,
+            name: row.name,
+            disabled: row.status == TenantStatus::Suspended,
+            created_at: Some(row.created_at),
+            version: row.state_version,
         }
     }
 }
@@ -79,6 +81,10 @@ impl Directory {
     /// Adds a tenant with a new id. Nothing is shared with it unless the configuration says so.
     pub async fn add_tenant(&self, permit: &Permit, slug: &str, name: Option<&str>) -> Result<TenantView, EngineError> {
         self.require_operator(permit)?;
+        self.change(|| self.try_add_tenant(permit, slug, name).boxed()).await
+    }
+
+    async fn try_add_tenant(&self, permit: &Permit, slug: &str, name: Option<&str>) -> Result<TenantView, EngineError> {
         let refused = |pointer: &str, what: String| {
             Err(ErrorBody::new(Code::ValidationFailed, what).with("pointer", pointer).into())
         };
@@ -103,13 +109,16 @@ impl Directory {
         }
         let (id, now) = (self.parts.random.opaque_id(), self.parts.clock.now());
         let row = vec![
-            ("id", id.as_str().into()),
-            ("slug", slug.into()),
-            ("name", name.into()),
-            ("created_at", now.into()),
-            ("updated_at", now.into()),
+            (tenants::id, id.as_str().into()),
+            (tenants::slug, slug.into()),
+            (tenants::name, name.into()),
+            (tenants::created_at, now.into()),
+            (tenants::updated_at, now.into()),
         ];
         let mut tx = Tx { inserts: vec![Insert::new(&TENANTS, row)?], ..Tx::default() };
+        // The number of tenants is limited.
+        self.ensure_tenant(&self.settings.tenant, now).await?;
+        expect_registry(&mut tx, &snapshot, &self.settings.tenant)?;
         self.record(&mut tx, permit, &id, "tenant.added", json!({"slug": slug, "name": name}))?;
         match audit::commit(&*self.parts.records, tx).await {
             // It was added concurrently.
@@ -129,6 +138,15 @@ impl Directory {
         slug: &str,
         disabled: bool,
     ) -> Result<TenantView, EngineError> {
+        self.change(|| self.try_set_tenant_disabled(permit, slug, disabled).boxed()).await
+    }
+
+    async fn try_set_tenant_disabled(
+        &self,
+        permit: &Permit,
+        slug: &str,
+        disabled: bool,
+    ) -> Result<TenantView, EngineError> {
         let tenant = self.show_tenant(permit, slug)?;
         if tenant.id == self.settings.tenant {
             let what = format!("cannot disable the tenant {slug}: no operator would be left");
@@ -137,8 +155,8 @@ impl Directory {
         if tenant.disabled == disabled {
             return Ok(tenant);
         }
-        let status = if disabled { "suspended" } else { "active" };
-        let set = vec![("status", status.into()), ("updated_at", self.parts.clock.now().into())];
+        let status = if disabled { TenantStatus::Suspended } else { TenantStatus::Active };
+        let set = vec![(tenants::status, status.into()), (tenants::updated_at, self.parts.clock.now().into())];
         let key = vec![tenant.id.as_str().into()];
         let mut tx = Tx { updates: vec![Update::versioned(&TENANTS, key, tenant.version, set)?], ..Tx::default() };
         let event = if disabled { "tenant.disabled" } else { "tenant.enabled" };

@@ -14,7 +14,11 @@ use super::rate::Rate;
 use crate::error::EngineError;
 use crate::ledger::audit::{self, EventRecord, Writer};
 use crate::port::CommitError;
-use chimera_core::access::tables::{REFRESH_TOKENS, REVOKED_TOKENS, TOKEN_FAMILIES};
+use crate::rows;
+use chimera_core::access::tables::{
+    REFRESH_TOKENS, REVOKED_TOKENS, RefreshTokenRow, TOKEN_FAMILIES, TokenFamilyRow, refresh_tokens, revoked_tokens,
+    token_families,
+};
 use chimera_core::access::token::{self, Audience, Claims, TokenKey};
 use chimera_core::access::{ActorEntry, matches_pattern, registry, scope};
 use chimera_core::error::{Code, ErrorBody};
@@ -22,7 +26,7 @@ use chimera_core::ledger::SubjectType;
 use chimera_core::limits::{
     ACTOR_CHARS_MAX, ERROR_TEXT_CHARS_MAX, REFRESH_GRACE_SECONDS, REFRESH_SECONDS, SCOPE_CHARS_MAX, TOKEN_SECONDS,
 };
-use chimera_core::record::{Conflict, Insert, Row, Scope, Select, Tx, Update, Value};
+use chimera_core::record::{Conflict, Insert, Scope, StoredRow, Tx, Update, Value};
 use chimera_core::time::Timestamp;
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -131,12 +135,12 @@ impl Authenticator {
         let family = Insert::new(
             &TOKEN_FAMILIES,
             vec![
-                ("id", grant.family.into()),
-                ("actor_id", grant.actor.into()),
-                ("tenant_id", grant.entry.tenant.as_str().into()),
-                ("scopes", scopes.into()),
-                ("created_at", now.into()),
-                ("expires_at", now.plus_seconds(REFRESH_SECONDS).into()),
+                (token_families::id, grant.family.into()),
+                (token_families::actor_id, grant.actor.into()),
+                (token_families::tenant_id, grant.entry.tenant.as_str().into()),
+                (token_families::scopes, scopes.into()),
+                (token_families::created_at, now.into()),
+                (token_families::expires_at, now.plus_seconds(REFRESH_SECONDS).into()),
             ],
         )?;
         // The family must be inserted before its token, so these are ordered steps.
@@ -172,13 +176,12 @@ impl Authenticator {
     async fn try_refresh(&self, text: &str, shown: &Credentials<'_>, now: Timestamp) -> Result<Tokens, RefreshError> {
         let invalid = || EngineError::refused(Code::Unauthenticated, "the refresh token is not valid");
         let Some((row, family)) = self.refresh_rows(text).await? else { return Err(invalid().into()) };
-        let actor = family.text("actor_id").to_owned();
+        let actor = family.actor_id.clone();
         let key = self.verify_body_signature(&actor, shown, now).map_err(EngineError::from)?;
-        let over = |row: &Row| row.get("expires_at").as_time().is_none_or(|until| until <= now);
-        if !family.get("revoked_at").is_null() || over(&row) || over(&family) {
+        if family.revoked_at.is_some() || row.expires_at <= now || family.expires_at <= now {
             return Err(invalid().into());
         }
-        let used_at = row.get("used_at").as_time();
+        let used_at = row.used_at;
         if used_at.is_some_and(|used| now >= used.plus_seconds(REFRESH_GRACE_SECONDS)) {
             self.end_family(&family, "a refresh token was used again", now).await?;
             return Err(invalid().into());
@@ -189,17 +192,14 @@ impl Authenticator {
         }
         let permit = Permit::new(Arc::clone(&entry), &actor, Vec::new(), self.directory.settings.strict_scopes);
         let rate = self.count(&permit, shown).await.map_err(RefreshError::Rejected)?;
-        let stored = match family.get("scopes") {
-            Value::Texts(scopes) => scopes.clone(),
-            _ => Vec::new(),
-        };
-        let narrow = (stored != ["*"]).then(|| scope::narrowed(&entry.scopes, &stored));
-        let grant = Grant { family: family.uuid("id"), actor: &actor, entry: &entry, narrow, rate, key: &key };
+        let narrow = (family.scopes != ["*"]).then(|| scope::narrowed(&entry.scopes, &family.scopes));
+        let grant = Grant { family: family.id, actor: &actor, entry: &entry, narrow, rate, key: &key };
         let (tokens, refresh) = self.mint(&grant, now)?;
         let mut tx = Tx { inserts: vec![refresh], ..Tx::default() };
         if used_at.is_none() {
-            let (key, unused) = (vec![row.get("token_digest").clone()], vec![("used_at", Value::Null)]);
-            let used = Update::new(&REFRESH_TOKENS, key, unused, vec![("used_at", now.into())]);
+            let key = vec![row.token_digest.to_vec().into()];
+            let unused = vec![(refresh_tokens::used_at, Value::Null)];
+            let used = Update::new(&REFRESH_TOKENS, key, unused, vec![(refresh_tokens::used_at, now.into())]);
             tx.updates.push(used.map_err(EngineError::from)?);
         }
         self.record(
@@ -216,25 +216,27 @@ impl Authenticator {
         }
     }
 
-    async fn refresh_rows(&self, text: &str) -> Result<Option<(Row, Row)>, EngineError> {
-        let records = &self.directory.parts.records;
+    async fn refresh_rows(&self, text: &str) -> Result<Option<(RefreshTokenRow, TokenFamilyRow)>, EngineError> {
+        let records = &*self.directory.parts.records;
         let digest = Sha256::digest(text.as_bytes()).to_vec();
-        let select = Select::from(&REFRESH_TOKENS, Scope::System).with("token_digest", digest).take(1);
-        let Some(row) = records.read(select).await?.rows.into_iter().next() else { return Ok(None) };
-        let select = Select::from(&TOKEN_FAMILIES, Scope::System).with("id", row.uuid("family_id")).take(1);
-        let family = records.read(select).await?.rows.into_iter().next();
-        Ok(family.map(|family| (row, family)))
+        let select = RefreshTokenRow::select(Scope::System).with(refresh_tokens::token_digest, digest);
+        let Some(row) = rows::find::<RefreshTokenRow>(records, select).await? else { return Ok(None) };
+        Ok(self.family(row.family_id).await?.map(|family| (row, family)))
+    }
+
+    async fn family(&self, id: Uuid) -> Result<Option<TokenFamilyRow>, EngineError> {
+        let select = TokenFamilyRow::select(Scope::System).with(token_families::id, id);
+        rows::find(&*self.directory.parts.records, select).await
     }
 
     /// Revokes a sign-in: none of its tokens is valid any more, on any node.
-    async fn end_family(&self, family: &Row, why: &str, now: Timestamp) -> Result<(), EngineError> {
-        let id = family.uuid("id");
-        let set = vec![("revoked_at", now.into()), ("revoked_because", why.into())];
-        let update = Update::versioned(&TOKEN_FAMILIES, vec![id.into()], family.int("state_version"), set)?;
+    async fn end_family(&self, family: &TokenFamilyRow, why: &str, now: Timestamp) -> Result<(), EngineError> {
+        let id = family.id;
+        let set = vec![(token_families::revoked_at, now.into()), (token_families::revoked_because, why.into())];
+        let update = Update::versioned(&TOKEN_FAMILIES, vec![id.into()], family.state_version, set)?;
         let mut tx = Tx { updates: vec![update], ..Tx::default() };
-        let entry = self.directory.snapshot().registry.resolve(family.text("actor_id"));
-        let event =
-            event(&entry, family.text("actor_id"), &id.to_string(), "token.family_revoked", json!({"why": why}));
+        let entry = self.directory.snapshot().registry.resolve(&family.actor_id);
+        let event = event(&entry, &family.actor_id, &id.to_string(), "token.family_revoked", json!({"why": why}));
         self.writer().event(&mut tx, event)?;
         match audit::commit(&*self.directory.parts.records, tx).await {
             // Already revoked concurrently.
@@ -262,17 +264,16 @@ impl Authenticator {
             check(&claims.sub, &tenant_of(self, &claims.sub))?;
             self.revoke_access(&claims, now).await?;
             let mut ended = claims.jti.is_some();
-            if let (None, Some(family)) = (token, claims.fam.as_deref().and_then(|id| Uuid::parse_str(id).ok())) {
-                let select = Select::from(&TOKEN_FAMILIES, Scope::System).with("id", family).take(1);
-                if let Some(row) = self.directory.parts.records.read(select).await?.rows.first() {
-                    self.end_family(row, "revoked", now).await?;
-                    ended = true;
-                }
+            if let (None, Some(family)) = (token, claims.fam.as_deref().and_then(|id| Uuid::parse_str(id).ok()))
+                && let Some(row) = self.family(family).await?
+            {
+                self.end_family(&row, "revoked", now).await?;
+                ended = true;
             }
             return Ok(ended);
         }
         if let Some((_, family)) = self.refresh_rows(text).await? {
-            check(family.text("actor_id"), family.text("tenant_id"))?;
+            check(&family.actor_id, &family.tenant_id)?;
             self.end_family(&family, "revoked", now).await?;
             return Ok(true);
         }
@@ -286,11 +287,11 @@ impl Authenticator {
         let row = Insert::new(
             &REVOKED_TOKENS,
             vec![
-                ("token_id", jti.as_str().into()),
-                ("actor_id", claims.sub.as_str().into()),
-                ("tenant_id", entry.tenant.as_str().into()),
-                ("revoked_at", now.into()),
-                ("expires_at", until.into()),
+                (revoked_tokens::token_id, jti.as_str().into()),
+                (revoked_tokens::actor_id, claims.sub.as_str().into()),
+                (revoked_tokens::tenant_id, entry.tenant.as_str().into()),
+                (revoked_tokens::revoked_at, now.into()),
+                (revoked_tokens::expires_at, until.into()),
             ],
         )?;
         let mut tx = Tx { inserts: vec![row], ..Tx::default() };
@@ -354,10 +355,10 @@ impl Authenticator {
         let row = Insert::new(
             &REFRESH_TOKENS,
             vec![
-                ("token_digest", Sha256::digest(refresh_token.as_bytes()).to_vec().into()),
-                ("family_id", grant.family.into()),
-                ("issued_at", now.into()),
-                ("expires_at", now.plus_seconds(REFRESH_SECONDS).into()),
+                (refresh_tokens::token_digest, Sha256::digest(refresh_token.as_bytes()).to_vec().into()),
+                (refresh_tokens::family_id, grant.family.into()),
+                (refresh_tokens::issued_at, now.into()),
+                (refresh_tokens::expires_at, now.plus_seconds(REFRESH_SECONDS).into()),
             ],
         )?;
         let scopes = grant.narrow.clone().unwrap_or_else(|| grant.entry.scopes.clone());

@@ -3,13 +3,15 @@
 //! Checks run in a fixed order: actor, idempotency key, plan, scopes, risk and level, rules, then the run. A refusal
 //! starts no run and leaves a ledger entry; the stored plan may stay.
 
-use super::idempotency::{DuplicateCheck, KeyClaimOutcome, RecentKeys, check_key, duplicate_response};
+use super::idempotency::{KeyState, RequestKey};
 use crate::access::{AUTONOMY_OVERRIDE, Access, Permit, missing_scope_error};
 use crate::act::port::Planner;
 use crate::error::EngineError;
 use crate::flow::error::no_workflow;
 use crate::flow::view::RiskView;
-use crate::flow::{ChildWorkflows, Flow, PLAN_PREFIX, ResolvedWorkflow, RunHandle, SizeBudget, StartRun, named};
+use crate::flow::{
+    ChildWorkflows, Flow, FoundWorkflow, PLAN_PREFIX, ResolvedWorkflow, RunHandle, RunKey, SizeBudget, StartRun, named,
+};
 use chimera_core::access::{Level, TenantSettings};
 use chimera_core::act::{AutonomyFacts, determine_autonomy_level, risk};
 use chimera_core::error::{Code, ErrorBody};
@@ -18,12 +20,12 @@ use chimera_core::flow::pins::Pins;
 use chimera_core::flow::plan::{Plan, PlanStep};
 use chimera_core::flow::policy::{Action, Because, LevelDecision, PolicyVerdict};
 use chimera_core::flow::risk::Score;
-use chimera_core::flow::run::Source;
-use chimera_core::flow::tables::RUNS;
+use chimera_core::flow::run::{RunStatus, Source};
+use chimera_core::flow::tables::{RunRisk, runs};
 use chimera_core::flow::trace::SpanId;
 use chimera_core::json::Digest32;
 use chimera_core::limits::{FIRST_TIME_RUNS_MAX, PLAN_STEPS_MAX};
-use chimera_core::record::{Direction, Json, JsonError, Row, Scope, Select, Value as Cell};
+use chimera_core::record::{Direction, Json, JsonError, Scope, StoredRow, Value as Cell};
 use chimera_core::tool::{CallClass, Spec};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -51,14 +53,6 @@ pub enum Objective {
     Steps(Vec<(String, Value)>),
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DuplicatePolicy {
-    /// A conflict error with the run's id.
-    #[default]
-    Conflict,
-    Return,
-}
-
 /// A request to act.
 #[derive(Clone, Debug)]
 pub struct ActRequest {
@@ -69,8 +63,7 @@ pub struct ActRequest {
     pub level: Option<Level>,
     /// Only simulate.
     pub dry_run: bool,
-    pub idempotency_key: Option<String>,
-    pub on_duplicate: DuplicatePolicy,
+    pub key: Option<RequestKey>,
     pub notify: Option<Value>,
     /// 1 is the most urgent, 10 the least.
     pub priority: Option<i32>,
@@ -81,8 +74,6 @@ pub struct ActRequest {
     pub parent_span: Option<SpanId>,
     /// The request without what differs between retries, masked.
     pub request: Arc<Value>,
-    /// The digest of the request before masking; `None` if nothing was masked.
-    pub unmasked: Option<Digest32>,
 }
 
 /// The result of an action request.
@@ -108,7 +99,7 @@ pub struct Actions {
     pub(super) access: Arc<Access>,
     pub(super) flow: Flow,
     planner: Arc<dyn Planner>,
-    pub(super) recent_keys: RecentKeys,
+    pub(super) keys: KeyState,
 }
 
 /// A plan with everything needed to decide on it.
@@ -117,7 +108,7 @@ pub(super) struct Proposal {
     pub(super) tools: Vec<Arc<Spec>>,
     workflow_id: String,
     /// `None`: a plan that is not stored yet, or the graph of an existing run.
-    version: Option<i64>,
+    stored: Option<FoundWorkflow>,
     graph: Arc<Graph>,
     inputs: Value,
     pub(super) inside: ChildWorkflows,
@@ -155,7 +146,7 @@ impl Proposal {
     }
 
     /// Whether a message goes to somebody outside the tenant's domains.
-    fn writes_outside(&self, tenant: &TenantSettings) -> bool {
+    fn messages_outsiders(&self, tenant: &TenantSettings) -> bool {
         let outside = |tool: &Spec, input: &Value| tenant.messages_outsiders(tool, input);
         self.calls().any(|(tool, input)| outside(tool, input))
             || self.tools_without_calls().any(|tool| outside(tool, &Value::Null))
@@ -180,7 +171,7 @@ impl Proposal {
 impl Actions {
     #[must_use]
     pub fn new(access: Arc<Access>, flow: Flow, planner: Arc<dyn Planner>) -> Self {
-        Self { access, flow, planner, recent_keys: RecentKeys::default() }
+        Self { access, flow, planner, keys: KeyState::default() }
     }
 
     #[must_use]
@@ -189,8 +180,8 @@ impl Actions {
     }
 
     /// Memory for a request whose body takes so much once it is parsed.
-    pub async fn room(&self, permit: &Permit, weight: usize) -> Result<SizeBudget, EngineError> {
-        self.flow.room(&permit.claimant(), weight).await
+    pub async fn reserve_memory(&self, permit: &Permit, weight: usize) -> Result<SizeBudget, EngineError> {
+        self.flow.reserve_memory(&permit.claimant(), weight).await
     }
 
     /// Runs a piece of a request's work. CPU-heavy work does not block other requests.
@@ -204,35 +195,24 @@ impl Actions {
     }
 
     /// Executes a request.
-    pub async fn act(&self, permit: &Permit, ask: ActRequest) -> Result<ActOutcome, EngineError> {
+    pub async fn act(&self, permit: &Permit, mut ask: ActRequest) -> Result<ActOutcome, EngineError> {
         if let Some(actor) = ask.actor.as_deref().filter(|actor| *actor != permit.actor()) {
             let message = format!("the token belongs to {}, not to {actor}", permit.actor());
             return Err(ErrorBody::new(Code::RbacForbidden, message).with("pointer", "/actor").into());
         }
-        let Some(key) = ask.idempotency_key.clone() else { return self.attempt(permit, ask).await };
-        check_key(&key)?;
-        let mut ask = ask;
-        self.seal_request(permit, &mut ask);
-        let asked = DuplicateCheck { request: Arc::clone(&ask.request), on_duplicate: ask.on_duplicate };
-        let costly = matches!(ask.what, Objective::Goal { .. });
-        let turn = self.recent_keys.lock(permit, &key).await;
-        if (turn.seen_before || costly)
-            && let (true, Some(row)) = self.handle_idempotency(permit, &key).await?
-        {
-            return duplicate_response(&row, &asked);
-        }
-        match self.attempt(permit, ask).await {
-            // A used key takes precedence over other errors; and the store refuses a second run.
-            Err(error) if error.is_refusal() => match self.handle_idempotency(permit, &key).await? {
-                (true, Some(row)) => duplicate_response(&row, &asked),
-                _ => Err(error),
-            },
-            acted => acted,
+        match ask.key.take() {
+            Some(key) => self.handle_idempotency(permit, key, ask).await,
+            None => self.attempt(permit, ask, None).await,
         }
     }
 
     /// Plans, checks and starts.
-    async fn attempt(&self, permit: &Permit, ask: ActRequest) -> Result<ActOutcome, EngineError> {
+    pub(super) async fn attempt(
+        &self,
+        permit: &Permit,
+        ask: ActRequest,
+        key: Option<RunKey>,
+    ) -> Result<ActOutcome, EngineError> {
         let proposal = self.propose(permit, &ask).await?;
         self.check_scopes(permit, &proposal)?;
         let score = proposal.score();
@@ -241,7 +221,7 @@ impl Actions {
         self.check_policy(permit, &proposal, level)?;
         self.flow.check_notify(permit, level, ask.notify.as_ref())?;
         let risk = proposal.risk_document(&score, because);
-        self.execute_with_autonomy(permit, ask, proposal, level, risk).await
+        self.execute_with_autonomy(permit, ask, key, proposal, (level, risk)).await
     }
 
     /// Turns any kind of request into a proposal.
@@ -276,12 +256,12 @@ impl Actions {
             }
         }
         let (workflow_id, inputs) = (compiled.workflow_id, compiled.inputs);
-        let (version, graph) = self.flow.workflows().plan(permit, &workflow_id, &compiled.document).await?;
+        let (stored, graph) = self.flow.workflows().plan(permit, &workflow_id, &compiled.document).await?;
         Ok(Proposal {
             plan,
             tools,
             workflow_id,
-            version,
+            stored,
             graph,
             inputs,
             inside: ChildWorkflows::default(),
@@ -301,8 +281,9 @@ impl Actions {
             true => None,
             false => self.flow.workflows().find(permit.tenant(), id, version).await?,
         };
-        let (version, graph) = found.ok_or_else(|| no_workflow(id, version))?;
-        self.propose_graph(permit, &graph, (id, Some(version)), inputs, &Pins::default()).await
+        let found = found.ok_or_else(|| no_workflow(id, version))?;
+        let proposal = self.propose_graph(permit, &found.graph, id, inputs, &Pins::default()).await?;
+        Ok(Proposal { stored: Some(found), ..proposal })
     }
 
     /// The proposal for running a graph.
@@ -310,22 +291,22 @@ impl Actions {
         &self,
         permit: &Permit,
         graph: &Arc<Graph>,
-        (id, version): (&str, Option<i64>),
+        id: &str,
         inputs: &Value,
         pins: &Pins,
     ) -> Result<Proposal, EngineError> {
         let inside = self.flow.workflows().children_of(permit.tenant(), graph, pins).await?;
         let children = &inside.children;
         let may_take_long = graph.may_take_long || children.values().any(|child| child.may_take_long);
-        let place = self.flow.acquire_work_slot(&permit.claimant(), may_take_long).await?;
-        let plan = place.run(|| Plan::from_graph(graph, inputs, children));
+        let work_slot = self.flow.acquire_work_slot(&permit.claimant(), may_take_long).await?;
+        let plan = work_slot.run(|| Plan::from_graph(graph, inputs, children));
         let tools: Vec<Arc<Spec>> =
             tools_of(graph).chain(children.values().flat_map(|child| tools_of(child))).collect();
         let inputs = inputs.clone();
         let within: Vec<_> = children.iter().map(|(asked, child)| json!([asked, child.digest])).collect();
         let digests = Some((graph.digest, (!within.is_empty()).then(|| Digest32::of(&json!(within)))));
         let graph = Arc::clone(graph);
-        Ok(Proposal { plan, tools, workflow_id: id.to_owned(), version, graph, inputs, inside, digests })
+        Ok(Proposal { plan, tools, workflow_id: id.to_owned(), stored: None, graph, inputs, inside, digests })
     }
 
     pub(super) fn check_scopes(&self, permit: &Permit, proposal: &Proposal) -> Result<(), EngineError> {
@@ -362,7 +343,7 @@ impl Actions {
             requested,
             tools: &tools,
             deletes: proposal.deletes(),
-            messages_outsiders: proposal.writes_outside(tenant)
+            messages_outsiders: proposal.messages_outsiders(tenant)
                 || strangers.any(|(_, target)| tenant.is_outside(target)),
             steps: proposal.plan.calls(),
             score,
@@ -379,25 +360,29 @@ impl Actions {
 
     /// Whether the actor never completed exactly this: the same workflow with the same child workflows.
     async fn is_first_time(&self, permit: &Permit, proposal: &Proposal) -> Result<bool, EngineError> {
-        let mut select = Select::from(&RUNS, Scope::Tenant(permit.tenant().to_owned()))
+        let mut select = RunRisk::select(Scope::Tenant(permit.tenant().to_owned()))
             .by(&[], Direction::Descending)
-            .with("actor", permit.actor())
-            .with("workflow_id", proposal.workflow_id.as_str())
-            .with("status", "completed")
-            .with("dry_run", false)
-            .with("replay_of", Cell::Null);
+            .with(runs::actor, permit.actor())
+            .with(runs::workflow_id, proposal.workflow_id.as_str())
+            .with(runs::status, RunStatus::Completed)
+            .with(runs::dry_run, false)
+            .with(runs::replay_of, Cell::Null);
         let mut within = None;
         if let Some((own, inside)) = proposal.digests {
-            select = select.with("workflow_digest", Cell::Bytes(own.to_vec()));
+            select = select.with(runs::workflow_digest, Cell::Bytes(own.to_vec()));
             within = inside;
         }
         let Some(within) = within.map(|digest| Value::from(digest.to_string())) else {
             return Ok(self.access.directory.parts.records.read(select.take(1)).await?.rows.is_empty());
         };
-        let select = select.without(&["request_payload", "inputs", "result", "plan"]);
         let (done, _) = self.access.directory.parts.records.first(select, FIRST_TIME_RUNS_MAX).await?;
-        let risk = |row: &Row| row.get("risk").as_json().map(Json::to_value).unwrap_or_default();
-        Ok(!done.iter().any(|row| risk(row)[WITHIN_DIGEST] == within))
+        for row in done {
+            let risk = RunRisk::decode(row)?.risk.as_ref().map(Json::value).transpose()?;
+            if risk.is_some_and(|risk| risk[WITHIN_DIGEST] == within) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Refuses what the rules deny, before anything is written.
@@ -425,14 +410,14 @@ impl Actions {
         &self,
         permit: &Permit,
         ask: ActRequest,
+        key: Option<RunKey>,
         proposal: Proposal,
-        level: Level,
-        risk: Arc<Value>,
+        (level, risk): (Level, Arc<Value>),
     ) -> Result<ActOutcome, EngineError> {
         let assessed = RiskView::deserialize(&*risk).map_err(JsonError::Serialise)?;
-        let version = match proposal.version {
-            Some(version) => version,
-            None => self.flow.workflows().store_plan(permit, &proposal.workflow_id, &proposal.graph).await?,
+        let workflow = match proposal.stored {
+            Some(stored) => stored,
+            None => self.flow.workflows().store_plan(permit, proposal.graph).await?,
         };
         let run_id = ask
             .run_id
@@ -440,14 +425,13 @@ impl Actions {
         let shared = self.access.directory.tenant(permit.tenant()).notify.as_ref();
         let own = permit.notify().or(shared).filter(|_| level != Level::ExecuteSilent).cloned();
         let start = StartRun {
-            version: Some(version),
-            looked_up: Some(ResolvedWorkflow { version, graph: proposal.graph, inside: proposal.inside }),
+            looked_up: Some(ResolvedWorkflow { workflow, inside: proposal.inside }),
             level,
             dry_run: ask.dry_run,
             source: Source::Act,
             request: Some(ask.request),
             risk: Some(risk),
-            idempotency_key: ask.idempotency_key.as_deref().map(|key| self.run_key(permit, key)),
+            idempotency_key: key,
             correlation_id: ask.correlation_id,
             notify: ask.notify.or(own),
             run_id: Some(run_id),
@@ -455,32 +439,9 @@ impl Actions {
             priority: ask.priority.unwrap_or(chimera_core::limits::PRIORITY_DEFAULT),
             ..StartRun::of(proposal.workflow_id, proposal.inputs)
         };
-        let claimed = match &ask.idempotency_key {
-            None => None,
-            Some(key) => match self.claim(permit, key, run_id).await? {
-                KeyClaimOutcome::Claimed(claim) => claim,
-                KeyClaimOutcome::Taken => {
-                    return Err(EngineError::refused(
-                        Code::ConflictIdempotency,
-                        "a concurrent request used this idempotency key",
-                    ));
-                }
-            },
-        };
-        match self.flow.start(permit, start).await {
-            Ok(started) => Ok(ActOutcome::Started(Box::new(StartedAction {
-                started,
-                plan: proposal.plan,
-                risk: assessed,
-                dry_run: ask.dry_run,
-            }))),
-            Err(error) => {
-                if let Some(claim) = claimed {
-                    self.release_claim(claim).await;
-                }
-                Err(error)
-            }
-        }
+        let started = self.start_claimed(permit, start).await?;
+        let begun = StartedAction { started, plan: proposal.plan, risk: assessed, dry_run: ask.dry_run };
+        Ok(ActOutcome::Started(Box::new(begun)))
     }
 }
 

@@ -21,23 +21,21 @@ impl Actions {
         if replay.mode == ReplayMode::Freeze {
             return self.flow.replay(permit, replay, ReplayDecision::default()).await;
         }
-        let before = self.flow.definition_of(permit, replay.of).await?;
-        let id = before.workflow.id.as_str();
-        let version = before.workflow.version;
-        let mut proposal =
-            self.propose_graph(permit, &before.graph, (id, version), &before.inputs, &before.pins).await?;
+        let before = self.flow.original_run(permit, replay.of).await?;
+        let (head, graph) = (&before.head, &before.workflow.graph);
+        let mut proposal = self.propose_graph(permit, graph, &head.workflow.id, &head.inputs, &before.pins).await?;
         if replay.mode == ReplayMode::Shadow {
             proposal.retain_reads();
         }
         self.check_scopes(permit, &proposal)?;
         let score = proposal.score();
         let LevelDecision { level, reason: because } = self.level(permit, None, &proposal, &score, None).await?;
-        let level = level.min(before.level);
+        let level = level.min(head.level);
         self.check_policy(permit, &proposal, level)?;
         let again = ReplayDecision {
             level: Some(level),
             risk: Some(proposal.risk_document(&score, because)),
-            pins: proposal.inside.pins.clone(),
+            looked_up: Some((before, proposal.inside)),
         };
         self.flow.replay(permit, replay, again).await
     }
@@ -70,7 +68,7 @@ impl Actions {
     async fn check_patch_additions(&self, permit: &Permit, look: &CheckedPatch) -> Result<(Score, usize), EngineError> {
         let (patch, patched) = (&look.patch, &look.combined);
         let id = patched.workflow.id.as_str();
-        let mut added = self.propose_graph(permit, &patched.graph, (id, None), &patched.inputs, &patched.pins).await?;
+        let mut added = self.propose_graph(permit, &patched.graph, id, &patched.inputs, &patched.pins).await?;
         if added.plan.more {
             return Err(EngineError::refused(Code::PolicyDenied, "with this patch the run is too large to be checked"));
         }
@@ -99,8 +97,9 @@ impl Actions {
         let LevelDecision { level, reason: because } = self.level(permit, None, &added, &score, None).await?;
         if level < patched.level {
             let (would, goes_on) = (level.as_str(), patched.level.as_str());
-            let message =
-                format!("the patch would run at {would} if you asked for it yourself, but the run is at {goes_on}");
+            let message = format!(
+                "your own request for this would get {would}, but the run is at {goes_on}; a patch may not raise the level"
+            );
             let body = ErrorBody::new(Code::PolicyDenied, message).with("level", would);
             return Err(body.with("level_because", because.as_str()).into());
         }

@@ -11,6 +11,7 @@ pub mod port;
 mod recipients;
 pub mod rules;
 
-pub use actions::{ActOutcome, ActRequest, Actions, DuplicatePolicy, Objective, StartedAction};
+pub use actions::{ActOutcome, ActRequest, Actions, Objective, StartedAction};
 pub use guard::Guard;
+pub use idempotency::{DuplicatePolicy, RequestKey};
 pub use recipients::DirectoryRecipients;

@@ -8,8 +8,9 @@
 //! whoever named the address.
 
 use crate::access::{APPROVALS_DECIDE, Directory, Permit, RUNS_MANAGE};
+use crate::error::EngineError;
 use crate::flow::RunRecipients;
-use crate::flow::port::{Recipient, Recipients};
+use crate::flow::port::{Recipient, Recipients, RegisteredMail};
 use async_trait::async_trait;
 use chimera_core::access::{ActorEntry, DeciderRefusal, Kind, Level, Registry, normalize_mail_address, scope};
 use chimera_core::error::ErrorBody;
@@ -26,6 +27,21 @@ impl DirectoryRecipients {
     pub const fn new(directory: Arc<Directory>) -> Self {
         Self { directory }
     }
+
+    /// The people of a tenant whom a test selects: those with an entry, then those with a key who match a pattern.
+    /// The latter have no address of their own.
+    fn people(&self, tenant: &str, selects: impl Fn(&str, &ActorEntry) -> bool) -> Vec<Recipient> {
+        let snapshot = self.directory.snapshot();
+        let registry = &snapshot.registry;
+        let entries = registry.entries().filter(|entry| is_person(entry, tenant));
+        let registered = entries.filter(|entry| selects(&entry.id, entry)).map(|entry| contact_of(entry));
+        let of_pattern = |id: &&str| {
+            let entry = registry.resolve(id);
+            registry.entry(id).is_none() && are_people(&entry, tenant) && selects(id, &entry)
+        };
+        let holders = snapshot.key_holders(self.directory.parts.clock.now()).filter(of_pattern);
+        registered.chain(holders.map(Recipient::inbox)).collect()
+    }
 }
 
 #[async_trait]
@@ -41,10 +57,8 @@ impl Recipients for DirectoryRecipients {
     }
 
     async fn deciders(&self, head: &RunHead) -> Vec<Recipient> {
-        let decides = |entry: &&Arc<ActorEntry>| {
-            is_person(entry, &head.tenant) && scope::check_scope(&entry.scopes, APPROVALS_DECIDE)
-        };
-        self.directory.snapshot().registry.entries().filter(decides).map(|entry| contact_of(entry)).collect()
+        let decides = |_: &str, entry: &ActorEntry| scope::check_scope(&entry.scopes, APPROVALS_DECIDE);
+        self.people(&head.tenant, decides)
     }
 
     async fn who_settles(&self, head: &RunHead) -> Vec<Recipient> {
@@ -52,11 +66,10 @@ impl Recipients for DirectoryRecipients {
         let silent = head.level == Level::ExecuteSilent;
         let snapshot = self.directory.snapshot();
         let named = if silent { Vec::new() } else { named_recipients(&snapshot.registry, head).await };
-        let settles = |entry: &&Arc<ActorEntry>| {
-            let own = entry.id == head.actor && !silent;
-            is_person(entry, &head.tenant) && (own || scope::check_scope(&entry.scopes, RUNS_MANAGE))
+        let settles = |id: &str, entry: &ActorEntry| {
+            id == head.actor && !silent || scope::check_scope(&entry.scopes, RUNS_MANAGE)
         };
-        snapshot.registry.entries().filter(settles).map(|entry| contact_of(entry)).chain(named).collect()
+        self.people(&head.tenant, settles).into_iter().chain(named).collect()
     }
 
     fn is_registered(&self, tenant: &str, actor: &str, channel: &str, target: &str) -> bool {
@@ -78,8 +91,14 @@ impl Recipients for DirectoryRecipients {
         self.directory.snapshot().registry.entries().any(of_person)
     }
 
+    async fn registered_mail(&self, person: &str) -> Result<Option<RegisteredMail>, EngineError> {
+        let (entry, unchanged) = self.directory.stored_person(person).await?;
+        let mail = entry.and_then(|entry| entry.person_mail());
+        Ok(Some(RegisteredMail { mail, unchanged }))
+    }
+
     fn sender(&self, tenant: &str, actor: &str) -> Result<Option<Permit>, ErrorBody> {
-        self.directory.standing(tenant, actor).map(Some)
+        self.directory.current_permit(tenant, actor).map(Some)
     }
 
     fn is_outsider(&self, tenant: &str, actor: &str, recipient: &Recipient) -> bool {
@@ -116,7 +135,12 @@ async fn named_recipients(registry: &Registry, head: &RunHead) -> Vec<Recipient>
 
 /// Whether an entry is an enabled person of the tenant.
 fn is_person(entry: &ActorEntry, tenant: &str) -> bool {
-    entry.kind == Kind::Human && !entry.disabled && !entry.is_pattern() && entry.tenant == tenant
+    !entry.is_pattern() && are_people(entry, tenant)
+}
+
+/// Whether an entry is an enabled person of the tenant, or a pattern of such people.
+fn are_people(entry: &ActorEntry, tenant: &str) -> bool {
+    entry.kind == Kind::Human && !entry.disabled && entry.tenant == tenant
 }
 
 /// An entry's mail address, if it has one.

@@ -52,7 +52,7 @@ struct RawRule {
     tool: String,
     actor: Option<String>,
     tenant: Option<String>,
-    effect: Effect,
+    effect: RuleEffect,
     reason: Option<String>,
     approvals: Option<u32>,
     approvers: Option<Vec<String>>,
@@ -61,7 +61,7 @@ struct RawRule {
 
 #[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
-enum Effect {
+enum RuleEffect {
     Allow,
     Deny,
     Ask,
@@ -82,15 +82,15 @@ impl TryFrom<RawRule> for Rule {
         let RawRule { name, tool, actor, tenant, effect, reason, approvals, approvers, other_than_requester } = written;
         let bad = |reason| InvalidRule { name: name.clone(), reason };
         let asks = approvals.is_some() || approvers.is_some() || other_than_requester.is_some();
-        if asks && effect != Effect::Ask {
+        if asks && effect != RuleEffect::Ask {
             return Err(bad("only effect `ask` takes approvals, approvers or other_than_requester"));
         }
         let says = match (effect, reason) {
-            (Effect::Deny, Some(reason)) => Says::Deny { reason },
-            (Effect::Deny, None) => return Err(bad("effect `deny` requires a reason")),
+            (RuleEffect::Deny, Some(reason)) => Says::Deny { reason },
+            (RuleEffect::Deny, None) => return Err(bad("effect `deny` requires a reason")),
             (_, Some(_)) => return Err(bad("only effect `deny` takes a reason")),
-            (Effect::Allow, None) => Says::Allow,
-            (Effect::Ask, None) => Says::Ask {
+            (RuleEffect::Allow, None) => Says::Allow,
+            (RuleEffect::Ask, None) => Says::Ask {
                 approvals: approvals.unwrap_or(1),
                 approvers: approvers.unwrap_or_default(),
                 other_than_requester: other_than_requester.unwrap_or(false),

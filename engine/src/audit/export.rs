@@ -61,14 +61,17 @@ impl LineWriter<'_> {
 
     async fn entry(
         &mut self,
-        row: &Row,
+        entry: StoredEntry,
         proof: Option<Vec<chimera_core::ledger::Digest32>>,
     ) -> Result<(), LedgerError> {
-        let entry = StoredEntry::from_row(row).map_err(|_| malformed_row(row))?;
         let line = self.exporter.entry(entry, proof);
         self.done.entries += 1;
         self.put(line).await
     }
+}
+
+fn stored_entry(row: &Row) -> Result<StoredEntry, LedgerError> {
+    Ok(StoredEntry::from_row(row).map_err(|_| malformed_row(row))?)
 }
 
 /// Each checkpoint follows the entries it covers, so that a reader can verify it in one pass.
@@ -102,7 +105,7 @@ async fn lane(
     writer: &mut LineWriter<'_>,
 ) -> Result<(), LedgerError> {
     while let Some(row) = reader.next(records, upto).await? {
-        writer.entry(&row, None).await?;
+        writer.entry(stored_entry(&row)?, None).await?;
     }
     Ok(())
 }
@@ -121,8 +124,9 @@ async fn export_tenant(records: &dyn Records, tenant: &str, writer: &mut LineWri
         let mut reader = LaneReader::from(state.lane, 1, Scope::Tenant(tenant.to_owned()));
         let mut tree = TreeReader::of(state.lane, tree_size(state.head.seq));
         while let Some(row) = reader.next(records, state.head.seq).await? {
-            let proof = tree.inclusion(records, tree_size(row.int("seq") - 1)).await?;
-            writer.entry(&row, Some(proof)).await?;
+            let entry = stored_entry(&row)?;
+            let proof = tree.inclusion(records, tree_size(entry.link.seq - 1)).await?;
+            writer.entry(entry, Some(proof)).await?;
         }
     }
     Ok(())

@@ -4,8 +4,8 @@ use crate::access::{AUDIT_READ, Permit};
 use crate::error::EngineError;
 use crate::flow::view::Page;
 use crate::port::{ReadError, Records};
-use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
-use chimera_core::record::{Comparison, Cursor, DamagedRows, Json, Row, Scope, Select};
+use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, EntryRow, audit_log_entries};
+use chimera_core::record::{Comparison, Cursor, DamagedRows, Json, Row, Scope, Select, StoredRow};
 use chimera_core::time::Timestamp;
 use serde::Serialize;
 use uuid::Uuid;
@@ -52,18 +52,20 @@ pub async fn list(records: &dyn Records, permit: &Permit, filter: EntryFilter) -
         return Err(EngineError::missing_scope(AUDIT_READ));
     }
     let mut select = Select::from(&AUDIT_LOG_ENTRIES, Scope::Tenant(permit.tenant().to_owned())).take(filter.limit);
-    for (column, value) in
-        [("subject_id", filter.subject_id), ("event_type", filter.event_type), ("actor_id", filter.actor)]
-    {
+    for (column, value) in [
+        (audit_log_entries::subject_id, filter.subject_id),
+        (audit_log_entries::event_type, filter.event_type),
+        (audit_log_entries::actor_id, filter.actor),
+    ] {
         if let Some(value) = value {
             select = select.with(column, value);
         }
     }
     if let Some(run) = filter.run_id {
-        select = select.with("run_id", run);
+        select = select.with(audit_log_entries::run_id, run);
     }
     if let Some(since) = filter.since {
-        select = select.filter("timestamp", Comparison::AtLeast, since);
+        select = select.filter(audit_log_entries::timestamp, Comparison::AtLeast, since);
     }
     if let Some(cursor) = &filter.after {
         select = select.continue_at(cursor).map_err(ReadError::from)?;
@@ -78,33 +80,25 @@ pub async fn list(records: &dyn Records, permit: &Permit, filter: EntryFilter) -
 
 impl EntryView {
     pub fn of(row: &Row) -> Result<Self, DamagedRows> {
-        let text = |column: &str| row.get(column).as_text().map(str::to_owned);
-        let digest = |column: &str| {
-            let damaged = || DamagedRows { what: format!("a ledger entry has no {column}") };
-            row.get(column).as_bytes().map(hex::encode).ok_or_else(damaged)
-        };
-        let data = row.get("data_json");
+        let entry = EntryRow::decode(row.clone())?;
         Ok(Self {
-            lane: row.int("lane"),
-            seq: row.int("seq"),
-            id: row.text("id").to_owned(),
-            tenant_id: row.text("tenant_id").to_owned(),
-            subject_type: row.text("subject_type").to_owned(),
-            subject_id: row.text("subject_id").to_owned(),
-            event_type: row.text("event_type").to_owned(),
-            actor_type: row.text("actor_type").to_owned(),
-            actor_id: text("actor_id"),
-            timestamp: row.get("timestamp").as_time(),
-            data_json: data
-                .as_json()
-                .cloned()
-                .or_else(|| data.as_text().map(|text| Json::from_stored(text.to_owned()))),
-            run_id: row.get("run_id").as_uuid(),
-            run_seq: row.get("run_seq").as_int(),
-            trace_id: text("trace_id"),
-            content_digest: digest("content_digest")?,
-            prev_hash: digest("prev_hash")?,
-            hash: digest("hash")?,
+            lane: entry.lane,
+            seq: entry.seq,
+            id: entry.id,
+            tenant_id: entry.tenant_id,
+            subject_type: entry.subject_type.as_str().to_owned(),
+            subject_id: entry.subject_id,
+            event_type: entry.event_type,
+            actor_type: entry.actor_type.as_str().to_owned(),
+            actor_id: entry.actor_id,
+            timestamp: Some(entry.timestamp),
+            data_json: Some(entry.data_json),
+            run_id: entry.run_id,
+            run_seq: entry.run_seq,
+            trace_id: entry.trace_id,
+            content_digest: entry.content_digest.to_string(),
+            prev_hash: entry.prev_hash.to_string(),
+            hash: entry.hash.to_string(),
         })
     }
 }

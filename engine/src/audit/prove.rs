@@ -8,7 +8,7 @@ use crate::port::Records;
 use chimera_core::audit::{proof, verify_entry};
 use chimera_core::ledger::checkpoint::{PublicKey, SignedCheckpoint};
 use chimera_core::ledger::merkle::{FANOUT, NodeRange, TreeNodeId};
-use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
+use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, audit_log_entries};
 use chimera_core::ledger::{Digest32, LedgerFault, StoredEntry};
 use chimera_core::record::{Scope, Select};
 use std::collections::BTreeMap;
@@ -38,7 +38,8 @@ pub async fn prove(
     lane: i64,
     seq: i64,
 ) -> Result<Option<InclusionProof>, LedgerError> {
-    let select = Select::from(&AUDIT_LOG_ENTRIES, scope).with("lane", lane).with("seq", seq).take(1);
+    let select = Select::from(&AUDIT_LOG_ENTRIES, scope);
+    let select = select.with(audit_log_entries::lane, lane).with(audit_log_entries::seq, seq).take(1);
     let page = records.read(select).await?;
     let Some(row) = page.rows.first() else { return Ok(None) };
     let entry = StoredEntry::from_row(row).map_err(|_| malformed_row(row))?;

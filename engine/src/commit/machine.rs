@@ -31,7 +31,7 @@ use chimera_core::record::Tx;
 use uuid::Uuid;
 
 #[derive(Debug)]
-pub enum Event<W> {
+pub enum CommitEvent<W> {
     /// A transaction to commit.
     Submitted {
         tx: PreparedTx,
@@ -119,17 +119,19 @@ impl<W> Committer<W> {
     }
 
     /// Handles one event and returns the commands to execute.
-    pub fn step(&mut self, event: Event<W>) -> Vec<Command<W>> {
+    pub fn step(&mut self, event: CommitEvent<W>) -> Vec<Command<W>> {
         let mut commands = Vec::new();
         match event {
-            Event::Submitted { tx, waiter } => self.submitted(tx, waiter, &mut commands),
-            Event::Executed { batch, outcome } => self.executed(batch, outcome, &mut commands),
-            Event::Claimed(lane) if matches!(self.state, State::Closed) => commands.push(Command::Release(Some(lane))),
-            Event::Claimed(lane) => self.resume(lane, &mut commands),
-            Event::ClaimFailed(reason) => self.claim_failed(reason, &mut commands),
-            Event::Settled { batch, settled } => self.settled(batch, settled, &mut commands),
-            Event::Tick => self.tick(&mut commands),
-            Event::Closing => {
+            CommitEvent::Submitted { tx, waiter } => self.submitted(tx, waiter, &mut commands),
+            CommitEvent::Executed { batch, outcome } => self.executed(batch, outcome, &mut commands),
+            CommitEvent::Claimed(lane) if matches!(self.state, State::Closed) => {
+                commands.push(Command::Release(Some(lane)))
+            }
+            CommitEvent::Claimed(lane) => self.resume(lane, &mut commands),
+            CommitEvent::ClaimFailed(reason) => self.claim_failed(reason, &mut commands),
+            CommitEvent::Settled { batch, settled } => self.settled(batch, settled, &mut commands),
+            CommitEvent::Tick => self.tick(&mut commands),
+            CommitEvent::Closing => {
                 self.closing = true;
                 self.close_if_done(&mut commands);
             }

@@ -12,5 +12,5 @@ mod queue;
 mod tests;
 
 pub use batch::{Batch, BatchOutcome, Lane, Resolution, TxRejection};
-pub use machine::{Command, Committer, Event};
+pub use machine::{Command, CommitEvent, Committer};
 pub use queue::PreparedTx;

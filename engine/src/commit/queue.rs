@@ -25,7 +25,6 @@ impl PreparedTx {
     }
 }
 
-/// A queued transaction.
 #[derive(Debug)]
 pub(super) struct QueuedTx<W> {
     pub(super) tx: Tx,

@@ -59,12 +59,12 @@ fn down() -> Unavailable {
 
 fn ready() -> Machine {
     let mut machine = Machine::new();
-    machine.step(Event::Claimed(lane(1, 0)));
+    machine.step(CommitEvent::Claimed(lane(1, 0)));
     machine
 }
 
 fn submit(machine: &mut Machine, waiter: usize, tx: Tx) -> Answers {
-    answers(machine.step(Event::Submitted { tx: PreparedTx::new(tx).unwrap(), waiter }))
+    answers(machine.step(CommitEvent::Submitted { tx: PreparedTx::new(tx).unwrap(), waiter }))
 }
 
 fn started(machine: &mut Machine) -> Batch {
@@ -85,7 +85,7 @@ fn split(commands: Vec<Command<usize>>) -> (Answers, Vec<Command<usize>>) {
 }
 
 fn executed(machine: &mut Machine, batch: Batch, outcome: BatchOutcome) -> (Answers, Vec<Command<usize>>) {
-    split(machine.step(Event::Executed { batch, outcome }))
+    split(machine.step(CommitEvent::Executed { batch, outcome }))
 }
 
 fn committed(batch: &Batch) -> BatchOutcome {
@@ -197,7 +197,7 @@ fn what_lacks_a_table_is_found_by_halving_and_only_it_fails_with_its_transaction
     while let Some(Command::Execute(batch)) = next {
         let lacking = batch.txs.contains(&insert(3));
         let outcome = if lacking { BatchOutcome::Lacking(down()) } else { committed(&batch) };
-        let mut commands = machine.step(Event::Executed { batch, outcome });
+        let mut commands = machine.step(CommitEvent::Executed { batch, outcome });
         next = commands.pop_if(|command| matches!(command, Command::Execute(_))).or_else(|| machine.start());
         back.extend(commands.into_iter().filter_map(|command| match command {
             Command::Reply(waiter, Err(error), tx) => Some((waiter, error, tx)),
@@ -226,7 +226,7 @@ fn while_the_store_is_down_changes_are_refused_at_once_and_afterwards_taken() {
     let (told, _) = executed(&mut machine, batch, BatchOutcome::Unavailable(down()));
     assert_eq!(told, [(0, Err(CommitError::Unavailable(down())))]);
     assert_eq!(submit(&mut machine, 1, insert(1)), [(1, Err(CommitError::Unavailable(down())))]);
-    machine.step(Event::Claimed(lane(2, 0)));
+    machine.step(CommitEvent::Claimed(lane(2, 0)));
     assert!(submit(&mut machine, 2, insert(2)).is_empty());
     assert_eq!(started(&mut machine).lane.epoch, 2);
 }
@@ -239,7 +239,7 @@ fn a_lost_commit_that_happened_ends_in_receipts() {
     let (told, mut next) = executed(&mut machine, batch, BatchOutcome::Unknown { lost: vec![] });
     assert!(told.is_empty());
     let Some(Command::Settle(batch)) = next.pop() else { panic!("nobody looks") };
-    let told = answers(machine.step(Event::Settled { batch, settled: Resolution::Committed(lane(2, 1)) }));
+    let told = answers(machine.step(CommitEvent::Settled { batch, settled: Resolution::Committed(lane(2, 1)) }));
     assert_eq!(told, [(0, Ok(Receipt { lane: 1, epoch: 1, first_seq: Some(1), head_seq: 1 }))]);
 }
 
@@ -251,7 +251,8 @@ fn a_lost_commit_that_never_happened_is_sent_again_under_a_new_epoch() {
     let first_id = first.id;
     let (_, mut next) = executed(&mut machine, first, BatchOutcome::Unknown { lost: vec![] });
     let Some(Command::Settle(batch)) = next.pop() else { panic!("nobody looks") };
-    let (told, mut next) = split(machine.step(Event::Settled { batch, settled: Resolution::NotCommitted(lane(2, 0)) }));
+    let (told, mut next) =
+        split(machine.step(CommitEvent::Settled { batch, settled: Resolution::NotCommitted(lane(2, 0)) }));
     assert!(told.is_empty());
     let Some(Command::Execute(batch)) = next.pop() else { panic!("not sent again") };
     assert_eq!((batch.lane.epoch, batch.txs.len()), (2, 1));
@@ -267,7 +268,7 @@ fn a_lost_commit_on_a_lost_lane_is_told_as_far_as_it_is_known() {
         let batch = started(&mut machine);
         let (_, mut next) = executed(&mut machine, batch, BatchOutcome::Unknown { lost: vec![] });
         let Some(Command::Settle(batch)) = next.pop() else { panic!("nobody looks") };
-        let (told, next) = split(machine.step(Event::Settled { batch, settled: Resolution::Fenced { durable } }));
+        let (told, next) = split(machine.step(CommitEvent::Settled { batch, settled: Resolution::Fenced { durable } }));
         assert_eq!(told[0].1.clone().err(), expected);
         assert!(matches!(next.as_slice(), [Command::Claim]));
     }
@@ -294,7 +295,7 @@ fn closing_finishes_the_queue_and_gives_the_lane_back() {
     submit(&mut machine, 0, insert(0));
     let batch = started(&mut machine);
     submit(&mut machine, 1, insert(1));
-    assert!(machine.step(Event::Closing).is_empty());
+    assert!(machine.step(CommitEvent::Closing).is_empty());
     assert!(matches!(submit(&mut machine, 2, insert(2)).as_slice(), [(2, Err(CommitError::Unavailable(_)))]));
     let outcome = committed(&batch);
     assert_eq!(executed(&mut machine, batch, outcome).0.len(), 1);
@@ -308,6 +309,6 @@ fn closing_finishes_the_queue_and_gives_the_lane_back() {
 #[test]
 fn an_idle_lane_is_renewed_with_an_empty_batch() {
     let mut machine = ready();
-    let commands = machine.step(Event::Tick);
+    let commands = machine.step(CommitEvent::Tick);
     assert!(matches!(commands.as_slice(), [Command::Execute(batch)] if batch.txs.is_empty()));
 }

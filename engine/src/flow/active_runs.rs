@@ -44,14 +44,12 @@ pub(super) enum LimitReached {
     Memory,
 }
 
-/// An active run.
 struct ActiveRun {
     tenant: String,
     inbox: mpsc::Sender<WakeUp>,
-    standing: watch::Receiver<RunProgress>,
+    progress: watch::Receiver<RunProgress>,
 }
 
-/// The active runs.
 pub(super) struct ActiveRuns {
     places: RunLimits,
     runs: Mutex<RunTable>,
@@ -125,7 +123,7 @@ impl ActiveRuns {
             None => drop(runs.tenants.insert(tenant.to_owned(), 1)),
         }
         let sender = runs.watched.remove(&run).unwrap_or_else(|| watch::Sender::new(first));
-        let active = ActiveRun { tenant: tenant.to_owned(), inbox, standing: sender.subscribe() };
+        let active = ActiveRun { tenant: tenant.to_owned(), inbox, progress: sender.subscribe() };
         runs.active.insert(run, active);
         Some(sender)
     }
@@ -135,18 +133,18 @@ impl ActiveRuns {
     }
 
     /// Unloads a run that waits for a slot; its waiters are kept.
-    pub(super) fn unload(&self, run: Uuid, standing: watch::Sender<RunProgress>) {
+    pub(super) fn unload(&self, run: Uuid, progress: watch::Sender<RunProgress>) {
         let mut runs = self.runs();
         runs.leave(run);
-        if standing.receiver_count() == 0 {
+        if progress.receiver_count() == 0 {
             return;
         }
         if runs.watched.len() >= limits::RUNS_WATCHED_MAX {
-            runs.watched.retain(|_, standing| standing.receiver_count() > 0);
+            runs.watched.retain(|_, progress| progress.receiver_count() > 0);
         }
         // Waiters beyond the limit learn at once, by a closed channel, that the run continues without them.
         if runs.watched.len() < limits::RUNS_WATCHED_MAX {
-            runs.watched.insert(run, standing);
+            runs.watched.insert(run, progress);
         }
     }
 
@@ -156,9 +154,9 @@ impl ActiveRuns {
     }
 
     /// The status of a run that is active or waits for a slot.
-    pub(super) fn standing(&self, run: Uuid) -> Option<watch::Receiver<RunProgress>> {
+    pub(super) fn progress(&self, run: Uuid) -> Option<watch::Receiver<RunProgress>> {
         let runs = self.runs();
-        let active = runs.active.get(&run).map(|active| active.standing.clone());
+        let active = runs.active.get(&run).map(|active| active.progress.clone());
         active.or_else(|| runs.watched.get(&run).map(watch::Sender::subscribe))
     }
 

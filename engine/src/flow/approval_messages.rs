@@ -5,18 +5,16 @@
 //! its digest. A webhook gets no link: a system is not a person.
 
 use super::engine::EngineState;
+use super::link_token::{new_link_token, token_digest};
 use super::review;
 use crate::flow::port::{Recipient, Recipients};
 use crate::rows;
 use async_trait::async_trait;
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chimera_core::access::DeciderRefusal;
-use chimera_core::access::tables::APPROVAL_LINKS;
+use chimera_core::access::tables::{APPROVAL_LINKS, approval_links};
 use chimera_core::flow::review::Review;
-use chimera_core::flow::run::{ApprovalRequested, INBOX, RunHead, inbox_row, outbox_row};
-use chimera_core::flow::tables::SCOPED_APPROVALS;
-use chimera_core::json::Digest32;
+use chimera_core::flow::run::{ApprovalRequested, INBOX, OutboxMessage, RunHead, inbox_row, outbox_row};
+use chimera_core::flow::tables::{SCOPED_APPROVALS, scoped_approvals};
 use chimera_core::limits;
 use chimera_core::record::{Insert, Scope, Select, Tx, Unstorable, Value as Cell};
 use chimera_core::redact::Redactor;
@@ -60,11 +58,6 @@ impl Recipients for RunRecipients {
     }
 }
 
-/// The digest that identifies a stored link.
-pub(super) fn token_digest(token: &str) -> Digest32 {
-    Digest32::of_bytes(token.as_bytes())
-}
-
 /// Adds the notifications to the transaction that creates the requests.
 pub(super) async fn add_approval_messages(
     tx: &mut Tx,
@@ -79,14 +72,15 @@ pub(super) async fn add_approval_messages(
     let named = asking.recipients.of(head).await;
     let (now, steady) = (inner.parts.clock.now(), inner.parts.clock.steady());
     // Earlier requests are context only: without them the notification is still sent.
-    let select = Select::from(&SCOPED_APPROVALS, Scope::Tenant(head.tenant.clone())).with("run_id", head.id);
+    let select =
+        Select::from(&SCOPED_APPROVALS, Scope::Tenant(head.tenant.clone())).with(scoped_approvals::run_id, head.id);
     let before = rows::all(&*inner.parts.records, select, limits::RUN_ROWS_MAX).await.unwrap_or_default();
     for requested in asked {
         let review = masked_review(review::of_request(head, requested, &before, now));
         for recipient in &effective_recipients(with_deciders(&named, inner, head, requested).await, head) {
             let (id, mut link) = (inner.id(), None);
             if let Some(person) = decider(&*asking.recipients, head, recipient, requested) {
-                let token = token(inner);
+                let token = new_link_token(&*inner.parts.random, &recipient.target);
                 let url = format!("{}/approvals/{token}", asking.base_url);
                 link = asking.seal_link(id, &url, &*inner.parts.random);
                 if link.is_some() {
@@ -173,12 +167,6 @@ fn excluded(
     by_demand.or_else(|| all.not_decider(&head.tenant, person, &head.actor))
 }
 
-fn token(inner: &EngineState) -> String {
-    let mut bytes = [0; 32];
-    inner.parts.random.fill(&mut bytes);
-    URL_SAFE_NO_PAD.encode(bytes)
-}
-
 fn link_row(
     head: &RunHead,
     requested: &ApprovalRequested,
@@ -189,13 +177,13 @@ fn link_row(
     Ok(Insert::new(
         &APPROVAL_LINKS,
         vec![
-            ("token_digest", Cell::Bytes(token_digest(token).to_vec())),
-            ("tenant_id", head.tenant.as_str().into()),
-            ("run_id", head.id.into()),
-            ("approval_id", requested.approval.into()),
-            ("actor", person.into()),
-            ("expires_at", requested.expires_at.into()),
-            ("created_at", now.into()),
+            (approval_links::token_digest, Cell::Bytes(token_digest(token).to_vec())),
+            (approval_links::tenant_id, head.tenant.as_str().into()),
+            (approval_links::run_id, head.id.into()),
+            (approval_links::approval_id, requested.approval.into()),
+            (approval_links::actor, person.into()),
+            (approval_links::expires_at, requested.expires_at.into()),
+            (approval_links::created_at, now.into()),
         ],
     )?)
 }
@@ -219,7 +207,10 @@ impl Asking {
                 let told = (payload["type"].as_str().unwrap_or_default(), Some(&payload["data"]));
                 inbox_row(id, head, &recipient.target, told, now)
             }
-            channel => outbox_row(id, head, approval, (channel, &recipient.target), &payload, now),
+            channel => {
+                let message = OutboxMessage { id, approval, channel, target: &recipient.target, at: now };
+                outbox_row(head, &message, &payload)
+            }
         }
     }
 }

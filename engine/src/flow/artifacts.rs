@@ -2,10 +2,10 @@
 
 use super::Flow;
 use crate::error::EngineError;
-use chimera_core::flow::tables::STEPS;
+use chimera_core::flow::tables::{StepOutput, steps};
 use chimera_core::id::BlobId;
 use chimera_core::limits;
-use chimera_core::record::{Json, Row, Scope, Select};
+use chimera_core::record::{Json, Scope, StoredRow};
 use std::collections::BTreeSet;
 
 impl Flow {
@@ -14,12 +14,14 @@ impl Flow {
     pub async fn artifacts(&self) -> Result<BTreeSet<BlobId>, EngineError> {
         let mut found = BTreeSet::new();
         for spec in self.inner.parts.registry.specs().filter(|spec| spec.has_artifacts()) {
-            let steps = Select::from(&STEPS, Scope::System).with("tool", spec.name.as_str());
+            let steps = StepOutput::select(Scope::System).with(steps::tool, spec.name.as_str());
             let mut steps = steps.take(limits::PAGE_ROWS_MAX);
             loop {
                 let page = self.inner.parts.records.read(steps.clone()).await?;
-                let output = |row: &Row| row.get("output").as_json().map(Json::to_value);
-                found.extend(page.rows.iter().filter_map(output).flat_map(|output| spec.artifacts(&output)));
+                for row in page.rows {
+                    let output = StepOutput::decode(row)?.output.as_ref().map(Json::value).transpose()?;
+                    found.extend(output.iter().flat_map(|output| spec.artifacts(output)));
+                }
                 match page.next {
                     Some(next) => steps.after = Some(next),
                     None => break,

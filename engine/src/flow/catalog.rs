@@ -18,7 +18,7 @@ impl Flow {
             return Err(EngineError::missing_scope(WORKFLOWS_READ));
         }
         let (listed, more) = self.workflows().list(permit, limit, cursor).await?;
-        let next_cursor = listed.last().filter(|_| more).map(|listed| listed.row.text("workflow_id").to_owned());
+        let next_cursor = listed.last().filter(|_| more).map(|listed| listed.row.workflow_id.clone());
         let entries = listed.iter().map(|listed| WorkflowEntry::of(&listed.row, listed.is_own, listed.is_shared));
         // What an entry shows is small, whatever its document.
         Ok(Page { items: entries.collect::<Result<_, _>>()?, next_cursor, bytes: 0 })
@@ -37,7 +37,7 @@ impl Flow {
         let found = self.workflows().readable(permit.tenant(), id, version).await?;
         let (row, is_own) = found.ok_or_else(|| no_workflow(id, version))?;
         let shared = self.workflows().is_shared_with(permit.tenant(), id, is_own).await?;
-        Ok(WorkflowView::of(&row, is_own, shared)?)
+        Ok(WorkflowView::of(row, is_own, shared))
     }
 
     /// The tools that the caller may call.

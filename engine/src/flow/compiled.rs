@@ -2,39 +2,38 @@
 //!
 //! When it is full, the tenant that holds the most gives up what it has not used for the longest time.
 
-use chimera_core::flow::air::Graph;
+use super::lookup::FoundWorkflow;
 use chimera_core::limits::{WORKFLOW_MEMORY_FACTOR, WORKFLOWS_CACHED_MAX, WORKFLOWS_KEPT_BYTES_MAX};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// Tenant, workflow and version.
 pub(super) type VersionKey = (String, String, i64);
 
 #[derive(Default)]
 pub(super) struct Compiled {
-    entries: BTreeMap<VersionKey, Entry>,
+    entries: BTreeMap<VersionKey, CachedGraph>,
     bytes: usize,
     /// Sequence number of uses.
     uses: u64,
 }
 
-struct Entry {
-    graph: Arc<Graph>,
+struct CachedGraph {
+    found: FoundWorkflow,
     bytes: usize,
     used: u64,
 }
 
 impl Compiled {
-    pub(super) fn get(&mut self, key: &VersionKey) -> Option<Arc<Graph>> {
+    pub(super) fn get(&mut self, key: &VersionKey) -> Option<FoundWorkflow> {
         self.uses += 1;
         let entry = self.entries.get_mut(key)?;
         entry.used = self.uses;
-        Some(Arc::clone(&entry.graph))
+        Some(entry.found.clone())
     }
 
-    /// Caches a graph whose document has so many bytes.
-    pub(super) fn keep(&mut self, key: VersionKey, graph: Arc<Graph>, document_bytes: usize) {
-        let patterns = graph.input_schema.as_ref().map_or(0, |schema| schema.pattern_bytes());
+    /// Caches a version whose document has so many bytes.
+    pub(super) fn keep(&mut self, key: VersionKey, found: FoundWorkflow, document_bytes: usize) {
+        let patterns = found.graph.input_schema.as_ref().map_or(0, |schema| schema.pattern_bytes());
         let bytes = document_bytes.saturating_mul(WORKFLOW_MEMORY_FACTOR).saturating_add(patterns);
         self.remove(&key);
         while self.entries.len() >= WORKFLOWS_CACHED_MAX || self.bytes.saturating_add(bytes) > WORKFLOWS_KEPT_BYTES_MAX
@@ -44,7 +43,7 @@ impl Compiled {
         }
         self.uses += 1;
         self.bytes += bytes;
-        self.entries.insert(key, Entry { graph, bytes, used: self.uses });
+        self.entries.insert(key, CachedGraph { found, bytes, used: self.uses });
     }
 
     fn remove(&mut self, key: &VersionKey) {
@@ -66,19 +65,22 @@ impl Compiled {
 
 #[cfg(test)]
 mod tests {
+    use super::super::lookup::Origin;
     use super::*;
-    use crate::flow::{Registry, ToolCatalog};
+    use crate::flow::{ToolCatalog, ToolRegistry};
     use chimera_core::flow::air;
     use serde_json::json;
+    use std::sync::Arc;
 
-    fn graph(pattern: &str, count: usize) -> Arc<Graph> {
+    fn found(pattern: &str, count: usize) -> FoundWorkflow {
         let patterns: Vec<_> = (0..count).map(|n| json!({"pattern": format!("{pattern}{n}")})).collect();
         let document = json!({
             "air_version": "1.0", "workflow_id": "a", "inputs": {"anyOf": patterns},
             "nodes": [{"id": "a", "type": "hitl"}]
         });
         let document = air::parse(&document.to_string()).unwrap();
-        Arc::new(air::compile(document, &ToolCatalog::running(&Registry::default())).unwrap())
+        let graph = Arc::new(air::compile(document, &ToolCatalog::running(&ToolRegistry::default())).unwrap());
+        FoundWorkflow { version: 1, graph, origin: Origin::Copy { is_shared: false } }
     }
 
     fn key(tenant: &str, n: i64) -> VersionKey {
@@ -87,12 +89,12 @@ mod tests {
 
     #[test]
     fn patterns_that_take_much_memory_leave_room_for_fewer_workflows() {
-        let (mut compiled, heavy) = (Compiled::default(), graph("\\p{L}{5}", 8));
-        compiled.keep(key("acme", 0), graph("a", 1), 100);
+        let (mut compiled, heavy) = (Compiled::default(), found("\\p{L}{5}", 8));
+        compiled.keep(key("acme", 0), found("a", 1), 100);
         for n in 0..1_000 {
-            compiled.keep(key("bob", n), Arc::clone(&heavy), 100);
+            compiled.keep(key("bob", n), heavy.clone(), 100);
         }
-        let bytes = heavy.input_schema.as_ref().unwrap().pattern_bytes();
+        let bytes = heavy.graph.input_schema.as_ref().unwrap().pattern_bytes();
         assert!(
             compiled.bytes <= WORKFLOWS_KEPT_BYTES_MAX && compiled.entries.len() <= WORKFLOWS_KEPT_BYTES_MAX / bytes
         );
@@ -102,9 +104,9 @@ mod tests {
 
     #[test]
     fn as_many_small_workflows_are_kept_as_before() {
-        let (mut compiled, small) = (Compiled::default(), graph("a", 1));
+        let (mut compiled, small) = (Compiled::default(), found("a", 1));
         for n in 0..2_000 {
-            compiled.keep(key("bob", n), Arc::clone(&small), 100);
+            compiled.keep(key("bob", n), small.clone(), 100);
             assert!(n == 0 || compiled.get(&key("bob", 0)).is_some(), "what is used stays");
         }
         let bytes: usize = compiled.entries.values().map(|entry| entry.bytes).sum();

@@ -12,7 +12,7 @@ use crate::port::ReadError;
 use chimera_core::flow::run::{RunHead, UnknownOutcome};
 use chimera_core::flow::tables::{RUNS, STEPS};
 use chimera_core::limits;
-use chimera_core::record::{Comparison, Cursor, Json, Row, Scope, Select, Tx, Unstorable, Value as Cell};
+use chimera_core::record::{Comparison, Cursor, Row, Scope, Select, Tx, Unstorable, Value as Cell};
 use chimera_core::redact::Redactor;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -80,18 +80,6 @@ impl Flow {
         let select = Select::from(&STEPS, Scope::Tenant(permit.tenant().to_owned())).with("run_id", run.uuid("id"));
         let (rows, _) = self.inner.parts.records.first(in_doubt(select), limits::PAGE_ROWS_DEFAULT).await?;
         Ok(rows.iter().map(|step| DoubtView::of(run, step)).collect::<Result<_, _>>()?)
-    }
-
-    /// Whether the call that a message is about is still in doubt.
-    pub(super) async fn is_in_doubt(&self, message: &Row) -> Result<bool, EngineError> {
-        let payload = message.get("payload").as_json().map(Json::to_value).unwrap_or_default();
-        if payload["type"] != OUTCOME_UNKNOWN {
-            return Ok(true);
-        }
-        let step = payload["data"]["step_id"].as_str().and_then(|step| Uuid::parse_str(step).ok()).unwrap_or_default();
-        let scope = Scope::Tenant(message.text("tenant_id").to_owned());
-        let select = in_doubt(Select::from(&STEPS, scope).with("id", step)).take(1);
-        Ok(!self.inner.parts.records.read(select).await?.rows.is_empty())
     }
 }
 

@@ -16,12 +16,13 @@ use crate::error::EngineError;
 use crate::flow::port::CancelToken;
 use crate::offload::CostFlag;
 use crate::port::ReadError;
+use crate::rows;
 use chimera_core::flow::call::{CallOutcome, CheckResult};
 use chimera_core::flow::run::{
     Call, CallMode, CallsInFlight, Effect, Env, Event, LaneOwner, ReceivedAnswer, Run, RunPlace, Turn,
 };
-use chimera_core::flow::tables::CACHE_ENTRIES;
-use chimera_core::record::{Json, Scope, Select};
+use chimera_core::flow::tables::{CacheEntryRow, RunBrief, cache_entries};
+use chimera_core::record::{Scope, StoredRow};
 use chimera_core::time::Timestamp;
 use chimera_core::tool::EffectKind;
 use chimera_core::{json, limits};
@@ -73,7 +74,7 @@ pub(super) struct RunDriver {
     inner: Arc<EngineState>,
     run: Run,
     nudges: mpsc::Receiver<WakeUp>,
-    standing: watch::Sender<RunProgress>,
+    progress: watch::Sender<RunProgress>,
     calls: FuturesUnordered<BoxFuture<'static, Event>>,
     cancels: BTreeMap<RunPlace, watch::Sender<bool>>,
     /// Responses that arrived while waiting for the store.
@@ -104,7 +105,7 @@ impl RunDriver {
         inner: Arc<EngineState>,
         run: Run,
         nudges: mpsc::Receiver<WakeUp>,
-        standing: watch::Sender<RunProgress>,
+        progress: watch::Sender<RunProgress>,
         owns_all_calls: bool,
         costly: CostFlag,
     ) -> Self {
@@ -115,7 +116,7 @@ impl RunDriver {
             inner,
             run,
             nudges,
-            standing,
+            progress,
             calls,
             cancels,
             answered: Vec::new(),
@@ -145,7 +146,7 @@ impl RunDriver {
     /// Resumes a run that was just loaded.
     pub(super) async fn resume(mut self) {
         // A run that waited in the store goes back there if there is no slot.
-        let waited = self.inner.gate().resume(self.run.head().id);
+        let waited = self.inner.call_slots().resume(self.run.head().id);
         self.waits_since = waited.then_some(self.run.head().created_at);
         let mut events = vec![Event::Claimed { alone: self.owns_all_calls }];
         events.extend(self.pending_signals().await);
@@ -176,10 +177,10 @@ impl RunDriver {
 
     /// Stops driving the run. Signals that arrive at the last moment trigger another load.
     fn stop(self) {
-        let Self { inner, run, mut nudges, standing, more_signals: mut told, .. } = self;
+        let Self { inner, run, mut nudges, progress, more_signals: mut told, .. } = self;
         let id = run.head().id;
         if self.waits_in_store {
-            inner.unload(id, standing);
+            inner.unload(id, progress);
         } else {
             inner.release(id);
         }
@@ -200,15 +201,15 @@ impl RunDriver {
         };
         self.owner = self.run.owner();
         let before = TurnSnapshot::of(&self.run, &events);
-        let mut granted = self.inner.gate().granted(id);
+        let mut granted = self.inner.call_slots().granted(id);
         let kept = self.unrepeatable_answers(&events);
         let inner = Arc::clone(&self.inner);
-        let place = inner.offload.acquire(&self.run.head().claimant(), self.run.may_take_long()).await;
-        let decided = place.run(|| self.decide(events, writes_through));
+        let work_slot = inner.offload.acquire(&self.run.head().claimant(), self.run.may_take_long()).await;
+        let decided = work_slot.run(|| self.decide(events, writes_through));
         // A cached output is looked up before the slot is used.
         granted.retain(|at| !self.run.is_busy_at(*at));
         if decided.as_ref().is_ok_and(|turn| !turn.more) && !granted.is_empty() {
-            let next = self.inner.gate().release_unused(id, &granted);
+            let next = self.inner.call_slots().release_unused(id, &granted);
             self.inner.wake_for_slots(next);
         }
         let mut turn = match decided {
@@ -233,7 +234,7 @@ impl RunDriver {
         }
         let mut events = self.perform(&turn);
         events.append(&mut self.answered);
-        self.publish_standing(&turn);
+        self.publish_progress(&turn);
         if turn.parked {
             self.waits_in_store = turn.waits_for_slot;
             return None;
@@ -347,7 +348,13 @@ impl RunDriver {
                 Ok(None) | Err(EngineError::Read(ReadError::Schema(_))) => return None,
                 Err(_) => continue,
             };
-            let owner = row.get("owner_lane").as_int();
+            let owner = match RunBrief::peek(&row) {
+                Ok(row) => row.owner_lane,
+                Err(error) => {
+                    tracing::error!(run_id = %id, %error, "a run could not be loaded");
+                    return None;
+                }
+            };
             if owner.is_some() && owner != inner.owner(id).map(|owner| owner.lane) && !inner.parts.alone {
                 return None;
             }
@@ -386,14 +393,14 @@ impl RunDriver {
         self.answered.clear();
         self.cancels.clear();
         self.outside.clear();
-        let next = self.inner.gate().drop_run(self.run.head().id);
+        let next = self.inner.call_slots().drop_run(self.run.head().id);
         self.inner.wake_for_slots(next);
     }
 
     /// Releases the slots of positions where nothing is in flight.
     fn leave_slots(&self, places: &[RunPlace]) {
         for at in places.iter().filter(|at| !self.run.is_busy_at(**at)) {
-            let next = self.inner.gate().release(self.run.head().id, *at);
+            let next = self.inner.call_slots().release(self.run.head().id, *at);
             self.inner.wake_for_slots(next);
         }
     }
@@ -415,7 +422,7 @@ impl RunDriver {
                 Effect::Notify => self.inner.messages.notify_one(),
                 Effect::Release(at) => {
                     self.cancels.remove(at);
-                    let next = self.inner.gate().release(self.run.head().id, *at);
+                    let next = self.inner.call_slots().release(self.run.head().id, *at);
                     self.inner.wake_for_slots(next);
                 }
             }
@@ -454,25 +461,27 @@ impl RunDriver {
         let (inner, head, costly) = (Arc::clone(&self.inner), Arc::clone(self.run.head()), self.costly.clone());
         self.calls.push(
             async move {
-                let select = Select::from(&CACHE_ENTRIES, Scope::Tenant(head.tenant.clone()))
-                    .with("workflow_id", head.workflow.id.as_str())
-                    .with("cache_key", key)
+                let select = CacheEntryRow::select(Scope::Tenant(head.tenant.clone()))
+                    .with(cache_entries::workflow_id, head.workflow.id.as_str())
+                    .with(cache_entries::cache_key, key)
                     .take(1);
                 // A cache read error counts as a miss.
-                let row = inner.parts.records.read(select).await.ok().and_then(|page| page.rows.into_iter().next());
+                let rows = inner.parts.records.read(select).await.map(|page| page.rows).unwrap_or_default();
+                costly.mark_costly(load::are_large(&rows)).await;
                 let now = inner.parts.clock.steady();
-                let row = row.filter(|row| row.get("expires_at").as_time().is_none_or(|end| end > now));
-                costly.mark_costly(row.as_ref().is_some_and(load::is_large)).await;
-                Event::CacheLookedUp { at, hit: row.and_then(|row| row.get("output").as_json().map(Json::to_value)) }
+                let row = rows::decodable::<CacheEntryRow>(rows).next();
+                let row = row.filter(|row| row.expires_at.is_none_or(|end| end > now));
+                let hit = row.and_then(|row| row.output.value().inspect_err(rows::log_skipped).ok());
+                Event::CacheLookedUp { at, hit }
             }
             .boxed(),
         );
     }
 
-    fn publish_standing(&self, turn: &Turn) {
+    fn publish_progress(&self, turn: &Turn) {
         if turn.status.is_some() || turn.parked {
-            let standing = RunProgress::of(&self.run, turn.parked && !turn.waits_for_slot);
-            self.standing.send_replace(standing);
+            let progress = RunProgress::of(&self.run, turn.parked && !turn.waits_for_slot);
+            self.progress.send_replace(progress);
         }
     }
 

@@ -6,13 +6,17 @@
 use super::Flow;
 use crate::access::Permit;
 use crate::error::EngineError;
+use crate::rows;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::run::{SignalKind, StepStatus};
-use chimera_core::flow::tables::{APPROVAL_REQUESTS, SCOPED_APPROVALS, STEPS};
+use chimera_core::flow::status::RequestStatus;
+use chimera_core::flow::tables::{
+    APPROVAL_REQUESTS, RequestBrief, RunPlan, StepBrief, approval_requests, scoped_approvals, steps,
+};
 use chimera_core::json::check_depth;
 use chimera_core::ledger::ActorType;
 use chimera_core::limits::JSON_DEPTH_MAX;
-use chimera_core::record::{Json, Row, Scope, Select, Tx, Unstorable, Update};
+use chimera_core::record::{Json, Scope, Select, StoredRow, Tx, Unstorable, Update};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -25,13 +29,12 @@ impl Flow {
         if let Some(node) = self.drafted_node(permit, run, step).await? {
             return self.edit_planned(permit, run, &node, input).await;
         }
-        let row = self.step_with_status(permit, run, step, StepStatus::AwaitingApproval).await?;
-        let is_map = row.text("node_type") == "map" && row.get("map_index").is_null();
-        let tool = row.get("tool").as_text().filter(|_| !is_map).ok_or_else(no_input)?;
+        let (row, _) = self.step_with_status(permit, run, step, StepStatus::AwaitingApproval).await?;
+        let is_map = row.node_type == "map" && row.map_index.is_none();
+        let tool = row.tool.as_deref().filter(|_| !is_map).ok_or_else(no_input)?;
         self.check_input(permit, tool, &input)?;
-        let pending = self.select_pending(permit, run).with("step_id", step);
-        let request = self.pending_request(pending).await?;
-        let approval = request.uuid("approval_request_id");
+        let pending = self.select_pending(permit, run).with(scoped_approvals::step_id, step);
+        let approval = self.pending_request(pending).await?;
         let told = SignalKind::Edited { step, input, by: permit.by(), approval: Some(approval) };
         self.send_signal_with(permit, run, told, self.supersede(permit, approval)?).await
     }
@@ -39,10 +42,10 @@ impl Flow {
     /// The node of a step that was simulated and has not started.
     async fn drafted_node(&self, permit: &Permit, run: Uuid, step: Uuid) -> Result<Option<String>, EngineError> {
         let scope = Scope::Tenant(permit.tenant().to_owned());
-        let select = Select::from(&STEPS, scope).with("id", step).with("run_id", run).take(1);
-        let row = self.inner.parts.records.read(select).await?.rows.into_iter().next();
-        let waits = |row: &Row| row.text("status") == StepStatus::Pending.as_str() && row.get("retry_at").is_null();
-        Ok(row.filter(waits).map(|row| row.text("node_id").to_owned()))
+        let select = StepBrief::select(scope).with(steps::id, step).with(steps::run_id, run);
+        let row: Option<StepBrief> = rows::find(&*self.inner.parts.records, select).await?;
+        let waits = |row: &StepBrief| row.status == StepStatus::Pending && row.retry_at.is_none();
+        Ok(row.filter(waits).map(|row| row.node_id))
     }
 
     /// Changes the input of a step in a plan that waits for approval. The plan is requested again, with a new digest.
@@ -50,14 +53,14 @@ impl Flow {
         if permit.kind() != ActorType::Human {
             return Err(EngineError::refused(Code::RbacForbidden, "only a person may change what waits for approval"));
         }
-        let row = self.unfinished_run(permit, run).await?;
-        let plan = row.get("plan").as_json().map(Json::to_value).unwrap_or_default();
+        let row = RunPlan::decode(self.unfinished_run(permit, run).await?)?;
+        let plan = row.plan.as_ref().map(Json::value).transpose()?.unwrap_or_default();
         let lines = plan["steps"].as_array().into_iter().flatten().filter(|line| line["node"] == node);
         let lines: Vec<&Value> = lines.collect();
         if lines.is_empty() {
             return Err(EngineError::not_found("step"));
         }
-        if !row.get("plan_digest").is_null() {
+        if row.plan_digest.is_some() {
             return Err(EngineError::refused(
                 Code::InvalidTransition,
                 "the plan is already approved, and the step has not started",
@@ -70,8 +73,8 @@ impl Flow {
             ));
         };
         self.check_input(permit, tool.ok_or_else(no_input)?, &input)?;
-        let pending = self.select_pending(permit, run).with("action_type", "plan");
-        let approval = self.pending_request(pending).await?.uuid("approval_request_id");
+        let pending = self.select_pending(permit, run).with(scoped_approvals::action_type, "plan");
+        let approval = self.pending_request(pending).await?;
         let told = SignalKind::PlanEdited { node: node.to_owned(), input, by: permit.by(), approval };
         self.send_signal_with(permit, run, told, self.supersede(permit, approval)?).await
     }
@@ -95,27 +98,28 @@ impl Flow {
     /// The pending requests of a run.
     fn select_pending(&self, permit: &Permit, run: Uuid) -> Select {
         let scope = Scope::Tenant(permit.tenant().to_owned());
-        Select::from(&SCOPED_APPROVALS, scope).with("run_id", run).with("status", "pending")
+        let select = RequestBrief::select(scope).with(scoped_approvals::run_id, run);
+        select.with(scoped_approvals::status, RequestStatus::Pending)
     }
 
-    /// The pending request, unless it has expired.
-    async fn pending_request(&self, pending: Select) -> Result<Row, EngineError> {
-        let row = self.inner.parts.records.read(pending.take(1)).await?.rows.into_iter().next();
+    /// The id of the pending request, unless it has expired.
+    async fn pending_request(&self, pending: Select) -> Result<Uuid, EngineError> {
+        let row: Option<RequestBrief> = rows::find(&*self.inner.parts.records, pending).await?;
         let decided = "this was just decided or changed; fetch it again";
         let row = row.ok_or_else(|| EngineError::refused(Code::OccConflict, decided))?;
-        if row.get("expires_at").as_time().is_some_and(|end| end <= self.inner.parts.clock.steady()) {
+        if row.expires_at.is_some_and(|end| end <= self.inner.parts.clock.steady()) {
             return Err(EngineError::refused(Code::InvalidTransition, "the approval request has expired"));
         }
-        Ok(row)
+        Ok(row.approval_request_id)
     }
 
     /// Supersedes a request, unless it was decided.
     fn supersede(&self, permit: &Permit, approval: Uuid) -> Result<Tx, EngineError> {
-        let expect = vec![("status", "pending".into())];
+        let expect = vec![(approval_requests::status, RequestStatus::Pending.into())];
         let set = vec![
-            ("status", "superseded".into()),
-            ("reviewed_at", self.inner.parts.clock.steady().into()),
-            ("reviewed_by", permit.actor().into()),
+            (approval_requests::status, RequestStatus::Superseded.into()),
+            (approval_requests::reviewed_at, self.inner.parts.clock.steady().into()),
+            (approval_requests::reviewed_by, permit.actor().into()),
         ];
         let update = Update::new(&APPROVAL_REQUESTS, vec![approval.into()], expect, set).map_err(Unstorable::from)?;
         Ok(Tx { updates: vec![update], ..Tx::default() })

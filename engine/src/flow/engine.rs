@@ -4,10 +4,10 @@
 //! store is the source of truth about who owns a run; this is only what the process is working on right now.
 
 use super::active_runs::{ActiveRuns, LimitReached, RunLimits};
+use super::call_slots::{CallLimits, CallSlots};
 use super::drive::{RunDriver, WakeUp};
-use super::gate::{CallGate, CallLimits};
 use super::memory::MemoryBudget;
-use super::{Asking, Registry, Workflows, load, spans};
+use super::{Asking, ToolRegistry, Workflows, load, spans};
 use crate::error::EngineError;
 use crate::flow::port::Notifier;
 use crate::heartbeat::Heartbeat;
@@ -18,7 +18,8 @@ use chimera_core::access::Claimant;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::policy::{Action, Policy, PolicyVerdict};
 use chimera_core::flow::run::{LaneOwner, Run, RunHead, RunStatus, Turn};
-use chimera_core::record::{Row, Tx};
+use chimera_core::flow::tables::RunBrief;
+use chimera_core::record::{Row, StoredRow, Tx};
 use chimera_core::{json, limits};
 use serde_json::Value;
 use std::pin::Pin;
@@ -38,7 +39,7 @@ pub struct FlowPorts {
     pub random: Arc<dyn Random>,
     /// Wakes other processes.
     pub bus: Arc<dyn Bus>,
-    pub registry: Arc<Registry>,
+    pub registry: Arc<ToolRegistry>,
     pub policy: Arc<dyn Policy>,
     /// Sends notifications about ended and waiting runs.
     pub notifier: Arc<dyn Notifier>,
@@ -60,7 +61,7 @@ pub struct Flow {
 pub(super) struct EngineState {
     pub(super) parts: FlowPorts,
     pub(super) workflows: Workflows,
-    pub(super) gate: Mutex<CallGate>,
+    pub(super) call_slots: Mutex<CallSlots>,
     pub(super) driven: ActiveRuns,
     memory: Mutex<MemoryBudget>,
     /// Signalled when a message is queued.
@@ -75,17 +76,16 @@ pub(super) struct EngineState {
 /// The engine's shutdown state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Shutdown {
-    /// Running.
     Running,
     /// Starts nothing new and waits for what is in flight.
     Drain,
-    /// Stopped.
+    /// Gives up what is in flight.
     Now,
 }
 
 /// A run that is being committed.
 pub(super) struct PendingRun {
-    pub(super) standing: watch::Receiver<RunProgress>,
+    pub(super) progress: watch::Receiver<RunProgress>,
     /// The result of the commit.
     pub(super) durable: oneshot::Receiver<Result<(), CommitError>>,
 }
@@ -131,12 +131,12 @@ impl Flow {
             Arc::clone(&parts.registry),
         );
         let offload = Arc::clone(&workflows.offload);
-        let gate = Mutex::new(CallGate::new(parts.slots.clone()));
+        let call_slots = Mutex::new(CallSlots::new(parts.slots.clone()));
         let pulse = Heartbeat::start(parts.clock.steady());
         let inner = EngineState {
             parts,
             workflows,
-            gate,
+            call_slots,
             driven: ActiveRuns::new(places),
             memory: Mutex::new(MemoryBudget::new(places.memory_bytes)),
             messages: Notify::new(),
@@ -153,7 +153,7 @@ impl Flow {
     }
 
     #[must_use]
-    pub fn registry(&self) -> &Registry {
+    pub fn registry(&self) -> &ToolRegistry {
         &self.inner.parts.registry
     }
 
@@ -163,15 +163,15 @@ impl Flow {
         self.inner.parts.policy.judge(action)
     }
 
-    /// Why the store is on hold, if it is.
+    /// Why the store is held, if it is.
     #[must_use]
     pub fn hold(&self) -> Option<Hold> {
         self.inner.parts.records.hold()
     }
 
     /// Memory for work on JSON of a request. Refused if too much of the same caller's work waits already.
-    pub async fn room(&self, who: &Claimant, weight: usize) -> Result<SizeBudget, EngineError> {
-        self.inner.offload.room(who, weight).await
+    pub async fn reserve_memory(&self, who: &Claimant, weight: usize) -> Result<SizeBudget, EngineError> {
+        self.inner.offload.reserve_memory(who, weight).await
     }
 
     /// A slot for CPU-heavy work of a request. Refused if too much of the same caller's work waits already.
@@ -225,13 +225,13 @@ impl Flow {
     /// The number of tool calls in flight.
     #[must_use]
     pub fn calls_under_way(&self) -> usize {
-        self.inner.gate().taken()
+        self.inner.call_slots().taken()
     }
 
     /// The number of calls that wait for a slot and are tracked by this process.
     #[must_use]
     pub fn calls_waiting(&self) -> usize {
-        self.inner.gate().waiting()
+        self.inner.call_slots().waiting()
     }
 
     /// Starts nothing new: calls in flight may end and be recorded, and a run without any is no longer driven.
@@ -250,9 +250,9 @@ impl Flow {
 
     /// Waits until a run has ended or rests. `None` if this process does not drive it.
     pub async fn rest(&self, run: Uuid) -> Option<RunProgress> {
-        let mut standing = self.inner.driven.standing(run)?;
-        let rested = standing.wait_for(|standing| standing.is_resting).await.map(|standing| standing.clone());
-        let last = standing.borrow().clone();
+        let mut progress = self.inner.driven.progress(run)?;
+        let rested = progress.wait_for(|progress| progress.is_resting).await.map(|progress| progress.clone());
+        let last = progress.borrow().clone();
         Some(rested.unwrap_or(last))
     }
 }
@@ -264,10 +264,10 @@ pub(super) fn is_heavy(run: &Run) -> bool {
 }
 
 impl EngineState {
-    pub(super) fn gate(&self) -> MutexGuard<'_, CallGate> {
-        let mut gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
-        gate.set_shared(self.parts.registry.is_shared());
-        gate
+    pub(super) fn call_slots(&self) -> MutexGuard<'_, CallSlots> {
+        let mut call_slots = self.call_slots.lock().unwrap_or_else(PoisonError::into_inner);
+        call_slots.set_shared(self.parts.registry.is_shared());
+        call_slots
     }
 
     pub(super) fn memory(&self) -> MutexGuard<'_, MemoryBudget> {
@@ -282,13 +282,13 @@ impl EngineState {
     }
 
     /// Whether another run can be driven, for any tenant.
-    pub(super) fn has_room(&self) -> bool {
+    pub(super) fn has_capacity(&self) -> bool {
         !self.driven.is_full()
     }
 
     /// Whether another run of this tenant can be driven.
-    pub(super) fn has_room_for(&self, tenant: &str) -> bool {
-        self.full_for(tenant).is_none() && self.memory().has_room_for(tenant)
+    pub(super) fn has_capacity_for(&self, tenant: &str) -> bool {
+        self.full_for(tenant).is_none() && self.memory().has_capacity_for(tenant)
     }
 
     fn full_for(&self, tenant: &str) -> Option<LimitReached> {
@@ -296,7 +296,7 @@ impl EngineState {
     }
 
     /// Refuses a run beyond the limits.
-    pub(super) fn check_room_for(&self, tenant: &str) -> Result<(), EngineError> {
+    pub(super) fn check_run_limits(&self, tenant: &str) -> Result<(), EngineError> {
         let crowded = || self.memory().is_queue_full(tenant).then_some(LimitReached::Memory);
         let Some(full) = self.full_for(tenant).or_else(crowded) else { return Ok(()) };
         let body = |message: String| ErrorBody::new(Code::Overloaded, message).retry_after(1);
@@ -353,7 +353,7 @@ impl EngineState {
         let entered = self.driven.register(id, &run.head().tenant, inbox, first.clone());
         // A new id is not registered yet.
         let sender = entered.unwrap_or_else(|| watch::Sender::new(first));
-        let standing = sender.subscribe();
+        let progress = sender.subscribe();
         self.record_memory(&run);
         let inner = Arc::clone(self);
         let span = spans::run_placeholder(&*self.parts.spans, id);
@@ -375,7 +375,7 @@ impl EngineState {
         };
         // Spawning moves a task several times.
         tokio::spawn(Box::pin(task).instrument(span));
-        PendingRun { standing, durable }
+        PendingRun { progress, durable }
     }
 
     /// Stops driving a run here.
@@ -386,15 +386,15 @@ impl EngineState {
     }
 
     /// Unloads a run that waits for a slot; it is driven again when there is one.
-    pub(super) fn unload(self: &Arc<Self>, run: Uuid, standing: watch::Sender<RunProgress>) {
+    pub(super) fn unload(self: &Arc<Self>, run: Uuid, progress: watch::Sender<RunProgress>) {
         if !self.is_running() {
             return self.release(run);
         }
-        self.driven.unload(run, standing);
+        self.driven.unload(run, progress);
         let next = self.memory().unload(run);
         self.wake_for_slots(next);
         // A slot may have been reserved for it while it was unloaded.
-        if !self.gate().granted(run).is_empty() {
+        if !self.call_slots().granted(run).is_empty() {
             self.load_granted(run);
         }
     }
@@ -407,7 +407,7 @@ impl EngineState {
 
     /// Drops the slots and requests of a run.
     fn drop_requests(self: &Arc<Self>, run: Uuid) {
-        let next = self.gate().drop_run(run);
+        let next = self.call_slots().drop_run(run);
         self.wake_for_slots(next);
     }
 
@@ -429,16 +429,8 @@ impl EngineState {
             while inner.is_running() && !inner.is_active(run) {
                 match load::run_row(&*inner.parts.records, run).await {
                     Ok(row) => {
-                        let waits = |row: &Row| row.get("owner_lane").is_null() && !row.get("next_deadline").is_null();
-                        match row.filter(waits) {
-                            Some(row) if inner.has_memory_for(&row) => {
-                                if let Err(error) = inner.drive_row(row).await {
-                                    tracing::warn!(run_id = %run, error = %error, "a run could not be resumed");
-                                }
-                            }
-                            Some(_) => {}
-                            // It ended, or another process has it: nothing is reserved for it any more.
-                            None => inner.free_memory(run),
+                        if let Err(error) = inner.drive_granted(run, row).await {
+                            tracing::warn!(run_id = %run, error = %error, "a run could not be resumed");
                         }
                         break;
                     }
@@ -490,35 +482,50 @@ impl EngineState {
     /// Resumes a run that nobody drives: it was parked, or its owner is gone.
     pub(super) async fn resume_unowned(self: &Arc<Self>, run: Uuid) -> Result<(), EngineError> {
         let records = &self.parts.records;
-        if !self.is_running() || !self.has_room() || records.hold().is_some() || records.damage().is_some() {
+        if !self.is_running() || !self.has_capacity() || records.hold().is_some() || records.damage().is_some() {
             return Ok(());
         }
         let Some(row) = load::run_row(&*self.parts.records, run).await? else { return Ok(()) };
-        if !self.may_resume(&row) || self.full_for(row.text("tenant_id")).is_some() || !self.has_memory_for(&row) {
+        let brief = RunBrief::peek(&row)?;
+        if !self.may_resume(&brief) || self.full_for(&brief.tenant_id).is_some() || !self.has_memory_for(&brief) {
             return Ok(());
         }
-        self.drive_row(row).await
+        self.drive_row(brief, row).await
     }
 
     /// Drives the run of a row whose owner is gone, whatever owner the row names.
-    pub(super) async fn take_over(self: &Arc<Self>, row: Row) -> Result<(), EngineError> {
-        self.drive_row(row).await
+    pub(super) async fn take_over(self: &Arc<Self>, brief: RunBrief, row: Row) -> Result<(), EngineError> {
+        self.drive_row(brief, row).await
     }
 
-    async fn drive_row(self: &Arc<Self>, row: Row) -> Result<(), EngineError> {
-        let id = row.uuid("id");
+    /// Drives a run that has a reserved slot, if it still waits in the store.
+    async fn drive_granted(self: &Arc<Self>, run: Uuid, row: Option<Row>) -> Result<(), EngineError> {
+        let waits = |brief: &RunBrief| brief.owner_lane.is_none() && brief.next_deadline.is_some();
+        let brief = row.as_ref().map(RunBrief::peek).transpose()?.filter(waits);
+        match brief.zip(row) {
+            Some((brief, row)) if self.has_memory_for(&brief) => self.drive_row(brief, row).await,
+            Some(_) => Ok(()),
+            // It ended, or another process has it: nothing is reserved for it any more.
+            None => {
+                self.free_memory(run);
+                Ok(())
+            }
+        }
+    }
+
+    async fn drive_row(self: &Arc<Self>, brief: RunBrief, row: Row) -> Result<(), EngineError> {
+        let id = brief.id;
         if self.owner(id).is_none() {
             // The keeper polls again; by then a lane may be held.
             return Ok(());
         }
         let (inbox, nudges) = mpsc::channel(limits::RUN_INBOX_MAX);
-        let status = RunStatus::parse(row.text("status")).unwrap_or(RunStatus::Running);
-        let first = RunProgress { status, is_resting: false, ended: None };
+        let first = RunProgress { status: brief.status, is_resting: false, ended: None };
         // Registered before the rows are read: a run is driven by one task only.
-        let Some(sender) = self.driven.register(id, row.text("tenant_id"), inbox, first) else { return Ok(()) };
-        let alone = self.parts.alone || row.get("owner_lane").is_null();
+        let Some(sender) = self.driven.register(id, &brief.tenant_id, inbox, first) else { return Ok(()) };
+        let alone = self.parts.alone || brief.owner_lane.is_none();
         let costly = CostFlag::default();
-        let who = Claimant::new(row.text("tenant_id"), row.text("actor"));
+        let who = Claimant::new(&brief.tenant_id, &brief.actor);
         let loaded = Box::pin(load::load(&*self.parts.records, &self.workflows, row, &costly));
         match self.offload.run_when_costly(&who, &costly, loaded).await {
             Ok(run) => {
@@ -538,14 +545,14 @@ impl EngineState {
     }
 
     /// Whether there is memory to load this run.
-    fn has_memory_for(&self, row: &Row) -> bool {
-        self.memory().may_take_up(row.uuid("id"), row.text("tenant_id"))
+    fn has_memory_for(&self, row: &RunBrief) -> bool {
+        self.memory().may_take_up(row.id, &row.tenant_id)
     }
 
     /// Whether nobody else drives the run of this row.
-    fn may_resume(&self, row: &Row) -> bool {
-        let owner = row.get("owner_lane").as_int();
-        owner.is_none() || self.parts.alone || owner == self.owner(row.uuid("id")).map(|owner| owner.lane)
+    fn may_resume(&self, row: &RunBrief) -> bool {
+        let owner = row.owner_lane;
+        owner.is_none() || self.parts.alone || owner == self.owner(row.id).map(|owner| owner.lane)
     }
 
     /// The lane that a run is written through; `None` while none is held. Nothing is driven then: nobody would find a

@@ -3,9 +3,10 @@
 use crate::error::{EngineError, NUL_REASON};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::air::DocumentProblem;
+use chimera_core::json::Position;
 use chimera_core::limits;
 use chimera_core::redact::Redactor;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Refuses caller-supplied text that can't be stored.
 pub(super) fn check_text(what: &str, words: Option<&str>) -> Result<(), EngineError> {
@@ -44,9 +45,19 @@ pub(crate) fn invalid_document(what: &str, problems: &[DocumentProblem]) -> Engi
         path => format!(" at {path}: {}", problem.reason),
     });
     let message = format!("{what} is not valid{}", first.unwrap_or_default());
-    let problems: Vec<_> = problems
-        .iter()
-        .map(|problem| json!({"code": problem.code.as_str(), "pointer": problem.path, "message": problem.reason}))
-        .collect();
+    let problems: Vec<_> = problems.iter().map(problem_detail).collect();
     EngineError::Refused(Box::new(ErrorBody::new(Code::ValidationFailed, message).with("problems", problems)))
+}
+
+/// A problem of a document in the details of an error.
+fn problem_detail(problem: &DocumentProblem) -> Value {
+    let mut detail = json!({"code": problem.code.as_str(), "pointer": problem.path, "message": problem.reason});
+    if let Some(Position { line, column }) = problem.position {
+        detail["line"] = line.into();
+        detail["column"] = column.into();
+    }
+    if let Some(hint) = &problem.hint {
+        detail["hint"] = hint.as_str().into();
+    }
+    detail
 }

@@ -8,9 +8,10 @@ use super::{Flow, load};
 use crate::access::Permit;
 use crate::error::EngineError;
 use chimera_core::flow::run::RunStatus;
-use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
+use chimera_core::flow::tables::{RunActor, RunBrief};
+use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, audit_log_entries};
 use chimera_core::limits;
-use chimera_core::record::{Comparison, DamagedRows, Scope, Select};
+use chimera_core::record::{Comparison, Scope, Select, StoredRow};
 use uuid::Uuid;
 
 /// The next events.
@@ -28,8 +29,7 @@ impl Flow {
     /// A run's status.
     pub async fn status(&self, permit: &Permit, run: Uuid) -> Result<RunStatus, EngineError> {
         let row = load::readable_run(&*self.inner.parts.records, permit, run).await?;
-        let damaged = || DamagedRows { what: "unknown run status".to_owned() };
-        Ok(RunStatus::parse(row.text("status")).ok_or_else(damaged)?)
+        Ok(RunActor::decode(row)?.status)
     }
 
     /// The events of a run after number `after`, in order: those with the next `limit` numbers.
@@ -46,9 +46,9 @@ impl Flow {
         let limit = limit.clamp(1, limits::PAGE_ROWS_MAX);
         let last = after.saturating_add(i64::try_from(limit).unwrap_or(i64::MAX));
         let select = Select::from(&AUDIT_LOG_ENTRIES, Scope::Tenant(permit.tenant().to_owned()))
-            .with("run_id", run)
-            .filter("run_seq", Comparison::Above, after)
-            .filter("run_seq", Comparison::AtMost, last);
+            .with(audit_log_entries::run_id, run)
+            .filter(audit_log_entries::run_seq, Comparison::Above, after)
+            .filter(audit_log_entries::run_seq, Comparison::AtMost, last);
         let (rows, _) = self.inner.parts.records.first(select, limit).await?;
         let mut events: Vec<EventView> = rows.iter().map(EventView::of).collect();
         events.sort_by_key(|event| event.run_seq);
@@ -58,8 +58,8 @@ impl Flow {
     /// The events of a run after number `after`.
     pub async fn feed(&self, permit: &Permit, run: Uuid, after: i64) -> Result<EventPage, EngineError> {
         let records = &*self.inner.parts.records;
-        let row = load::readable_run(records, permit, run).await?;
-        let (head, after) = (row.int("run_seq"), after.max(0));
+        let row = RunBrief::decode(load::readable_run(records, permit, run).await?)?;
+        let (head, after) = (row.run_seq, after.max(0));
         if after < head {
             let events = self.events(permit, run, after, limits::FEED_PAGE_MAX).await?;
             let window = i64::try_from(limits::FEED_PAGE_MAX).unwrap_or(i64::MAX);
@@ -67,8 +67,8 @@ impl Flow {
             let reached = after.saturating_add(window).min(head).max(last.unwrap_or(after));
             return Ok(EventPage { events, after: reached, over: false });
         }
-        let ended = RunStatus::parse(row.text("status")).is_some_and(RunStatus::is_final);
-        let over = ended && row.get("owner_lane").is_null() && load::signals(records, run).await?.0.is_empty();
+        let rests = row.status.is_final() && row.owner_lane.is_none();
+        let over = rests && load::signals(records, run).await?.0.is_empty();
         Ok(EventPage { events: Vec::new(), after, over })
     }
 }

@@ -9,10 +9,13 @@ use super::{Flow, doubt};
 use crate::error::EngineError;
 use crate::rows;
 use chimera_core::flow::run::RunStatus;
-use chimera_core::flow::tables::{RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
-use chimera_core::ledger::tables::LEDGER_LANES;
+use chimera_core::flow::status::RequestStatus;
+use chimera_core::flow::tables::{
+    RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS, run_signals, runs, scoped_approvals, steps,
+};
+use chimera_core::ledger::tables::LaneRow;
 use chimera_core::limits;
-use chimera_core::record::{Comparison, CountQuery, RowGroup, Scope, Select, Value};
+use chimera_core::record::{Comparison, CountQuery, RowGroup, Scope, Select, StoredRow, Value};
 use chimera_core::time::Timestamp;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -52,8 +55,8 @@ impl Flow {
     /// This process's use of its limits.
     fn sample_process(&self) {
         let (taken, waiting) = {
-            let gate = self.inner.gate();
-            (gate.taken(), gate.waiting())
+            let slots = self.inner.call_slots();
+            (slots.taken(), slots.waiting())
         };
         metrics::gauge!("chimera_call_slots_taken").set(taken as f64);
         metrics::gauge!("chimera_call_slots_limit").set(self.inner.parts.slots.total as f64);
@@ -63,45 +66,48 @@ impl Flow {
     }
 
     async fn sample_runs(&self) -> Result<(), EngineError> {
-        let runs = || Select::from(&RUNS, Scope::System);
-        let owned = runs().filter("owner_lane", Comparison::IsNot, Value::Null);
-        let parked = runs().with("owner_lane", Value::Null).filter("next_deadline", Comparison::IsNot, Value::Null);
+        let all = || Select::from(&RUNS, Scope::System);
+        let owned = all().filter(runs::owner_lane, Comparison::IsNot, Value::Null);
+        let parked =
+            all().with(runs::owner_lane, Value::Null).filter(runs::next_deadline, Comparison::IsNot, Value::Null);
         let mut states = BTreeMap::from(STATES.map(|state| (state, 0)));
         for select in [owned, parked] {
-            for counted in self.count(select, "created_at").await? {
+            for counted in self.count(select, runs::created_at).await? {
                 *states.entry(state(&counted.value)).or_default() += counted.rows;
             }
         }
         for (state, rows) in states {
             metrics::gauge!("chimera_runs_unfinished", "state" => state).set(rows as f64);
         }
-        let lost = runs().with("owner_lane", Value::Null).with("next_deadline", Value::Null);
-        let lost = lost.with("completed_at", Value::Null).filter("workflow_id", Comparison::IsNot, Value::Null);
-        let lost = self.count(lost, "created_at").await?;
+        let lost = all().with(runs::owner_lane, Value::Null).with(runs::next_deadline, Value::Null);
+        let lost = lost.with(runs::completed_at, Value::Null).filter(runs::workflow_id, Comparison::IsNot, Value::Null);
+        let lost = self.count(lost, runs::created_at).await?;
         metrics::gauge!("chimera_runs_unattended").set(total(&lost));
-        let doubted = self.count(doubt::in_doubt(runs()), "in_doubt_since").await?;
+        let doubted = self.count(doubt::in_doubt(all()), runs::in_doubt_since).await?;
         metrics::gauge!("chimera_runs_in_doubt").set(total(&doubted));
         Ok(())
     }
 
     /// What waits for people or for a node to pick it up, and for how long.
     async fn sample_waiting(&self, now: Timestamp) -> Result<(), EngineError> {
-        let asked = Select::from(&SCOPED_APPROVALS, Scope::System).with("status", "pending");
-        let asked = self.count(asked, "created_at").await?;
+        let asked =
+            Select::from(&SCOPED_APPROVALS, Scope::System).with(scoped_approvals::status, RequestStatus::Pending);
+        let asked = self.count(asked, scoped_approvals::created_at).await?;
         metrics::gauge!("chimera_approvals_pending").set(total(&asked));
         metrics::gauge!("chimera_approvals_pending_oldest_age_seconds").set(age(&asked, now));
-        let doubted = self.count(doubt::in_doubt(Select::from(&STEPS, Scope::System)), "in_doubt_since").await?;
+        let doubted = self.count(doubt::in_doubt(Select::from(&STEPS, Scope::System)), steps::in_doubt_since).await?;
         metrics::gauge!("chimera_calls_in_doubt").set(total(&doubted));
         metrics::gauge!("chimera_calls_in_doubt_oldest_age_seconds").set(age(&doubted, now));
         let due = now.plus_seconds(-limits::TIMER_OVERDUE_SECONDS);
-        let late = Select::from(&RUNS, Scope::System).with("owner_lane", Value::Null);
-        let late = self.count(late.filter("next_deadline", Comparison::AtMost, due), "next_deadline").await?;
+        let late = Select::from(&RUNS, Scope::System).with(runs::owner_lane, Value::Null);
+        let late = self.count(late.filter(runs::next_deadline, Comparison::AtMost, due), runs::next_deadline).await?;
         metrics::gauge!("chimera_timers_overdue").set(total(&late));
         metrics::gauge!("chimera_timers_overdue_oldest_age_seconds").set(age(&late, now));
         let told = now.plus_seconds(-limits::SIGNAL_OVERDUE_SECONDS);
-        let unheard = Select::from(&RUN_SIGNALS, Scope::System).filter("created_at", Comparison::AtMost, told);
         let unheard =
-            CountQuery { select: unheard, by: "kind", oldest: "created_at", rows_max: limits::COUNT_ROWS_MAX };
+            Select::from(&RUN_SIGNALS, Scope::System).filter(run_signals::created_at, Comparison::AtMost, told);
+        let (by, oldest) = (run_signals::kind, run_signals::created_at);
+        let unheard = CountQuery { select: unheard, by, oldest, rows_max: limits::COUNT_ROWS_MAX };
         let unheard = self.inner.parts.records.count(unheard).await?;
         metrics::gauge!("chimera_signals_overdue").set(total(&unheard));
         metrics::gauge!("chimera_signals_overdue_oldest_age_seconds").set(age(&unheard, now));
@@ -110,16 +116,15 @@ impl Flow {
 
     /// All lanes by state; those of this process individually.
     async fn sample_lanes(&self, now: Timestamp) -> Result<(), EngineError> {
-        let rows = rows::all(&*self.inner.parts.records, Select::from(&LEDGER_LANES, Scope::System), limits::LANES_MAX)
-            .await?;
+        let select = LaneRow::select(Scope::System);
+        let rows: Vec<LaneRow> = rows::list(&*self.inner.parts.records, select, limits::LANES_MAX).await?;
         let held: BTreeMap<i64, i64> = (0..limits::NODE_LANES_MAX as u64)
             .map_while(|affinity| self.inner.parts.records.lane(affinity))
             .map(|held| (held.lane, held.epoch))
             .collect();
         let mut states = BTreeMap::from([("held", 0_u32), ("leased", 0), ("free", 0)]);
         for row in &rows {
-            let (lane, epoch) = (row.int("lane"), row.int("epoch"));
-            let until = row.get("lease_until").as_time().unwrap_or(Timestamp::from_micros(0));
+            let (lane, epoch, until) = (row.lane, row.epoch, row.lease_until);
             let name = lane.to_string();
             let mine = held.get(&lane) == Some(&epoch);
             let state = if mine {
@@ -134,7 +139,7 @@ impl Flow {
             if mine {
                 let renewed = until.plus_seconds(-limits::LANE_LEASE_SECONDS);
                 metrics::gauge!("chimera_lane_epoch", "lane" => name.clone()).set(epoch as f64);
-                metrics::gauge!("chimera_lane_head_seq", "lane" => name.clone()).set(row.int("head_seq") as f64);
+                metrics::gauge!("chimera_lane_head_seq", "lane" => name.clone()).set(row.head_seq as f64);
                 metrics::gauge!("chimera_lane_lease_age_seconds", "lane" => name)
                     .set(seconds((now.micros() - renewed.micros()).max(0)));
             }
@@ -146,7 +151,7 @@ impl Flow {
     }
 
     async fn count(&self, select: Select, oldest: &'static str) -> Result<Vec<RowGroup>, EngineError> {
-        let count = CountQuery { select, by: "status", oldest, rows_max: limits::COUNT_ROWS_MAX };
+        let count = CountQuery { select, by: runs::status, oldest, rows_max: limits::COUNT_ROWS_MAX };
         Ok(self.inner.parts.records.count(count).await?)
     }
 }

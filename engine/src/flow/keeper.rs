@@ -6,15 +6,15 @@
 //! a lease, and a suspended process observes nothing. The runs of a dead lane are taken over; a call that its owner may
 //! still be making is waited for until its deadline.
 
+use super::Flow;
 use super::engine::{Shutdown, TOPIC};
-use super::{Flow, load};
 use crate::error::EngineError;
 use crate::port::BusEvent;
 use crate::rows;
-use chimera_core::flow::tables::{RUN_SIGNALS, RUNS};
-use chimera_core::ledger::tables::LEDGER_LANES;
+use chimera_core::flow::tables::{RUNS, RunBrief, RunVersion, SignalBrief, runs};
+use chimera_core::ledger::tables::LaneRow;
 use chimera_core::limits;
-use chimera_core::record::{Comparison, Direction, Scope, Select, Value};
+use chimera_core::record::{Comparison, Direction, Scope, Select, StoredRow, Value};
 use chimera_core::time::Timestamp;
 use futures::StreamExt;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +30,7 @@ const SILENT_MICROS_MIN: i64 = (limits::LANE_LEASE_SECONDS + limits::LANE_SILENC
 struct LaneObservation {
     epoch: i64,
     head: i64,
-    lease_until: Value,
+    lease_until: Timestamp,
     silent_micros: i64,
 }
 
@@ -90,10 +90,10 @@ impl Flow {
     }
 
     async fn look_for_signals(&self) -> Result<(), EngineError> {
-        let mut select = Select::from(&RUN_SIGNALS, Scope::System).without(&["payload"]).take(limits::PAGE_ROWS_MAX);
+        let mut select = SignalBrief::select(Scope::System).take(limits::PAGE_ROWS_MAX);
         loop {
             let page = self.inner.parts.records.read(select.clone()).await?;
-            let runs: BTreeSet<Uuid> = page.rows.iter().map(|row| row.uuid("run_id")).collect();
+            let runs: BTreeSet<Uuid> = rows::decodable(page.rows).map(|row: SignalBrief| row.run_id).collect();
             for run in runs {
                 if !self.inner.nudge(run, super::drive::WakeUp::CheckSignals) {
                     self.resume_or_log(run).await;
@@ -108,16 +108,15 @@ impl Flow {
 
     async fn look_for_deadlines(&self) -> Result<(), EngineError> {
         let now = self.inner.parts.clock.steady();
-        let mut select = Select::from(&RUNS, Scope::System)
-            .without(load::RUN_DOCUMENTS)
-            .with("owner_lane", Value::Null)
-            .filter("next_deadline", Comparison::AtMost, now)
+        let mut select = RunVersion::select(Scope::System)
+            .with(runs::owner_lane, Value::Null)
+            .filter(runs::next_deadline, Comparison::AtMost, now)
             .take(limits::PAGE_ROWS_MAX);
         // Runs that can't be resumed now must not hide those behind them.
-        while self.inner.has_room() {
+        while self.inner.has_capacity() {
             let page = self.inner.parts.records.read(select.clone()).await?;
-            for row in page.rows {
-                self.resume_or_log(row.uuid("id")).await;
+            for row in rows::decodable::<RunVersion>(page.rows) {
+                self.resume_or_log(row.id).await;
             }
             match page.next {
                 Some(next) => select.after = Some(next),
@@ -137,8 +136,8 @@ impl Flow {
     /// renews. Sets when the lanes were read.
     async fn adopt_orphans(&self, keeper: &mut KeeperState, looked_at: Option<Timestamp>) -> Result<(), EngineError> {
         let asked_at = self.inner.parts.clock.steady();
-        let select = Select::from(&LEDGER_LANES, Scope::System);
-        let lanes = rows::all(&*self.inner.parts.records, select, limits::LANES_MAX).await?;
+        let select = LaneRow::select(Scope::System);
+        let lanes: Vec<LaneRow> = rows::list(&*self.inner.parts.records, select, limits::LANES_MAX).await?;
         let now = self.inner.parts.clock.steady();
         keeper.looked_at = Some(now);
         let watched_micros = observed_micros(looked_at, asked_at);
@@ -148,7 +147,7 @@ impl Flow {
             .map(|held| (held.lane, held.epoch))
             .collect();
         for row in &lanes {
-            let lane = row.int("lane");
+            let lane = row.lane;
             if let Some(epoch) = held.get(&lane) {
                 let again = |(known, at): &(i64, Timestamp)| {
                     known != epoch || at.plus_seconds(limits::KEEPER_OWN_LANE_SECONDS) <= now
@@ -158,8 +157,7 @@ impl Flow {
                 }
                 continue;
             }
-            let (epoch, head) = (row.int("epoch"), row.int("head_seq"));
-            let lease_until = row.get("lease_until").clone();
+            let (epoch, head, lease_until) = (row.epoch, row.head_seq, row.lease_until);
             let seen = keeper
                 .lanes
                 .get(&lane)
@@ -176,22 +174,26 @@ impl Flow {
 
     /// Adopts the runs that a lane's owner left behind; returns whether that was all.
     async fn adopt_runs_of(&self, lane: i64) -> Result<bool, EngineError> {
-        let mut select = Select::from(&RUNS, Scope::System).with("owner_lane", lane).by(&[], Direction::Ascending);
+        let mut select = Select::from(&RUNS, Scope::System).with(runs::owner_lane, lane).by(&[], Direction::Ascending);
         select = select.take(limits::PAGE_ROWS_MAX);
         let mut all = true;
         loop {
             let page = self.inner.parts.records.read(select.clone()).await?;
             for row in page.rows {
-                if !self.inner.has_room() {
+                if !self.inner.has_capacity() {
                     return Ok(false);
                 }
-                let id = row.uuid("id");
-                if !self.inner.has_room_for(row.text("tenant_id")) {
+                let Ok(brief) = RunBrief::peek(&row).inspect_err(rows::log_skipped) else {
+                    all = false;
+                    continue;
+                };
+                let id = brief.id;
+                if !self.inner.has_capacity_for(&brief.tenant_id) {
                     all = false;
                     continue;
                 }
                 if !self.inner.is_active(id)
-                    && let Err(error) = self.inner.take_over(row).await
+                    && let Err(error) = self.inner.take_over(brief, row).await
                 {
                     // One run that can't be loaded must not delay the others.
                     tracing::warn!(run_id = %id, error = %error, "a run could not be taken over");

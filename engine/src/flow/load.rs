@@ -2,6 +2,7 @@
 
 use super::Workflows;
 use super::decide::not_decider;
+use super::lookup::FoundWorkflow;
 use crate::access::{APPROVALS_DECIDE, Permit, RUNS_MANAGE, RUNS_READ};
 use crate::error::EngineError;
 use crate::offload::CostFlag;
@@ -13,21 +14,27 @@ use chimera_core::flow::air::Graph;
 use chimera_core::flow::patch::{self, Inverse, Patch};
 use chimera_core::flow::pins::Pins;
 use chimera_core::flow::run::{
-    Replay, ReplayMode, Run, RunHead, RunRecording, Signal, SignalKind, StoredPatch, StoredRun, with_descendants,
+    Replay, ReplayMode, Run, RunHead, RunRecording, RunStatus, Signal, SignalKind, StepStatus, StoredPatch, StoredRun,
+    with_descendants,
 };
-use chimera_core::flow::tables::{EFFECTS, RUN_PATCHES, RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
+use chimera_core::flow::status::PatchStatus;
+use chimera_core::flow::tables::{
+    EFFECTS, PatchRow, RUN_SIGNALS, RUNS, RunActor, RunBrief, RunVersion, SCOPED_APPROVALS, STEPS, SignalBrief,
+    StepBrief, StepPlace, effects, run_patches, run_signals, runs, scoped_approvals, steps,
+};
 use chimera_core::json;
+use chimera_core::ledger::ActorType;
 use chimera_core::limits;
-use chimera_core::record::{DamagedRows, Json, Row, Scope, Select};
+use chimera_core::record::{DamagedRows, Json, Row, Scope, Select, StoredRow};
 use chimera_core::time::Timestamp;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use uuid::Uuid;
 
 /// The large columns of a run's row, to be skipped when many runs are read.
-pub(super) const RUN_DOCUMENTS: &[&str] = &["request_payload", "inputs", "result", "plan"];
+pub(super) const RUN_DOCUMENTS: &[&str] = &[runs::request_payload, runs::inputs, runs::result, runs::plan];
 /// The large columns of a step's row.
-pub(super) const STEP_DOCUMENTS: &[&str] = &["input", "output", "error"];
+pub(super) const STEP_DOCUMENTS: &[&str] = &[steps::input, steps::output, steps::error];
 
 /// Whether a row has so much JSON that working on it may take a lot of CPU.
 pub(super) fn is_large(row: &Row) -> bool {
@@ -49,48 +56,57 @@ pub(super) fn weight<'a>(rows: impl IntoIterator<Item = &'a Row>) -> usize {
 }
 
 pub(super) async fn run_row(records: &dyn Records, run: Uuid) -> Result<Option<Row>, EngineError> {
-    let select = Select::from(&RUNS, Scope::System).with("id", run).take(1);
+    let select = Select::from(&RUNS, Scope::System).with(runs::id, run).take(1);
     Ok(records.read(select).await?.rows.into_iter().next())
+}
+
+/// A run without its documents.
+pub(super) async fn find_run(records: &dyn Records, run: Uuid) -> Result<Option<RunBrief>, EngineError> {
+    rows::find(records, RunBrief::select(Scope::System).with(runs::id, run)).await
 }
 
 /// The row of a run that the caller may read.
 pub(super) async fn readable_run(records: &dyn Records, permit: &Permit, run: Uuid) -> Result<Row, EngineError> {
     let row = run_of_tenant(records, permit, run).await?;
-    if permit.sees(row.text("actor")) { Ok(row) } else { Err(EngineError::missing_scope(RUNS_READ)) }
+    if permit.sees(&RunActor::peek(&row)?.actor) { Ok(row) } else { Err(EngineError::missing_scope(RUNS_READ)) }
 }
 
 /// The row of a run that the caller may stop, undo or change.
 pub(super) async fn manageable_run(records: &dyn Records, permit: &Permit, run: Uuid) -> Result<Row, EngineError> {
     let row = run_of_tenant(records, permit, run).await?;
-    if permit.may_manage(row.text("actor")) { Ok(row) } else { Err(EngineError::missing_scope(RUNS_MANAGE)) }
+    if permit.may_manage(&RunActor::peek(&row)?.actor) { Ok(row) } else { Err(EngineError::missing_scope(RUNS_MANAGE)) }
 }
 
 /// The row of a run that the caller may decide on: their own, or any with the scope.
 pub(super) async fn decidable_run(records: &dyn Records, permit: &Permit, run: Uuid) -> Result<Row, EngineError> {
     let row = run_of_tenant(records, permit, run).await?;
-    let may = row.text("actor") == permit.actor() || permit.may(APPROVALS_DECIDE);
+    let may = RunActor::peek(&row)?.actor == permit.actor() || permit.may(APPROVALS_DECIDE);
     if may { Ok(row) } else { Err(not_decider(&DeciderRefusal::LacksScope)) }
 }
 
 async fn run_of_tenant(records: &dyn Records, permit: &Permit, run: Uuid) -> Result<Row, EngineError> {
-    let select = Select::from(&RUNS, Scope::Tenant(permit.tenant().to_owned())).with("id", run).take(1);
+    let select = Select::from(&RUNS, Scope::Tenant(permit.tenant().to_owned())).with(runs::id, run).take(1);
     let row = records.read(select).await?.rows.into_iter().next();
     row.ok_or_else(|| EngineError::not_found("run"))
 }
 
 /// The pending signals of a run, up to one turn's limit, and whether there are more.
 pub(super) async fn signals(records: &dyn Records, run: Uuid) -> Result<(Vec<Signal>, bool), EngineError> {
-    let select = Select::from(&RUN_SIGNALS, Scope::System).with("run_id", run).take(limits::TURN_SIGNALS_MAX);
+    let select =
+        Select::from(&RUN_SIGNALS, Scope::System).with(run_signals::run_id, run).take(limits::TURN_SIGNALS_MAX);
     let page = records.read(select).await?;
     Ok((page.rows.iter().map(Signal::of_row).collect(), page.next.is_some()))
 }
 
 /// The steps of a run, in graph order, each map before its items.
 pub(super) async fn steps(records: &dyn Records, run: Uuid) -> Result<Vec<Row>, EngineError> {
-    let select = Select::from(&STEPS, Scope::System).with("run_id", run).by(&["position"], Default::default());
-    let mut rows = rows::all(records, select, limits::RUN_ROWS_MAX).await?;
-    rows.sort_by_key(|row| (row.int("position"), row.get("map_index").as_int()));
-    Ok(rows)
+    let select = Select::from(&STEPS, Scope::System).with(steps::run_id, run);
+    let select = select.by(&[steps::position], Default::default());
+    let rows = rows::all(records, select, limits::RUN_ROWS_MAX).await?;
+    let place = |row: Row| StepPlace::peek(&row).map(|place| ((place.position, place.map_index), row));
+    let mut placed: Vec<_> = rows.into_iter().map(place).collect::<Result<_, _>>()?;
+    placed.sort_by_key(|(place, _)| *place);
+    Ok(placed.into_iter().map(|(_, row)| row).collect())
 }
 
 /// Loads the run of a row. Sets `costly` if its data is expensive to process.
@@ -102,19 +118,21 @@ pub(super) async fn load(
 ) -> Result<Run, EngineError> {
     costly.mark_costly(is_large(&row)).await;
     let head = RunHead::of_row(&row)?;
-    let (version, graph) = base_graph(records, workflows, &head).await?;
-    let of_run = |table| Select::from(table, Scope::System).with("run_id", head.id);
+    let found = base_graph(records, workflows, &head).await?;
+    let author = found.author().map(str::to_owned);
+    let (version, graph) = (found.version, found.graph);
     let steps = steps(records, head.id).await?;
-    let effects = rows::all(records, of_run(&EFFECTS), limits::RUN_ROWS_MAX).await?;
-    let approvals = rows::all(records, of_run(&SCOPED_APPROVALS), limits::RUN_ROWS_MAX).await?;
-    let any = row.int("patches") > 0 || !approvals.is_empty();
+    let effects = Select::from(&EFFECTS, Scope::System).with(effects::run_id, head.id);
+    let effects = rows::all(records, effects, limits::RUN_ROWS_MAX).await?;
+    let approvals = Select::from(&SCOPED_APPROVALS, Scope::System).with(scoped_approvals::run_id, head.id);
+    let approvals = rows::all(records, approvals, limits::RUN_ROWS_MAX).await?;
+    let any = RunVersion::peek(&row)?.patches > 0 || !approvals.is_empty();
     let patches = if any { patches_of(records, head.id).await? } else { Vec::new() };
     let patches = apply_patches(&patches, &graph, workflows)?;
     let recorded = match &head.replay {
         None => None,
         Some(replay) => Some(recorded(records, replay, &graph, costly).await?),
     };
-    let author = workflows.author(&head.tenant, &head.workflow.id, version).await?;
     costly.mark_costly(are_large(&steps) || are_large(&effects) || are_large(&approvals)).await;
     Ok(Run::load(StoredRun { run: row, steps, effects, approvals, patches, graph, version, author, recorded })?)
 }
@@ -128,9 +146,10 @@ pub(super) async fn snapshot(
     costly: &CostFlag,
 ) -> Result<(Row, Run), EngineError> {
     for _ in 0..limits::SNAPSHOT_TRIES_MAX {
-        let loaded = load(records, workflows, row.clone(), costly).await;
-        let now = run_row(records, row.uuid("id")).await?.ok_or_else(|| EngineError::not_found("run"))?;
-        let is_whole = now.int("state_version") == row.int("state_version");
+        let before = RunVersion::peek(&row)?;
+        let loaded = load(records, workflows, row, costly).await;
+        let now = run_row(records, before.id).await?.ok_or_else(|| EngineError::not_found("run"))?;
+        let is_whole = RunVersion::peek(&now)?.state_version == before.state_version;
         row = now;
         if is_whole {
             return loaded.map(|run| (row, run));
@@ -144,27 +163,26 @@ async fn authorized_at(records: &dyn Records, head: &RunHead) -> Result<Timestam
     let (mut at, mut next) = (head.created_at, head.parent.map(|(run, _)| run));
     for _ in 0..limits::RUN_DEPTH_MAX {
         let Some(around) = next else { break };
-        let Some(row) = run_row(records, around).await? else { break };
-        at = row.get("created_at").as_time().unwrap_or(at);
-        next = row.get("parent_run_id").as_uuid();
+        let Some(row) = find_run(records, around).await? else { break };
+        at = row.created_at.unwrap_or(at);
+        next = row.parent_run_id;
     }
     Ok(at)
 }
 
-/// The initial graph of a run: its workflow's or, for a replay, that of the original run with every patch applied
-/// there.
+/// The workflow of a run, with the initial graph of the run: the workflow's own or, for a replay, that of the original
+/// run with every patch applied there.
 pub(super) async fn base_graph(
     records: &dyn Records,
     workflows: &Workflows,
     head: &RunHead,
-) -> Result<(i64, Arc<Graph>), EngineError> {
+) -> Result<FoundWorkflow, EngineError> {
     let version = match head.workflow.version {
         Some(version) => Some(version),
         None => workflows.newest_at(&head.tenant, &head.workflow.id, authorized_at(records, head).await?).await?,
     };
     let found = workflows.find_stored(&head.tenant, &head.workflow.id, version).await?;
-    let (version, mut graph) =
-        found.ok_or_else(|| DamagedRows { what: "its workflow does not exist any more".to_owned() })?;
+    let mut found = found.ok_or_else(|| DamagedRows { what: "its workflow does not exist any more".to_owned() })?;
     let mut before = Vec::new();
     let mut replay = head.replay.as_ref().map(|replay| replay.of);
     while let Some(run) = replay {
@@ -172,45 +190,61 @@ pub(super) async fn base_graph(
             return Err(EngineError::refused(Code::ValidationFailed, "the chain of replays is too long"));
         }
         before.push(run);
-        let row = run_row(records, run).await?;
-        replay = row.and_then(|row| row.get("replay_of").as_uuid());
+        replay = find_run(records, run).await?.and_then(|row| row.replay_of);
     }
     for run in before.into_iter().rev() {
-        let patches = apply_patches(&patches_of(records, run).await?, &graph, workflows)?;
-        graph = patches.into_iter().filter_map(|patch| patch.applied).next_back().unwrap_or(graph);
+        let patches = apply_patches(&patches_of(records, run).await?, &found.graph, workflows)?;
+        if let Some(graph) = patches.into_iter().filter_map(|patch| patch.applied).next_back() {
+            found.graph = graph;
+        }
     }
-    Ok((version, graph))
+    Ok(found)
 }
 
 /// The graph of a run with every applied patch.
 pub(super) async fn graph(records: &dyn Records, workflows: &Workflows, row: &Row) -> Result<Arc<Graph>, EngineError> {
     let head = RunHead::of_row(row)?;
-    let (_, graph) = base_graph(records, workflows, &head).await?;
+    let graph = base_graph(records, workflows, &head).await?.graph;
     let patches = apply_patches(&patches_of(records, head.id).await?, &graph, workflows)?;
     Ok(patches.into_iter().filter_map(|patch| patch.applied).next_back().unwrap_or(graph))
 }
 
-async fn patches_of(records: &dyn Records, run: Uuid) -> Result<Vec<Row>, EngineError> {
-    let select = Select::from(&RUN_PATCHES, Scope::System).with("run_id", run);
-    rows::all(records, select, limits::RUN_ROWS_MAX).await
+async fn patches_of(records: &dyn Records, run: Uuid) -> Result<Vec<PatchRow>, EngineError> {
+    let select = PatchRow::select(Scope::System).with(run_patches::run_id, run);
+    rows::list(records, select, limits::RUN_ROWS_MAX).await
+}
+
+fn is_applied(row: &PatchRow) -> bool {
+    row.status == PatchStatus::Applied
 }
 
 /// The authors of a run's applied patches: a replay runs their changes too.
 pub(super) async fn patch_authors(records: &dyn Records, run: Uuid) -> Result<Vec<String>, EngineError> {
     let rows = patches_of(records, run).await?;
-    Ok(rows.iter().filter(|row| row.text("status") == "applied").map(|row| row.text("actor").to_owned()).collect())
+    Ok(rows.into_iter().filter(is_applied).map(|row| row.actor).collect())
 }
 
 /// The pinned versions of child workflows that a run was authorized with, and those of its patches.
 pub(super) async fn pins(records: &dyn Records, head: &RunHead, run: Uuid) -> Result<Pins, EngineError> {
     let rows = patches_of(records, run).await?;
-    Ok(merge_pins(&head.pins, rows.iter().filter(|row| row.text("status") == "applied")))
+    merge_pins(&head.pins, rows.iter().filter(|row| is_applied(row)))
 }
 
 /// Pins with those of patches added.
-pub(super) fn merge_pins<'a>(pins: &Pins, patches: impl Iterator<Item = &'a Row>) -> Pins {
-    let stored = patches.filter_map(|row| Patch::from_stored(row.get("patch").as_json()?.to_value()).ok());
-    stored.fold(pins.clone(), |pins, patch| pins.and(&patch.pins))
+pub(super) fn merge_pins<'a>(
+    pins: &Pins,
+    mut patches: impl Iterator<Item = &'a PatchRow>,
+) -> Result<Pins, EngineError> {
+    patches.try_fold(pins.clone(), |pins, row| Ok(pins.and(&patch_of(row)?.pins)))
+}
+
+/// The patch in a row.
+pub(super) fn patch_of(row: &PatchRow) -> Result<Patch, DamagedRows> {
+    Patch::from_stored(row.patch.value()?).map_err(|_| damaged_patch(row))
+}
+
+fn damaged_patch(row: &PatchRow) -> DamagedRows {
+    DamagedRows { what: format!("patch {} can't be read", row.number) }
 }
 
 /// The recorded outputs of the original run.
@@ -238,21 +272,22 @@ async fn undone_nodes(records: &dyn Records, graph: &Graph, run: Uuid) -> Result
     let mut next = Some(run);
     for _ in 0..limits::REPLAY_CHAIN_MAX {
         let Some(row) = (match next {
-            Some(run) => run_row(records, run).await?,
+            Some(run) => find_run(records, run).await?,
             None => None,
         }) else {
             break;
         };
-        let whole = row.text("status") == "rolled_back";
-        for step in steps(records, row.uuid("id")).await? {
-            let Some(node) = graph.position(step.text("node_id")).filter(|node| !own.contains(node)) else { continue };
-            if whole || step.text("status") == "rolled_back" || is_child_undone(records, &step).await? {
+        let whole = row.status == RunStatus::RolledBack;
+        let select = StepBrief::select(Scope::System).with(steps::run_id, row.id);
+        for step in rows::list::<StepBrief>(records, select, limits::RUN_ROWS_MAX).await? {
+            let Some(node) = graph.position(&step.node_id).filter(|node| !own.contains(node)) else { continue };
+            if whole || step.status == StepStatus::RolledBack || is_child_undone(records, &step).await? {
                 undone.insert(node);
             }
         }
         // A retry's own work does not depend on the run before it.
-        next = row.get("replay_of").as_uuid().filter(|_| row.text("replay_mode") == "retry");
-        match row.get("replay_from").as_text() {
+        next = row.replay_of.filter(|_| row.replay_mode == Some(ReplayMode::Retry));
+        match row.replay_from.as_deref() {
             Some(from) => own.extend(with_descendants(graph, graph.position(from))),
             None => next = None,
         }
@@ -261,22 +296,27 @@ async fn undone_nodes(records: &dyn Records, graph: &Graph, run: Uuid) -> Result
 }
 
 /// Whether the child run of a step was undone, at least in part.
-async fn is_child_undone(records: &dyn Records, step: &Row) -> Result<bool, EngineError> {
-    let Some(child) = step.get("child_run_id").as_uuid() else { return Ok(false) };
-    let Some(row) = run_row(records, child).await? else { return Ok(false) };
-    let rollback = row.get("rollback").as_json().map(Json::to_value).unwrap_or_default();
+async fn is_child_undone(records: &dyn Records, step: &StepBrief) -> Result<bool, EngineError> {
+    let Some(child) = step.child_run_id else { return Ok(false) };
+    let Some(row) = find_run(records, child).await? else { return Ok(false) };
+    let rollback = row.rollback.as_ref().map(Json::value).transpose()?.unwrap_or_default();
     let part = rollback["undone"].as_array().is_some_and(|undone| !undone.is_empty());
-    Ok(part || row.text("status") == "rolled_back")
+    Ok(part || row.status == RunStatus::RolledBack)
+}
+
+/// Whether a rollback of the run has begun and not ended.
+pub(super) fn is_rolling_back(row: &RunBrief) -> Result<bool, DamagedRows> {
+    let rollback = row.rollback.as_ref().map(Json::value).transpose()?;
+    Ok(rollback.is_some_and(|rollback| rollback["ended"] == false))
 }
 
 /// Whether a run is being undone, or has a signal to undo.
-pub(super) async fn is_undoing(records: &dyn Records, row: &Row) -> Result<bool, EngineError> {
-    let rollback = row.get("rollback").as_json().map(Json::to_value);
-    if rollback.is_some_and(|rollback| rollback["ended"] == false) {
+pub(super) async fn is_undoing(records: &dyn Records, row: &RunBrief) -> Result<bool, EngineError> {
+    if is_rolling_back(row)? {
         return Ok(true);
     }
     for kind in SignalKind::UNDO_KINDS {
-        let told = Select::from(&RUN_SIGNALS, Scope::System).with("run_id", row.uuid("id")).with("kind", kind);
+        let told = SignalBrief::select(Scope::System).with(run_signals::run_id, row.id).with(run_signals::kind, kind);
         if !records.read(told.take(1)).await?.rows.is_empty() {
             return Ok(true);
         }
@@ -285,53 +325,57 @@ pub(super) async fn is_undoing(records: &dyn Records, row: &Row) -> Result<bool,
 }
 
 /// The run sequence number at which a patch was applied, if known.
-pub(super) fn applied_seq(row: &Row) -> Option<i64> {
-    let mut inverse = row.get("inverse").as_json().map(Json::to_value)?;
-    Inverse::take_applied_at(&mut inverse)
+pub(super) fn applied_seq(row: &PatchRow) -> Result<Option<i64>, DamagedRows> {
+    let Some(inverse) = &row.inverse else { return Ok(None) };
+    Ok(Inverse::take_applied_at(&mut inverse.value()?))
 }
 
 /// The patches of a run in order, each with the resulting graph.
-fn apply_patches(rows: &[Row], graph: &Arc<Graph>, workflows: &Workflows) -> Result<Vec<StoredPatch>, EngineError> {
+fn apply_patches(
+    rows: &[PatchRow],
+    graph: &Arc<Graph>,
+    workflows: &Workflows,
+) -> Result<Vec<StoredPatch>, EngineError> {
     let mut graph = Arc::clone(graph);
     let mut patches = Vec::new();
-    // A proposed patch without an approval request is still a pending signal.
-    let known = |row: &&Row| match row.text("status") {
-        "applied" => true,
-        "proposed" => !row.get("approval_request_id").is_null(),
-        _ => false,
-    };
-    // In the order of application, which may differ from their numbers.
-    let mut rows: Vec<&Row> = rows.iter().filter(known).collect();
-    let order = |row: &Row| match row.text("status") {
-        "applied" => (applied_seq(row).unwrap_or(-1), row.int("number")),
-        _ => (i64::MAX, row.int("number")),
-    };
-    rows.sort_by_key(|row| order(row));
-    for row in rows {
-        let damaged = || DamagedRows { what: format!("patch {} can't be read", row.int("number")) };
-        let document = row.get("patch").as_json().map(Json::to_value).ok_or_else(damaged)?;
-        let patch = Patch::from_stored(document).map_err(|_| damaged())?;
+    for row in in_order_of_application(rows)? {
+        let patch = patch_of(row)?;
         let (mut applied, mut applied_seq) = (None, None);
-        if row.text("status") == "applied" {
-            let mut inverse = row.get("inverse").as_json().map(Json::to_value).ok_or_else(damaged)?;
+        if is_applied(row) {
+            let mut inverse = row.inverse.as_ref().ok_or_else(|| damaged_patch(row))?.value()?;
             applied_seq = Inverse::take_applied_at(&mut inverse);
-            let inverse = Inverse::from_value(inverse).map_err(|_| damaged())?;
+            let inverse = Inverse::from_value(inverse).map_err(|_| damaged_patch(row))?;
             let resolved = Patch { add_edges: inverse.remove_edges, ..patch.clone() };
             let known: Vec<&str> = graph.nodes.iter().map(|node| node.node.id.as_str()).collect();
-            let next = patch::apply(&graph, &resolved, &[], &known, &workflows.stored(row.text("tenant_id")))
-                .map_err(|_| damaged())?;
+            let next = patch::apply(&graph, &resolved, &[], &known, &workflows.stored(&row.tenant_id))
+                .map_err(|_| damaged_patch(row))?;
             graph = Arc::new(next);
             applied = Some(Arc::clone(&graph));
         }
         patches.push(StoredPatch {
-            number: u32::try_from(row.int("number")).unwrap_or(0),
+            number: row.number,
             patch,
-            by: Actor::from_record(row.text("actor"), row.get("actor_kind").as_text()),
-            version: row.int("state_version"),
+            by: Actor::from_record(&row.actor, row.actor_kind.map(ActorType::as_str)),
+            version: row.state_version,
             applied,
             applied_seq,
-            approval: row.get("approval_request_id").as_uuid(),
+            approval: row.approval_request_id,
         });
     }
     Ok(patches)
+}
+
+/// The patches that the run knows, in the order of application, which may differ from their numbers. A proposed patch
+/// without an approval request is still a pending signal.
+fn in_order_of_application(rows: &[PatchRow]) -> Result<Vec<&PatchRow>, DamagedRows> {
+    let mut known = Vec::new();
+    for row in rows {
+        match row.status {
+            PatchStatus::Applied => known.push((applied_seq(row)?.unwrap_or(-1), row)),
+            PatchStatus::Proposed if row.approval_request_id.is_some() => known.push((i64::MAX, row)),
+            _ => {}
+        }
+    }
+    known.sort_by_key(|(seq, row)| (*seq, row.number));
+    Ok(known.into_iter().map(|(_, row)| row).collect())
 }

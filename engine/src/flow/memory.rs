@@ -71,7 +71,7 @@ impl MemoryBudget {
     /// Whether a run in memory may take more. If not, it waits.
     pub(super) fn may_grow(&mut self, run: Uuid, tenant: &str, bytes: usize) -> bool {
         self.record(run, tenant, bytes);
-        if self.is_exempt(run, tenant) || self.has_room(Some(run), tenant, NOTHING_RESERVED, 0) {
+        if self.is_exempt(run, tenant) || self.has_capacity(Some(run), tenant, NOTHING_RESERVED, 0) {
             self.waiting.remove(&run);
             return true;
         }
@@ -115,16 +115,16 @@ impl MemoryBudget {
 
     /// Whether there is room to load a run from the store.
     pub(super) fn may_take_up(&self, run: Uuid, tenant: &str) -> bool {
-        self.has_room(Some(run), tenant, NOTHING_RESERVED, self.waiting.get(&run).map_or(0, |weight| weight.bytes))
+        self.has_capacity(Some(run), tenant, NOTHING_RESERVED, self.waiting.get(&run).map_or(0, |weight| weight.bytes))
     }
 
     /// Whether there is room for a new run of a tenant.
-    pub(super) fn has_room_for(&self, tenant: &str) -> bool {
-        self.has_room(None, tenant, NOTHING_RESERVED, 0)
+    pub(super) fn has_capacity_for(&self, tenant: &str) -> bool {
+        self.has_capacity(None, tenant, NOTHING_RESERVED, 0)
     }
 
     /// Whether there is room for `more` bytes, besides what is reserved and what the oldest waiting run needs.
-    fn has_room(&self, run: Option<Uuid>, tenant: &str, promised: Reserved, more: usize) -> bool {
+    fn has_capacity(&self, run: Option<Uuid>, tenant: &str, promised: Reserved, more: usize) -> bool {
         let held = self.tenants.get(tenant).copied().unwrap_or(0).saturating_add(promised.to_tenant);
         let taken = self.taken.saturating_add(promised.to_all);
         let is_spared = self.shared && taken.saturating_add(more) <= self.taken_max();
@@ -159,7 +159,7 @@ impl MemoryBudget {
             let new = if self.held.contains_key(run) { 0 } else { weight.bytes };
             let to_tenant = to_tenants.entry(&weight.tenant).or_default();
             let promised = Reserved { to_all, to_tenant: *to_tenant };
-            if self.has_room(Some(*run), &weight.tenant, promised, new) {
+            if self.has_capacity(Some(*run), &weight.tenant, promised, new) {
                 to_all += new;
                 *to_tenant += new;
                 runs.push(*run);
@@ -212,7 +212,7 @@ mod tests {
         let mut memory = MemoryBudget::new(10 * MB);
         assert!(memory.may_grow(id(1), "a", 9 * MB) && !memory.may_grow(id(2), "a", 8 * MB));
         memory.unload(id(2));
-        assert!(!memory.has_room_for("a"), "what is new would keep it waiting");
+        assert!(!memory.has_capacity_for("a"), "what is new would keep it waiting");
         assert!(!memory.may_grow(id(3), "a", 5 * MB), "and what is younger as well");
         memory.unload(id(3));
         assert_eq!(memory.remove(id(1)), [id(2)], "there is room for one of them");
@@ -230,7 +230,9 @@ mod tests {
         assert!(memory.may_grow(id(8), "quiet", 5 * MB), "one of its own goes on, though there is no room");
         assert!(!memory.may_grow(id(21), "quiet", MB), "and no second one");
         memory.record(id(1), "loud", 80 * MB);
-        assert!(!memory.may_grow(id(2), "loud", MB) && memory.has_room_for("new") && !memory.has_room_for("loud"));
+        assert!(
+            !memory.may_grow(id(2), "loud", MB) && memory.has_capacity_for("new") && !memory.has_capacity_for("loud")
+        );
     }
 
     /// However much runs grow, and in whatever order they ask, one always continues.

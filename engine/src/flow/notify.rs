@@ -6,18 +6,22 @@
 
 use super::Flow;
 use super::approval_messages::{REQUESTED, withhold};
-use super::doubt::OUTCOME_UNKNOWN;
+use super::doubt::{OUTCOME_UNKNOWN, in_doubt};
 use super::engine::Shutdown;
 use super::outbox::Deliveries;
 use crate::error::EngineError;
 use crate::flow::port::{DeliveryReceipt, Message, Recipient, ToolError};
 use crate::ledger::audit::{EventRecord, Writer};
 use crate::port::CommitError;
+use crate::rows;
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::flow::tables::{NOTIFICATIONS, RUNS, SCOPED_APPROVALS};
+use chimera_core::flow::status::{NotificationStatus, RequestStatus};
+use chimera_core::flow::tables::{
+    NOTIFICATIONS, NotificationRow, RequestBrief, RunBrief, StepBrief, notifications, runs, scoped_approvals, steps,
+};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::limits;
-use chimera_core::record::{Comparison, Json, Row, Scope, Select, Tx, Unstorable, Update, Value};
+use chimera_core::record::{Comparison, Json, Scope, StoredRow, Tx, Unstorable, Update, Value};
 use chimera_core::time::Timestamp;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -84,17 +88,19 @@ impl Flow {
         }
         let now = self.inner.parts.clock.steady();
         while !outbox.is_full() {
-            let select = Select::from(&NOTIFICATIONS, Scope::System)
-                .with("status", "pending")
-                .filter("next_attempt_at", Comparison::AtMost, now)
+            let select = NotificationRow::select(Scope::System)
+                .with(notifications::status, NotificationStatus::Pending)
+                .filter(notifications::next_attempt_at, Comparison::AtMost, now)
                 .take(limits::PAGE_ROWS_DEFAULT);
             let page = self.inner.parts.records.read(outbox.exclude_busy(select)).await?;
-            let (mut rows, mut is_last) = (page.rows, page.next.is_none());
-            rows.retain(|row| !tried.contains(&row.uuid("id")));
+            let mut is_last = page.next.is_none();
+            let mut rows: Vec<NotificationRow> = rows::decodable(page.rows).collect();
+            rows.retain(|row| !tried.contains(&row.id));
             is_last |= rows.is_empty();
             while let Some(row) = outbox.take_next(&mut rows) {
-                tried.insert(row.uuid("id"));
-                outbox.begin(&row.clone(), Box::pin(async move { self.attempt_delivery(&row).await }));
+                tried.insert(row.id);
+                let (target, tenant) = (row.target.clone(), row.tenant_id.clone());
+                outbox.begin(target, tenant, Box::pin(async move { self.attempt_delivery(&row).await }));
             }
             if is_last {
                 break;
@@ -119,17 +125,21 @@ impl Flow {
         }
     }
 
-    async fn attempt_delivery(&self, row: &Row) -> Result<(), EngineError> {
-        let version = row.int("state_version");
+    async fn attempt_delivery(&self, row: &NotificationRow) -> Result<(), EngineError> {
+        let version = row.state_version;
         if !self.still_matters(row).await? {
             return self.drop_message(row, version).await;
         }
         let clock = &self.inner.parts.clock;
         let began = clock.steady();
-        let mut tries = DeliveryAttempts::of(row, clock.now());
+        let mut tries = DeliveryAttempts::of(row, clock.now())?;
         let attempt = tries.attempt;
         let until = began.plus_seconds(limits::MESSAGE_LEASE_SECONDS);
-        let taken = vec![("attempt", attempt.into()), ("next_attempt_at", until.into()), ("deliveries", tries.cell()?)];
+        let taken = vec![
+            (notifications::attempt, attempt.into()),
+            (notifications::next_attempt_at, until.into()),
+            (notifications::deliveries, tries.cell()?),
+        ];
         match self.update_message(row, version, taken, None).await {
             Ok(()) => {}
             // Claimed by another process.
@@ -137,10 +147,10 @@ impl Flow {
             Err(error) => return Err(error),
         }
         let mut message = Message {
-            id: row.uuid("id"),
-            tenant: row.text("tenant_id").to_owned(),
-            channel: row.text("channel").to_owned(),
-            target: row.text("target").to_owned(),
+            id: row.id,
+            tenant: row.tenant_id.clone(),
+            channel: row.channel.clone(),
+            target: row.target.clone(),
             payload: serde_json::Value::Null,
         };
         let sent = match self.permitted(row).await? {
@@ -152,28 +162,32 @@ impl Flow {
         };
         let ended = clock.steady();
         tries.ended(&sent, ended.millis() - began.millis());
-        let mut set = vec![("deliveries", tries.cell()?)];
+        let mut set = vec![(notifications::deliveries, tries.cell()?)];
         let told = match sent {
             Ok(_) => {
-                set.extend([("status", "sent".into()), ("sent_at", clock.now().into()), ("error", Value::Null)]);
-                set.extend(final_columns(payload(row))?);
+                set.extend([
+                    (notifications::status, NotificationStatus::Sent.into()),
+                    (notifications::sent_at, clock.now().into()),
+                    (notifications::error, Value::Null),
+                ]);
+                set.extend(final_columns(row.payload.value()?)?);
                 Some(("notification.sent", json!({"channel": message.channel, "attempt": attempt})))
             }
             Err(error) => {
                 let body = Json::encode(&*error.body).map_err(Unstorable::from)?;
                 let again = error.body.retryable && attempt < limits::MESSAGE_TRIES_MAX;
                 let (channel, code, reason) = (&message.channel, &error.body.code, &error.body.message);
-                tracing::warn!(run_id = ?row.get("run_id").as_uuid(), channel, code, reason, attempt, again, "a message about a run was not delivered");
+                tracing::warn!(run_id = ?row.run_id, channel, code, reason, attempt, again, "a message about a run was not delivered");
                 let data = json!({"channel": channel, "attempt": attempt, "code": code, "reason": reason});
-                set.push(("error", body.into()));
+                set.push((notifications::error, body.into()));
                 if again {
                     set.push((
-                        "next_attempt_at",
+                        notifications::next_attempt_at,
                         Value::Time(ended.plus_seconds(backoff_seconds(attempt, &error.body))),
                     ));
                 } else {
-                    set.push(("status", "failed".into()));
-                    set.extend(final_columns(payload(row))?);
+                    set.push((notifications::status, NotificationStatus::Failed.into()));
+                    set.extend(final_columns(row.payload.value()?)?);
                 }
                 (!again).then_some(("notification.failed", data))
             }
@@ -184,47 +198,58 @@ impl Flow {
     /// The payload to send, or why it may not be sent. The registry may have changed since the message was queued: it
     /// goes to an unregistered address only if the actor of the run may still send it, tells an outsider no more than
     /// that a run waits, and carries a link only to a person's registered address.
-    async fn permitted(&self, row: &Row) -> Result<Result<serde_json::Value, ToolError>, EngineError> {
+    async fn permitted(&self, row: &NotificationRow) -> Result<Result<serde_json::Value, ToolError>, EngineError> {
         let asking = &self.inner.parts.asking;
-        let (tenant, channel, target) = (row.text("tenant_id"), row.text("channel"), row.text("target"));
-        let mut payload = payload(row);
+        let (tenant, channel, target) = (row.tenant_id.as_str(), row.channel.as_str(), row.target.as_str());
+        let mut payload = row.payload.value()?;
         if !asking.recipients.is_mail_of_person(tenant, target)
             && let Some(link) = payload.pointer_mut("/data/link")
         {
             *link = serde_json::Value::Null;
         }
-        let select = Select::from(&RUNS, Scope::Tenant(tenant.to_owned())).with("id", row.get("run_id").clone());
-        if let Some(run) = self.inner.parts.records.read(select.take(1)).await?.rows.first() {
-            if let Err(body) = self.may_still_tell(run, channel, target) {
+        let select = RunBrief::select(Scope::Tenant(tenant.to_owned())).with(runs::id, row.run_id);
+        if let Some(run) = rows::find::<RunBrief>(&*self.inner.parts.records, select).await? {
+            if let Err(body) = self.may_still_tell(&run, channel, target) {
                 return Ok(Err(ToolError { body: Box::new(body), ..ToolError::not_sent(Code::RbacForbidden, "") }));
             }
             let recipient = Recipient { channel: channel.to_owned(), target: target.to_owned(), person: None };
             let asks = payload["type"] == REQUESTED || payload["type"] == OUTCOME_UNKNOWN;
-            if asks && asking.recipients.is_outsider(tenant, run.text("actor"), &recipient) {
+            if asks && asking.recipients.is_outsider(tenant, &run.actor, &recipient) {
                 withhold(&mut payload);
             }
         }
-        Ok(asking.unseal_link(row.uuid("id"), payload))
+        Ok(asking.unseal_link(row.id, payload))
     }
 
     /// Whether what a message asks for is still pending; a message that asks for nothing always matters.
-    async fn still_matters(&self, row: &Row) -> Result<bool, EngineError> {
-        let Some(approval) = row.get("approval_id").as_uuid() else { return self.is_in_doubt(row).await };
-        let scope = Scope::Tenant(row.text("tenant_id").to_owned());
-        let select = Select::from(&SCOPED_APPROVALS, scope).with("approval_request_id", approval).take(1);
-        let asked = self.inner.parts.records.read(select).await?.rows.into_iter().next();
+    async fn still_matters(&self, row: &NotificationRow) -> Result<bool, EngineError> {
+        let Some(approval) = row.approval_id else { return self.is_in_doubt(row).await };
+        let select = RequestBrief::select(Scope::Tenant(row.tenant_id.clone()));
+        let select = select.with(scoped_approvals::approval_request_id, approval);
+        let asked: Option<RequestBrief> = rows::find(&*self.inner.parts.records, select).await?;
         let now = self.inner.parts.clock.steady();
-        let waits = |asked: &Row| {
-            asked.text("status") == "pending" && asked.get("expires_at").as_time().is_none_or(|end| end > now)
+        let waits = |asked: RequestBrief| {
+            asked.status == RequestStatus::Pending && asked.expires_at.is_none_or(|end| end > now)
         };
-        Ok(asked.as_ref().is_some_and(waits))
+        Ok(asked.is_some_and(waits))
+    }
+
+    /// Whether the call that a message is about is still in doubt.
+    async fn is_in_doubt(&self, message: &NotificationRow) -> Result<bool, EngineError> {
+        let payload = message.payload.value()?;
+        if payload["type"] != OUTCOME_UNKNOWN {
+            return Ok(true);
+        }
+        let step = payload["data"]["step_id"].as_str().and_then(|step| Uuid::parse_str(step).ok());
+        let select = StepBrief::select(Scope::Tenant(message.tenant_id.clone())).with(steps::id, step);
+        Ok(rows::find::<StepBrief>(&*self.inner.parts.records, in_doubt(select)).await?.is_some())
     }
 
     /// Drops a message that is no longer relevant.
-    async fn drop_message(&self, row: &Row, version: i64) -> Result<(), EngineError> {
-        let mut set = vec![("status", "dropped".into())];
-        set.extend(final_columns(payload(row))?);
-        let data = json!({"channel": row.text("channel"), "attempt": row.int("attempt")});
+    async fn drop_message(&self, row: &NotificationRow, version: i64) -> Result<(), EngineError> {
+        let mut set = vec![(notifications::status, NotificationStatus::Dropped.into())];
+        set.extend(final_columns(row.payload.value()?)?);
+        let data = json!({"channel": row.channel, "attempt": row.attempt});
         match self.update_message(row, version, set, Some(("notification.dropped", data))).await {
             Err(EngineError::Commit(CommitError::Conflict(_))) => Ok(()),
             done => done,
@@ -234,19 +259,19 @@ impl Flow {
     /// Updates a message, and records its outcome in the ledger.
     async fn update_message(
         &self,
-        row: &Row,
+        row: &NotificationRow,
         version: i64,
         set: Vec<(&'static str, Value)>,
         told: Option<(&str, serde_json::Value)>,
     ) -> Result<(), EngineError> {
-        let update = Update::versioned(&NOTIFICATIONS, vec![row.uuid("id").into()], version, set);
+        let update = Update::versioned(&NOTIFICATIONS, vec![row.id.into()], version, set);
         let mut tx = Tx { updates: vec![update.map_err(Unstorable::from)?], ..Tx::default() };
         if let Some((event_type, data)) = told {
-            let run_id = row.get("run_id").as_uuid();
+            let run_id = row.run_id;
             let event = EventRecord {
-                tenant_id: row.text("tenant_id").to_owned(),
+                tenant_id: row.tenant_id.clone(),
                 subject_type: SubjectType::Other,
-                subject_id: row.uuid("id").to_string(),
+                subject_id: row.id.to_string(),
                 event_type: event_type.to_owned(),
                 actor_type: ActorType::System,
                 actor_id: None,
@@ -271,14 +296,13 @@ struct DeliveryAttempts {
 
 impl DeliveryAttempts {
     /// Adds an attempt with an unknown outcome; a crash leaves it so.
-    fn of(row: &Row, now: Timestamp) -> Self {
-        let attempt = row.int("attempt") + 1;
-        let before = row.get("deliveries").as_json().map(Json::to_value).unwrap_or_default();
-        let mut all = before.as_array().cloned().unwrap_or_default();
+    fn of(row: &NotificationRow, now: Timestamp) -> Result<Self, EngineError> {
+        let attempt = i64::from(row.attempt) + 1;
+        let mut all: Vec<serde_json::Value> = row.deliveries.decode()?;
         all.push(json!({"attempt": attempt, "at": now.to_string(), "outcome": "unknown"}));
         let kept = usize::try_from(limits::MESSAGE_TRIES_MAX).unwrap_or(1);
         let all = all.split_off(all.len().saturating_sub(kept));
-        Self { attempt, all }
+        Ok(Self { attempt, all })
     }
 
     fn ended(&mut self, sent: &Result<DeliveryReceipt, ToolError>, duration_ms: i64) {
@@ -308,16 +332,12 @@ fn backoff_seconds(attempt: i64, error: &ErrorBody) -> i64 {
     (1_i64 << attempt.clamp(0, 12)).max(asked)
 }
 
-fn payload(row: &Row) -> serde_json::Value {
-    row.get("payload").as_json().map(Json::to_value).unwrap_or_default()
-}
-
 /// For a message that is not sent again: clears its link.
 fn final_columns(mut payload: serde_json::Value) -> Result<Vec<(&'static str, Value)>, EngineError> {
-    let mut set = vec![("next_attempt_at", Value::Null)];
+    let mut set = vec![(notifications::next_attempt_at, Value::Null)];
     if let Some(link) = payload.pointer_mut("/data/link").filter(|link| !link.is_null()) {
         *link = serde_json::Value::Null;
-        set.push(("payload", Json::encode(&payload).map_err(Unstorable::from)?.into()));
+        set.push((notifications::payload, Json::encode(&payload).map_err(Unstorable::from)?.into()));
     }
     Ok(set)
 }

@@ -9,7 +9,7 @@ use crate::error::EngineError;
 use chimera_core::access::{Level, check_mail};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::policy::{Action, PolicyVerdict};
-use chimera_core::record::{Row, Value as Cell};
+use chimera_core::flow::tables::RunBrief;
 use chimera_core::tool::Spec;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -107,19 +107,16 @@ impl Flow {
 
     /// Whether the actor of a run may still notify an address when the message is sent. Addresses that are registered for
     /// the actor of the run that this one repeats were kept, and count too.
-    pub(super) fn may_still_tell(&self, run: &Row, channel: &str, target: &str) -> Result<(), ErrorBody> {
+    pub(super) fn may_still_tell(&self, run: &RunBrief, channel: &str, target: &str) -> Result<(), ErrorBody> {
         let recipients = &self.inner.parts.asking.recipients;
-        let (tenant, actor) = (run.text("tenant_id"), run.text("actor"));
-        let others = match run.get("co_requesters") {
-            Cell::Texts(others) => others.as_slice(),
-            _ => &[],
-        };
-        let mut asked = std::iter::once(actor).chain(others.iter().map(String::as_str));
+        let (tenant, actor) = (run.tenant_id.as_str(), run.actor.as_str());
+        let others = run.co_requesters.iter().flatten().map(String::as_str);
+        let mut asked = std::iter::once(actor).chain(others);
         if asked.any(|actor| recipients.is_registered(tenant, actor, channel, target)) {
             return Ok(());
         }
         let Some(permit) = recipients.sender(tenant, actor)? else { return Ok(()) };
-        let level = Level::parse(run.text("autonomy_level")).unwrap_or(Level::Ask);
+        let level = run.autonomy_level.unwrap_or(Level::Ask);
         self.check_recipient(&permit, level, channel, target)
     }
 

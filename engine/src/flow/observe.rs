@@ -3,7 +3,7 @@
 //! Everything is derived from a committed turn, so nothing is counted that did not happen. Labels are fixed words and
 //! the names of this process's tools.
 
-use super::Registry;
+use super::ToolRegistry;
 use chimera_core::flow::call::{CallOutcome, Sent};
 use chimera_core::flow::run::{Call, CallMode, Run, Turn};
 use chimera_core::tool::{EffectKind, is_dry_run};
@@ -81,7 +81,7 @@ fn failed(run: &Run) {
 }
 
 /// Counts a call with outside effects.
-pub(super) fn call(registry: &Registry, call: &Call, answer: &CallOutcome, took_ms: i64) {
+pub(super) fn call(registry: &ToolRegistry, call: &Call, answer: &CallOutcome, took_ms: i64) {
     let tool = registry.get(&call.tool).map(|tool| tool.spec());
     let Some(tool) = tool.filter(|tool| tool.effect != EffectKind::Pure) else { return };
     let word = match call.mode {

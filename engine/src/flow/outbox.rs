@@ -4,8 +4,9 @@
 //! nobody else. A free slot goes to the tenant with the fewest deliveries in flight, and no tenant gets all of them.
 
 use crate::error::EngineError;
+use chimera_core::flow::tables::{NotificationRow, notifications};
 use chimera_core::limits::{MESSAGES_SENT_AT_ONCE_MAX, MESSAGES_SENT_AT_ONCE_TENANT_MAX};
-use chimera_core::record::{Comparison, Row, Select};
+use chimera_core::record::{Comparison, Select};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -26,28 +27,27 @@ impl<'a> Deliveries<'a> {
     /// Restricts a query to messages that may start now.
     pub(super) fn exclude_busy(&self, select: Select) -> Select {
         let receivers = self.receivers.keys();
-        let select =
-            receivers.fold(select, |select, receiver| select.filter("target", Comparison::IsNot, receiver.as_str()));
+        let select = receivers.fold(select, |select, receiver| {
+            select.filter(notifications::target, Comparison::IsNot, receiver.as_str())
+        });
         let full: Vec<&str> =
             self.receivers.values().map(String::as_str).filter(|tenant| self.is_tenant_full(tenant)).collect();
-        full.into_iter().fold(select, |select, tenant| select.filter("tenant_id", Comparison::IsNot, tenant))
+        full.into_iter()
+            .fold(select, |select, tenant| select.filter(notifications::tenant_id, Comparison::IsNot, tenant))
     }
 
     /// Takes the next message to send from `rows`, which are in order.
-    pub(super) fn take_next(&self, rows: &mut Vec<Row>) -> Option<Row> {
+    pub(super) fn take_next(&self, rows: &mut Vec<NotificationRow>) -> Option<NotificationRow> {
         if self.is_full() {
             return None;
         }
-        rows.retain(|row| {
-            !self.receivers.contains_key(row.text("target")) && !self.is_tenant_full(row.text("tenant_id"))
-        });
-        let next = rows.iter().enumerate().min_by_key(|(_, row)| self.count(row.text("tenant_id")));
+        rows.retain(|row| !self.receivers.contains_key(&row.target) && !self.is_tenant_full(&row.tenant_id));
+        let next = rows.iter().enumerate().min_by_key(|(_, row)| self.count(&row.tenant_id));
         next.map(|(at, _)| at).map(|at| rows.remove(at))
     }
 
-    pub(super) fn begin(&mut self, row: &Row, sending: BoxFuture<'a, Result<(), EngineError>>) {
-        let receiver = row.text("target").to_owned();
-        self.receivers.insert(receiver.clone(), row.text("tenant_id").to_owned());
+    pub(super) fn begin(&mut self, receiver: String, tenant: String, sending: BoxFuture<'a, Result<(), EngineError>>) {
+        self.receivers.insert(receiver.clone(), tenant);
         self.under_way.push(Box::pin(async move { (receiver, sending.await) }));
     }
 

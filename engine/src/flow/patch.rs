@@ -1,38 +1,37 @@
-//! Patches of a running graph: propose, preview, revert.
+//! Patches of a running graph: propose, preview, remove.
 //!
 //! The run itself applies a patch in its next turn. Whatever can be checked before is checked here, so that a patch
 //! that can't work is refused at once.
 
-use super::signals::check_unfinished;
-use super::start::RunDefinition;
-use super::void_requests::{PATCH, SUPERSEDED, VoidRequests};
-use super::{Flow, load, view};
+use super::signals::{RowVersion, check_unfinished};
+use super::void_requests::VoidRequests;
+use super::{ChildWorkflows, Flow, load, view};
 use crate::access::Permit;
 use crate::error::EngineError;
 use crate::flow::error::invalid_document;
 use crate::offload::CostFlag;
 use crate::rows;
+use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::air::Graph;
 use chimera_core::flow::patch::Patch;
 use chimera_core::flow::pins::Pins;
 use chimera_core::flow::run::{
-    Env, Event as RunEvent, Gate, LaneOwner, PatchPreview, Run, SignalKind, SlotRequest, request_of_row,
+    Env, Event as RunEvent, Gate, LaneOwner, PatchPreview, Run, SignalKind, SlotRequest, WorkflowRef, request_of_row,
 };
-use chimera_core::flow::tables::{RUN_PATCHES, RUN_SIGNALS, RUNS};
+use chimera_core::flow::status::{PatchStatus, RequestStatus};
+use chimera_core::flow::tables::{
+    PatchRow, RUN_PATCHES, RUNS, RequestBrief, RunVersion, SignalBrief, run_patches, run_signals, runs,
+};
 use chimera_core::json::Digest32;
 use chimera_core::limits;
 use chimera_core::record::{
-    Comparison, Condition, Insert, Json, JsonError, Row, RowCount, Scope, Select, Step, Tx, Unstorable, Value as Cell,
+    Comparison, Condition, DamagedRows, Insert, Json, JsonError, Row, RowCount, Scope, Step, StoredRow, Tx, Unstorable,
+    Value as Cell,
 };
 use serde_json::Value;
 use std::sync::Arc;
 use uuid::Uuid;
-
-const APPLIED: &str = "applied";
-
-/// Not handled by the run yet, or waiting for approval.
-const PROPOSED: &str = "proposed";
 
 struct ClosedGate;
 
@@ -42,7 +41,6 @@ impl Gate for ClosedGate {
     }
 }
 
-/// A proposed patch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProposedPatch {
     /// `None` for a dry run.
@@ -56,7 +54,7 @@ pub(crate) struct CheckedPatch {
     run: Uuid,
     /// The run's version.
     version: i64,
-    number: i64,
+    number: u32,
     /// With `current` resolved, and the versions of all workflows that it starts.
     pub(crate) patch: Patch,
     preview: Value,
@@ -68,6 +66,17 @@ pub(crate) struct CheckedPatch {
     pub(crate) calls: usize,
     /// The risk of what it adds.
     pub(crate) risk: Option<Value>,
+}
+
+/// What a run executes.
+pub(crate) struct RunDefinition {
+    /// With every patch applied.
+    pub(crate) graph: Arc<Graph>,
+    pub(crate) inputs: Arc<Value>,
+    pub(crate) workflow: WorkflowRef,
+    pub(crate) level: Level,
+    /// The pinned versions of child workflows, including those of its patches.
+    pub(crate) pins: Pins,
 }
 
 impl CheckedPatch {
@@ -110,7 +119,7 @@ impl Flow {
         let loaded = Box::pin(load::snapshot(records, &self.inner.workflows, row, &costly));
         let (row, copy) = self.inner.offload.run_when_costly(&permit.claimant(), &costly, loaded).await?;
         check_unfinished(&row)?;
-        let seen = row.int("state_version");
+        let seen = RunVersion::peek(&row)?.state_version;
         if version.is_some_and(|version| version != seen) {
             return Err(EngineError::refused(
                 Code::OccConflict,
@@ -119,13 +128,12 @@ impl Flow {
         }
         let patch = Patch::from_value(document.clone());
         let mut patch = patch.map_err(|problems| invalid_document("the patch", &problems))?;
-        let select = Select::from(&RUN_PATCHES, Scope::Tenant(permit.tenant().to_owned())).with("run_id", run);
-        let known = rows::all(records, select, limits::RUN_ROWS_MAX).await?;
+        let known = self.patches_of(permit, run).await?;
         if known.len() >= usize::try_from(limits::RUN_PATCHES_MAX).unwrap_or(0) {
             return Err(EngineError::refused(Code::ValidationFailed, "the run has reached its limit of patches"));
         }
-        let counts = |row: &&Row| [APPLIED, PROPOSED].contains(&row.text("status"));
-        let kept = load::merge_pins(&request_of_row(&row).1, known.iter().filter(counts));
+        let counts = |row: &&PatchRow| matches!(row.status, PatchStatus::Applied | PatchStatus::Proposed);
+        let kept = load::merge_pins(&request_of_row(&row).1, known.iter().filter(counts))?;
         self.pin(permit, &mut patch, &kept).await?;
         let (looked, refused, head, calls) = self.on_copy(copy, |run, env| {
             let (looked, calls) = (run.preview_patch(&patch, env), run.calls_reserved());
@@ -141,40 +149,40 @@ impl Flow {
             level: head.level,
             pins: kept.and(&patch.pins),
         };
-        let number = known.iter().map(|row| row.int("number")).max().unwrap_or(0) + 1;
+        let number = known.iter().map(|row| row.number).max().unwrap_or(0) + 1;
         Ok(CheckedPatch { run, version: seen, number, patch, preview, refused, combined: together, calls, risk: None })
     }
 
     /// Pins the versions of all workflows that a patch starts, so that what is checked is what runs. Child workflows
     /// that the run already pinned keep their versions.
     async fn pin(&self, permit: &Permit, patch: &mut Patch, kept: &Pins) -> Result<(), EngineError> {
+        let mut inside = ChildWorkflows::default();
         for node in &mut patch.add_nodes {
             let Some(child) = node.child() else { continue };
             let found = self.inner.workflows.find(permit.tenant(), &child.workflow_id, child.version).await?;
-            let Some((newest, _)) = found else {
+            let Some(found) = found else {
                 let message = format!("there is no workflow {}", child.workflow_id);
                 return Err(EngineError::refused(Code::MalformedArgs, message));
             };
-            node.pin(newest);
+            node.pin(found.version);
+            inside.found.push(found);
         }
-        let inside = self.inner.workflows.stored_children_of(permit.tenant(), &patch.add_nodes, kept).await?;
+        self.inner.workflows.add_children(&mut inside, permit.tenant(), &patch.add_nodes, kept).await?;
         self.inner.workflows.copy_shared(permit.tenant(), None, &inside).await?;
-        patch.authors = self.inner.workflows.authors(permit.tenant(), &inside).await?;
+        patch.authors = inside.authors().into_iter().map(str::to_owned).collect();
         patch.pins = inside.pins;
         Ok(())
     }
 
     /// The graph with every proposed patch that is not applied yet.
-    fn with_proposed(&self, tenant: &str, mut graph: Graph, known: &[Row]) -> Result<Graph, EngineError> {
+    fn with_proposed(&self, tenant: &str, mut graph: Graph, known: &[PatchRow]) -> Result<Graph, EngineError> {
         let catalog = self.inner.workflows.running(tenant);
-        for row in known.iter().filter(|row| row.text("status") == PROPOSED) {
+        for row in known.iter().filter(|row| row.status == PatchStatus::Proposed) {
             let unfit = || {
-                let message =
-                    format!("this patch conflicts with patch {}, which is not applied yet", row.int("number"));
+                let message = format!("this patch conflicts with patch {}, which is not applied yet", row.number);
                 EngineError::refused(Code::OccConflict, message)
             };
-            let document = row.get("patch").as_json().map(Json::to_value).unwrap_or_default();
-            let patch = Patch::from_stored(document).map_err(|_| unfit())?;
+            let patch = load::patch_of(row)?;
             let nodes: Vec<&str> = graph.nodes.iter().map(|node| node.node.id.as_str()).collect();
             // Which node is current does not affect the calls.
             let current = nodes.get(..1).unwrap_or_default();
@@ -200,12 +208,11 @@ impl Flow {
         }
         // Of two concurrent proposals one gets the number.
         let row = self.patch_row(permit, run, number, &patch)?;
-        let number = u32::try_from(number).unwrap_or(u32::MAX);
         let told = SignalKind::Patch { number, patch: patch.to_value(), by: permit.by(), risk };
         let is = |column, value: Cell| Condition { column, compare: Comparison::Is, value };
         let unchanged = Step::Lock {
             table: &RUNS,
-            conditions: vec![is("id", run.into()), is("state_version", version.into())],
+            conditions: vec![is(runs::id, run.into()), is(runs::state_version, version.into())],
             rows: RowCount::Exactly(1),
         };
         let tx = Tx { inserts: vec![row], steps: vec![unchanged], ..Tx::default() };
@@ -232,89 +239,96 @@ impl Flow {
         Ok(look(&run, &env))
     }
 
-    fn patch_row(&self, permit: &Permit, run: Uuid, number: i64, patch: &Patch) -> Result<Insert, EngineError> {
+    fn patch_row(&self, permit: &Permit, run: Uuid, number: u32, patch: &Patch) -> Result<Insert, EngineError> {
         let digest = chimera_core::flow::patch::digest(Digest32::ZERO, patch);
         let row = Insert::new(
             &RUN_PATCHES,
             vec![
-                ("run_id", run.into()),
-                ("number", number.into()),
-                ("tenant_id", permit.tenant().into()),
-                ("patch", Json::encode(&patch.to_value()).map_err(Unstorable::from)?.into()),
-                ("digest", Cell::Bytes(digest.to_vec())),
-                ("status", PROPOSED.into()),
-                ("actor", permit.actor().into()),
-                ("actor_kind", permit.kind().as_str().into()),
-                ("justification", patch.justification.as_str().into()),
-                ("created_at", self.inner.parts.clock.now().into()),
-                ("state_version", 1.into()),
+                (run_patches::run_id, run.into()),
+                (run_patches::number, number.into()),
+                (run_patches::tenant_id, permit.tenant().into()),
+                (run_patches::patch, Json::encode(&patch.to_value()).map_err(Unstorable::from)?.into()),
+                (run_patches::digest, Cell::Bytes(digest.to_vec())),
+                (run_patches::status, PatchStatus::Proposed.into()),
+                (run_patches::actor, permit.actor().into()),
+                (run_patches::actor_kind, permit.kind().into()),
+                (run_patches::justification, patch.justification.as_str().into()),
+                (run_patches::created_at, self.inner.parts.clock.now().into()),
+                (run_patches::state_version, 1.into()),
             ],
         );
         Ok(row.map_err(Unstorable::from)?)
     }
 
-    /// Reverts the last applied patch, unless one of its nodes has started.
+    /// Removes the last applied patch, unless one of its nodes has started.
     pub async fn unpatch(&self, permit: &Permit, run: Uuid, number: u32) -> Result<(), EngineError> {
         self.unfinished_run(permit, run).await?;
         let records = &*self.inner.parts.records;
-        let select = Select::from(&RUN_PATCHES, Scope::Tenant(permit.tenant().to_owned())).with("run_id", run);
-        let known = rows::all(records, select, limits::RUN_ROWS_MAX).await?;
-        let row = known.iter().find(|row| row.int("number") == i64::from(number));
+        let known = self.patches_of(permit, run).await?;
+        let row = known.iter().find(|row| row.number == number);
         let row = row.ok_or_else(|| EngineError::not_found("patch"))?;
         let refused = |why: String| Err(EngineError::refused(Code::InvalidTransition, why));
-        if row.text("status") != APPLIED {
-            return refused(format!("patch {number} is {}: only an applied patch can be reverted", row.text("status")));
+        if row.status != PatchStatus::Applied {
+            let status = row.status.as_str();
+            return refused(format!("patch {number} is {status}: only an applied patch can be removed"));
         }
-        let put_on = |row: &Row| (load::applied_seq(row), row.int("number"));
-        let last = known.iter().filter(|row| row.text("status") == APPLIED).max_by_key(|row| put_on(row));
-        if let Some(last) = last.map(|row| row.int("number")).filter(|last| *last != i64::from(number)) {
-            return refused(format!("patch {last} was applied later and must be reverted first"));
+        let applied = known.iter().filter(|row| row.status == PatchStatus::Applied);
+        let applied =
+            applied.map(|row| Ok((load::applied_seq(row)?, row.number))).collect::<Result<Vec<_>, DamagedRows>>();
+        if let Some((_, last)) = applied?.into_iter().max().filter(|(_, last)| *last != number) {
+            return refused(format!("patch {last} was applied later and must be removed first"));
         }
-        for node in added_nodes(row) {
+        for node in added_nodes(row)? {
             if self.step_of(permit, run, &node).await.is_ok() {
                 return refused(format!("its node {node} has started"));
             }
         }
-        let select = Select::from(&RUN_SIGNALS, Scope::Tenant(permit.tenant().to_owned()));
-        let told = records.read(select.with("run_id", run).with("kind", "unpatch").take(1)).await?;
-        if !told.rows.is_empty() {
-            return Err(EngineError::refused(Code::OccConflict, "the last patch is already being reverted"));
+        let select = SignalBrief::select(Scope::Tenant(permit.tenant().to_owned()));
+        let select = select.with(run_signals::run_id, run).with(run_signals::kind, "unpatch");
+        if rows::find::<SignalBrief>(records, select).await?.is_some() {
+            return Err(EngineError::refused(Code::OccConflict, "the last patch is already being removed"));
         }
         let requests = self.requests_of(permit.tenant(), run).await?;
         check_none_approved(&known, &requests)?;
         // The other pending patches change with it.
-        let void = VoidRequests::pending_in(&requests, SUPERSEDED, |row| row.text("action_type") == PATCH);
-        self.send_signal_once(permit, run, SignalKind::Unpatch { number, by: permit.by() }, (&RUN_PATCHES, row), void)
-            .await
+        let void = VoidRequests::of_reverted_patch(&requests)?;
+        let key = vec![row.run_id.into(), row.number.into()];
+        let at = RowVersion { table: &RUN_PATCHES, key, version: row.state_version };
+        self.send_signal_once(permit, run, SignalKind::Unpatch { number, by: permit.by() }, &at, void).await
+    }
+
+    async fn patches_of(&self, permit: &Permit, run: Uuid) -> Result<Vec<PatchRow>, EngineError> {
+        let select = PatchRow::select(Scope::Tenant(permit.tenant().to_owned())).with(run_patches::run_id, run);
+        rows::list(&*self.inner.parts.records, select, limits::RUN_ROWS_MAX).await
     }
 }
 
 /// The nodes that a patch adds.
-fn added_nodes(row: &Row) -> Vec<String> {
-    let document = row.get("patch").as_json().map(Json::to_value).unwrap_or_default();
-    let nodes = document["add_nodes"].as_array().into_iter().flatten();
-    nodes.filter_map(|node| node["id"].as_str().map(str::to_owned)).collect()
+fn added_nodes(row: &PatchRow) -> Result<Vec<String>, DamagedRows> {
+    Ok(load::patch_of(row)?.add_nodes.into_iter().map(|node| node.id).collect())
 }
 
-/// Refuses to revert a patch while an approved one is about to be applied on top of it.
-fn check_none_approved(known: &[Row], requests: &[Row]) -> Result<(), EngineError> {
-    let approved = |row: &&Row| {
-        let request = requests
-            .iter()
-            .find(|asked| Some(asked.uuid("approval_request_id")) == row.get("approval_request_id").as_uuid());
-        row.text("status") == PROPOSED && request.is_some_and(|asked| asked.text("status") == "approved")
+/// Refuses to remove a patch while an approved one is about to be applied on top of it.
+fn check_none_approved(known: &[PatchRow], requests: &[Row]) -> Result<(), EngineError> {
+    let mut approved = Vec::new();
+    for request in requests {
+        let request = RequestBrief::peek(request)?;
+        approved.extend((request.status == RequestStatus::Approved).then_some(request.approval_request_id));
+    }
+    let is_approved = |row: &&PatchRow| {
+        row.status == PatchStatus::Proposed && row.approval_request_id.is_some_and(|id| approved.contains(&id))
     };
-    let Some(row) = known.iter().find(approved) else { return Ok(()) };
-    let message = format!("patch {} was approved and is being applied; revert it first", row.int("number"));
+    let Some(row) = known.iter().find(is_approved) else { return Ok(()) };
+    let message = format!("patch {} was approved and is being applied; remove it first", row.number);
     Err(EngineError::refused(Code::OccConflict, message))
 }
 
 /// Refuses a patch that adds a node which a pending patch also adds: only one of them could be applied.
-fn check_no_duplicate_nodes(known: &[Row], patch: &Patch) -> Result<(), EngineError> {
-    for row in known.iter().filter(|row| row.text("status") == PROPOSED) {
-        let twice = added_nodes(row).into_iter().find(|id| patch.add_nodes.iter().any(|node| node.id == *id));
+fn check_no_duplicate_nodes(known: &[PatchRow], patch: &Patch) -> Result<(), EngineError> {
+    for row in known.iter().filter(|row| row.status == PatchStatus::Proposed) {
+        let twice = added_nodes(row)?.into_iter().find(|id| patch.add_nodes.iter().any(|node| node.id == *id));
         if let Some(id) = twice {
-            let message = format!("patch {}, which is not applied yet, also adds a node {id}", row.int("number"));
+            let message = format!("patch {}, which is not applied yet, also adds a node {id}", row.number);
             return Err(EngineError::refused(Code::OccConflict, message));
         }
     }

@@ -4,7 +4,7 @@
 //! input was validated when it was resolved. A dry call of a tool without dry-run support never reaches the tool. A
 //! call that exceeds its deadline is dropped; since its effect is unknown then, it counts as maybe sent.
 
-use super::Registry;
+use super::ToolRegistry;
 use crate::flow::port::{CallContext, CancelToken, CompletedCall, Tool};
 use crate::port::Clock;
 use chimera_core::error::Code;
@@ -21,7 +21,7 @@ use std::time::Duration;
 const LATE: &str = "the call timed out";
 
 pub(super) async fn execute_tool(
-    registry: &Registry,
+    registry: &ToolRegistry,
     clock: &dyn Clock,
     head: &RunHead,
     call: &Call,

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 /// All tools that workflows may use.
 #[derive(Clone)]
-pub struct Registry {
+pub struct ToolRegistry {
     tools: BTreeMap<String, Arc<dyn Tool>>,
     absent: BTreeMap<String, String>,
     tenancy: Arc<dyn Tenancy>,
 }
 
-impl Default for Registry {
+impl Default for ToolRegistry {
     /// No tools and a single tenant.
     fn default() -> Self {
         Self { tools: BTreeMap::new(), absent: BTreeMap::new(), tenancy: Arc::new(OneTenant) }
@@ -28,7 +28,7 @@ pub struct DuplicateTool {
     pub name: String,
 }
 
-impl Registry {
+impl ToolRegistry {
     /// The same tools, shared according to `tenancy`.
     #[must_use]
     pub fn shared_by(self, tenancy: Arc<dyn Tenancy>) -> Self {

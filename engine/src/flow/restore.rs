@@ -12,15 +12,19 @@ use crate::ledger::audit::{EventRecord, Writer};
 use crate::offload::CostFlag;
 use crate::port::{Hold, Records};
 use crate::rows;
-use chimera_core::access::tables::TOKEN_FAMILIES;
-use chimera_core::flow::run::{RunStatus, Signal, UncertainStep};
-use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
+use chimera_core::access::tables::{TOKEN_FAMILIES, TokenFamilyRow, token_families};
+use chimera_core::flow::run::{EffectStatus, Signal, UncertainStep};
+use chimera_core::flow::status::{NotificationStatus, RequestStatus};
+use chimera_core::flow::tables::{
+    EffectRow, NotificationId, RUN_SIGNALS, RUNS, RequestBrief, RunBrief, SignalBrief, StepBrief, effects,
+    notifications, run_signals, runs, scoped_approvals, steps,
+};
 use chimera_core::json::Digest32;
 use chimera_core::ledger::SubjectType;
-use chimera_core::ledger::tables::{LEDGER_LANES, STORE_STATE};
+use chimera_core::ledger::tables::{LaneRow, STORE_STATE, StoreStateRow, store_state};
 use chimera_core::limits;
 use chimera_core::record::{
-    Comparison, Condition, Json, Row, RowCount, Scope, Select, Step, Tx, Unstorable, Update, Value,
+    Comparison, Condition, Row, RowCount, Scope, Select, Step, StoredRow, Tx, Unstorable, Update, Value,
 };
 use chimera_core::time::Timestamp;
 use serde_json::json;
@@ -91,16 +95,7 @@ impl Flow {
     /// Collects everything that has work left.
     pub async fn survey(&self) -> Result<RestoreSurvey, EngineError> {
         let records = &*self.inner.parts.records;
-        let mut found = BTreeSet::new();
-        let runs = || Select::from(&RUNS, Scope::System).without(load::RUN_DOCUMENTS);
-        let epoch = Timestamp::from_micros(0);
-        for select in [
-            runs().with("completed_at", Value::Null),
-            runs().filter("owner_lane", Comparison::AtLeast, 0),
-            runs().filter("next_deadline", Comparison::AtLeast, epoch),
-        ] {
-            rows::for_each(records, select, |row| found.extend(has_work_left(&row).then(|| row.uuid("id")))).await?;
-        }
+        let mut found = self.runs_with_work_left().await?;
         let mut lapsed = dropped_signals(records).await?;
         found.extend(lapsed.keys());
         let mut survey = RestoreSurvey::default();
@@ -109,47 +104,63 @@ impl Flow {
             let Some(row) = load::run_row(records, run).await? else { continue };
             survey.runs.push(self.inspect_run(row, lapsed.remove(&run).unwrap_or_default()).await?);
         }
-        let pending = Select::from(&NOTIFICATIONS, Scope::System).with("status", "pending");
-        rows::for_each(records, pending.without(&["payload"]), |_| survey.messages += 1).await?;
-        let open = Select::from(&TOKEN_FAMILIES, Scope::System).with("revoked_at", Value::Null).filter(
-            "expires_at",
-            Comparison::Above,
-            self.inner.parts.clock.now(),
-        );
-        rows::for_each(records, open, |_| survey.sign_ins += 1).await?;
+        let pending = NotificationId::select(Scope::System).with(notifications::status, NotificationStatus::Pending);
+        survey.messages = rows::count(records, pending).await?;
+        let open = TokenFamilyRow::select(Scope::System).with(token_families::revoked_at, Value::Null);
+        let open = open.filter(token_families::expires_at, Comparison::Above, self.inner.parts.clock.now());
+        survey.sign_ins = rows::count(records, open).await?;
         Ok(survey)
+    }
+
+    async fn runs_with_work_left(&self) -> Result<BTreeSet<Uuid>, EngineError> {
+        let mut found = BTreeSet::new();
+        let all = || RunBrief::select(Scope::System);
+        for select in [
+            all().with(runs::completed_at, Value::Null),
+            all().filter(runs::owner_lane, Comparison::AtLeast, 0),
+            all().filter(runs::next_deadline, Comparison::AtLeast, Timestamp::from_micros(0)),
+        ] {
+            rows::each(&*self.inner.parts.records, select, |row: RunBrief| {
+                if !row.status.is_final() || load::is_rolling_back(&row)? {
+                    found.insert(row.id);
+                }
+                Ok(())
+            })
+            .await?;
+        }
+        Ok(found)
     }
 
     async fn inspect_run(&self, row: Row, lapsed: Vec<DroppedSignal>) -> Result<RestoredRun, EngineError> {
         let records = &*self.inner.parts.records;
-        let id = row.uuid("id");
-        let of_run = |table| Select::from(table, Scope::System).with("run_id", id);
-        let effects = rows::all(records, of_run(&EFFECTS), limits::RUN_ROWS_MAX).await?;
-        let steps = of_run(&STEPS).without(load::STEP_DOCUMENTS);
-        let steps = rows::all(records, steps, limits::RUN_ROWS_MAX).await?;
-        let (mut asked, pending) = (0, of_run(&SCOPED_APPROVALS).with("status", "pending"));
-        rows::for_each(records, pending, |_| asked += 1).await?;
-        let written = |row: &Row| {
-            ["created_at", "dispatched_at", "settled_at"].iter().filter_map(|column| row.get(column).as_time()).max()
-        };
-        let started = steps.iter().filter_map(|step| step.get("started_at").as_time());
+        let brief = RunBrief::peek(&row)?;
+        let id = brief.id;
+        let effects = EffectRow::select(Scope::System).with(effects::run_id, id);
+        let effects: Vec<EffectRow> = rows::list(records, effects, limits::RUN_ROWS_MAX).await?;
+        let steps = StepBrief::select(Scope::System).with(steps::run_id, id);
+        let steps: Vec<StepBrief> = rows::list(records, steps, limits::RUN_ROWS_MAX).await?;
+        let pending = RequestBrief::select(Scope::System).with(scoped_approvals::run_id, id);
+        let pending = pending.with(scoped_approvals::status, RequestStatus::Pending);
+        let written = |row: &EffectRow| [Some(row.created_at), row.dispatched_at, row.settled_at].into_iter().max()?;
+        let started = steps.iter().filter_map(|step| step.started_at);
         let latest = effects.iter().filter_map(written).chain(started).max();
+        let rolling_back = load::is_rolling_back(&brief)?;
         let mut run = RestoredRun {
             id,
-            tenant: row.text("tenant_id").to_owned(),
-            workflow: row.text("workflow_id").to_owned(),
-            actor: row.text("actor").to_owned(),
-            status: row.text("status").to_owned(),
+            tenant: brief.tenant_id,
+            workflow: brief.workflow_id.unwrap_or_default(),
+            actor: brief.actor,
+            status: brief.status.as_str().to_owned(),
             unsure: Vec::new(),
-            under_way: effects.iter().filter(|effect| effect.text("status") == "dispatched").count(),
-            approvals: asked,
-            due: row.get("next_deadline").as_time(),
-            rolling_back: is_rolling_back(&row),
+            under_way: effects.iter().filter(|effect| effect.status == EffectStatus::Dispatched).count(),
+            approvals: rows::count(records, pending).await?,
+            due: brief.next_deadline,
+            rolling_back,
             lapsed,
             unreadable: None,
-            version: row.int("state_version"),
-            run_seq: row.int("run_seq"),
-            owned: !row.get("owner_lane").is_null(),
+            version: brief.state_version,
+            run_seq: brief.run_seq,
+            owned: brief.owner_lane.is_some(),
             latest: latest.unwrap_or(Timestamp::from_micros(0)),
         };
         match load::load(records, &self.inner.workflows, row, &CostFlag::default()).await {
@@ -254,21 +265,17 @@ fn add_list(data: &mut serde_json::Value, name: &str, all: Vec<serde_json::Value
     data[name] = all.into_iter().take(limits::RESTORE_LISTED_MAX).collect();
 }
 
-fn is_rolling_back(row: &Row) -> bool {
-    row.get("rollback").as_json().map(Json::to_value).is_some_and(|rollback| rollback["ended"] == false)
-}
-
-fn has_work_left(row: &Row) -> bool {
-    RunStatus::parse(row.text("status")).is_none_or(|status| !status.is_final()) || is_rolling_back(row)
-}
-
 /// Flags the run as restored and releases it. The flag is later than all its effects and steps, whatever clocks wrote
 /// them.
 fn flag_restored(run: &RestoredRun, now: Timestamp) -> Result<Update, chimera_core::record::InvalidTx> {
     let after = Timestamp::from_micros(run.latest.micros().saturating_add(1));
-    let mut set = vec![("restored_at", after.max(now).into()), ("run_seq", (run.run_seq + 1).into())];
+    let mut set = vec![(runs::restored_at, after.max(now).into()), (runs::run_seq, (run.run_seq + 1).into())];
     if run.owned {
-        set.extend([("owner_lane", Value::Null), ("owner_epoch", Value::Null), ("next_deadline", now.into())]);
+        set.extend([
+            (runs::owner_lane, Value::Null),
+            (runs::owner_epoch, Value::Null),
+            (runs::next_deadline, now.into()),
+        ]);
     }
     Update::versioned(&RUNS, vec![run.id.into()], run.version, set)
 }
@@ -276,11 +283,14 @@ fn flag_restored(run: &RestoredRun, now: Timestamp) -> Result<Update, chimera_co
 /// The pending signals that no longer apply after a restore.
 async fn dropped_signals(records: &dyn Records) -> Result<BTreeMap<Uuid, Vec<DroppedSignal>>, EngineError> {
     let mut lapsed: BTreeMap<Uuid, Vec<DroppedSignal>> = BTreeMap::new();
-    rows::for_each(records, Select::from(&RUN_SIGNALS, Scope::System), |row| {
-        let signal = Signal::of_row(&row);
-        let Some(by) = signal.told.sender_if_lapsed_by_restore() else { return };
-        let told = DroppedSignal { kind: signal.told.kind(), by: by.id.clone() };
-        lapsed.entry(row.uuid("run_id")).or_default().push(told);
+    rows::pages(records, Select::from(&RUN_SIGNALS, Scope::System), |rows| {
+        for row in &rows {
+            let signal = Signal::of_row(row);
+            let Some(by) = signal.told.sender_if_lapsed_by_restore() else { continue };
+            let told = DroppedSignal { kind: signal.told.kind(), by: by.id.clone() };
+            lapsed.entry(SignalBrief::peek(row)?.run_id).or_default().push(told);
+        }
+        Ok(())
     })
     .await?;
     Ok(lapsed)
@@ -290,7 +300,7 @@ async fn dropped_signals(records: &dyn Records) -> Result<BTreeMap<Uuid, Vec<Dro
 fn delete_signals(run: &RestoredRun) -> Vec<Step> {
     let is = |column, value: Value| Condition { column, compare: Comparison::Is, value };
     let delete = |kind: &str| {
-        let conditions = vec![is("run_id", run.id.into()), is("kind", kind.into())];
+        let conditions = vec![is(run_signals::run_id, run.id.into()), is(run_signals::kind, kind.into())];
         Step::Delete { table: &RUN_SIGNALS, conditions, rows: RowCount::AtMost(u64::MAX) }
     };
     counted(&run.lapsed).into_keys().map(delete).collect()
@@ -306,30 +316,34 @@ fn counted(lapsed: &[DroppedSignal]) -> BTreeMap<&'static str, usize> {
 }
 
 fn end_sign_ins(now: Timestamp) -> Result<Step, Unstorable> {
-    let conditions = vec![Condition { column: "revoked_at", compare: Comparison::Is, value: Value::Null }];
-    let set = vec![("revoked_at", now.into()), ("revoked_because", "restored".into())];
+    let conditions =
+        vec![Condition { column: token_families::revoked_at, compare: Comparison::Is, value: Value::Null }];
+    let set = vec![(token_families::revoked_at, now.into()), (token_families::revoked_because, "restored".into())];
     Ok(Step::update(&TOKEN_FAMILIES, conditions, set, RowCount::AtMost(u64::MAX))?)
 }
 
 /// Releases the hold. Marks of earlier generations are ignored from now on.
 fn release_hold(generation: i64) -> Result<Step, Unstorable> {
-    let conditions = vec![Condition { column: "id", compare: Comparison::Is, value: 1.into() }];
-    let set = vec![("held_reason", Value::Null), ("held_at", Value::Null), ("generation", generation.into())];
+    let conditions = vec![Condition { column: store_state::id, compare: Comparison::Is, value: 1.into() }];
+    let set = vec![
+        (store_state::held_reason, Value::Null),
+        (store_state::held_at, Value::Null),
+        (store_state::generation, generation.into()),
+    ];
     Ok(Step::update(&STORE_STATE, conditions, set, RowCount::Exactly(1))?)
 }
 
 /// Greater than every known generation, whatever clocks said. Normally the current time: unreachable nodes may know a
 /// higher generation.
 async fn next_generation(records: &dyn Records, now: Timestamp) -> Result<i64, EngineError> {
-    let rows = rows::all(records, Select::from(&STORE_STATE, Scope::System), 1).await?;
-    let known = rows.first().map_or(0, |row| row.int("generation"));
+    let row: Option<StoreStateRow> = rows::find(records, StoreStateRow::select(Scope::System)).await?;
+    let known = row.map_or(0, |row| row.generation);
     Ok(now.micros().max(known.saturating_add(1)))
 }
 
 async fn lanes(records: &dyn Records) -> Result<Vec<serde_json::Value>, EngineError> {
-    let rows = rows::all(records, Select::from(&LEDGER_LANES, Scope::System), limits::LANES_MAX).await?;
-    let hash = |row: &Row| row.get("head_hash").as_bytes().map(hex::encode);
-    let lane = |row: &Row| json!({"lane": row.int("lane"), "entries": row.int("head_seq"), "hash": hash(row)});
+    let rows: Vec<LaneRow> = rows::list(records, LaneRow::select(Scope::System), limits::LANES_MAX).await?;
+    let lane = |row: &LaneRow| json!({"lane": row.lane, "entries": row.head_seq, "hash": row.head_hash});
     Ok(rows.iter().map(lane).collect())
 }
 

@@ -6,46 +6,36 @@
 //! numbered after its copies: an id and a version never refer to two documents.
 
 use super::Flow;
-use super::workflows::{ChildWorkflows, PLAN_PREFIX, Workflows};
+use super::lookup::{ChildWorkflows, FoundWorkflow, Origin};
+use super::workflows::{PLAN_PREFIX, Workflows};
 use crate::access::{Permit, is_nonce_conflict};
 use crate::error::EngineError;
 use crate::flow::error::no_workflow;
 use crate::ledger::audit::{EventRecord, Writer};
 use crate::port::CommitError;
+use crate::rows;
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::flow::tables::{WORKFLOW_SHARES, WORKFLOWS};
-use chimera_core::json::Digest32;
+use chimera_core::flow::tables::{
+    WORKFLOW_SHARES, WORKFLOWS, WorkflowId, WorkflowRow, WorkflowShareRow, workflow_shares, workflows,
+};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::limits;
 use chimera_core::record::{
-    Comparison, Condition, Direction, Insert, Row, RowCount, Scope, Select, Step, Tx, Unstorable, Value,
+    Comparison, Condition, Direction, Insert, RowCount, Scope, Step, StoredRow, Tx, Unstorable, Value,
 };
 use serde_json::json;
 
 pub struct ListedWorkflow {
-    pub row: Row,
+    pub row: WorkflowRow,
     /// Whether every tenant may start it.
     pub is_shared: bool,
     /// Whether it belongs to the caller's tenant.
     pub is_own: bool,
 }
 
-/// Id, version and document digest of a workflow that a run uses.
-pub(super) type UsedWorkflow<'a> = (&'a str, i64, Digest32);
-
-impl ChildWorkflows {
-    /// Its workflows with their effective versions.
-    fn used(&self) -> impl Iterator<Item = UsedWorkflow<'_>> {
-        self.children.iter().filter_map(|((id, asked), graph)| {
-            let version = asked.or_else(|| self.pins.get(id))?;
-            Some((id.as_str(), version, graph.digest))
-        })
-    }
-}
-
 /// Whether a version is a tenant's own and not a copy of a shared one.
-pub(super) fn is_own(row: &Row) -> bool {
-    row.get("shared_from").is_null()
+pub(super) fn is_own(row: &WorkflowRow) -> bool {
+    row.shared_from.is_none()
 }
 
 impl Workflows {
@@ -64,15 +54,16 @@ impl Workflows {
         let mut tx = Tx::default();
         if shared {
             let cells = vec![
-                ("workflow_id", id.into()),
-                ("tenant_id", permit.tenant().into()),
-                ("shared_by", permit.actor().into()),
-                ("created_at", self.clock.now().into()),
+                (workflow_shares::workflow_id, id.into()),
+                (workflow_shares::tenant_id, permit.tenant().into()),
+                (workflow_shares::shared_by, permit.actor().into()),
+                (workflow_shares::created_at, self.clock.now().into()),
             ];
             tx.inserts.push(Insert::new(&WORKFLOW_SHARES, cells).map_err(Unstorable::from)?);
         } else {
             let this = |column, value: &str| Condition { column, compare: Comparison::Is, value: value.into() };
-            let conditions = vec![this("workflow_id", id), this("tenant_id", permit.tenant())];
+            let conditions =
+                vec![this(workflow_shares::workflow_id, id), this(workflow_shares::tenant_id, permit.tenant())];
             tx.steps.push(Step::Delete { table: &WORKFLOW_SHARES, conditions, rows: RowCount::Exactly(1) });
         }
         let what = if shared { "workflow.shared" } else { "workflow.unshared" };
@@ -92,9 +83,9 @@ impl Workflows {
     }
 
     /// The share of a workflow, if there is one.
-    async fn share_of(&self, id: &str) -> Result<Option<Row>, EngineError> {
-        let select = Select::from(&WORKFLOW_SHARES, Scope::System).with("workflow_id", id).take(1);
-        Ok(self.records.read(select).await?.rows.into_iter().next())
+    async fn share_of(&self, id: &str) -> Result<Option<WorkflowShareRow>, EngineError> {
+        let select = WorkflowShareRow::select(Scope::System).with(workflow_shares::workflow_id, id);
+        rows::find(&*self.records, select).await
     }
 
     /// Whether a workflow that a tenant sees is shared with all tenants.
@@ -102,21 +93,28 @@ impl Workflows {
         Ok(!is_own || (!self.is_guest(tenant) && self.share_of(id).await?.is_some()))
     }
 
-    /// A shared version, if the tenant has no workflow of its own with that name.
+    /// Whether a tenant may start copies of a shared workflow: it is still shared, and the tenant has none of its own
+    /// with that name.
+    pub(super) async fn is_shared_to(&self, tenant: &str, id: &str) -> Result<bool, EngineError> {
+        Ok(self.share_of(id).await?.is_some() && self.row(tenant, id, None).await?.is_none())
+    }
+
+    /// A shared version, if the tenant has no workflow of its own with that name. Who asks for the newest has already
+    /// looked for the tenant's own.
     pub(super) async fn shared_row(
         &self,
         tenant: &str,
         id: &str,
         version: Option<i64>,
-    ) -> Result<Option<Row>, EngineError> {
+    ) -> Result<Option<WorkflowRow>, EngineError> {
         if !self.is_guest(tenant) || id.starts_with(PLAN_PREFIX) {
             return Ok(None);
         }
         let Some(share) = self.share_of(id).await? else { return Ok(None) };
-        if self.row(tenant, id, None).await?.is_some() {
+        if version.is_some() && self.row(tenant, id, None).await?.is_some() {
             return Ok(None);
         }
-        self.row(share.text("tenant_id"), id, version).await
+        self.row(&share.tenant_id, id, version).await
     }
 
     /// A version that a tenant may read and start (the newest by default), and whether it is its own.
@@ -125,7 +123,7 @@ impl Workflows {
         tenant: &str,
         id: &str,
         version: Option<i64>,
-    ) -> Result<Option<(Row, bool)>, EngineError> {
+    ) -> Result<Option<(WorkflowRow, bool)>, EngineError> {
         match self.row(tenant, id, version).await? {
             Some(row) if is_own(&row) => Ok(Some((row, true))),
             _ => Ok(self.shared_row(tenant, id, version).await?.map(|row| (row, false))),
@@ -143,11 +141,9 @@ impl Workflows {
         let is_guest = self.is_guest(tenant);
         let mut listed = Vec::new();
         loop {
-            let own = Select::from(&WORKFLOWS, Scope::Tenant(tenant.to_owned())).with("shared_from", Value::Null);
-            let mut next = self.next_id(own, &after).await?;
+            let mut next = self.next_own(tenant, &after).await?;
             if is_guest {
-                let shared = self.next_id(Select::from(&WORKFLOW_SHARES, Scope::System), &after).await?;
-                next = next.into_iter().chain(shared).min();
+                next = next.into_iter().chain(self.next_shared(&after).await?).min();
             }
             let Some(next) = next else { return Ok((listed, false)) };
             if listed.len() >= limit {
@@ -165,18 +161,28 @@ impl Workflows {
         }
     }
 
-    /// One read finds the next id, however many versions there are.
-    async fn next_id(&self, select: Select, after: &str) -> Result<Option<String>, EngineError> {
-        let select = select.filter("workflow_id", Comparison::Above, after).by(&["workflow_id"], Direction::Ascending);
-        let rows = self.records.read(select.take(1)).await?.rows;
-        Ok(rows.first().map(|row| row.text("workflow_id").to_owned()))
+    /// The id of the tenant's next own workflow. One read finds it, however many versions there are.
+    async fn next_own(&self, tenant: &str, after: &str) -> Result<Option<String>, EngineError> {
+        let select = WorkflowId::select(Scope::Tenant(tenant.to_owned()))
+            .with(workflows::shared_from, Value::Null)
+            .filter(workflows::workflow_id, Comparison::Above, after)
+            .by(&[workflows::workflow_id], Direction::Ascending);
+        Ok(rows::find::<WorkflowId>(&*self.records, select).await?.map(|row| row.workflow_id))
+    }
+
+    /// The id of the next shared workflow.
+    async fn next_shared(&self, after: &str) -> Result<Option<String>, EngineError> {
+        let select = WorkflowShareRow::select(Scope::System)
+            .filter(workflow_shares::workflow_id, Comparison::Above, after)
+            .by(&[workflow_shares::workflow_id], Direction::Ascending);
+        Ok(rows::find::<WorkflowShareRow>(&*self.records, select).await?.map(|row| row.workflow_id))
     }
 
     /// Refuses a new run that would use copies of workflows that are no longer shared, or missing ones.
     pub(super) async fn check_shared(
         &self,
         tenant: &str,
-        outer: UsedWorkflow<'_>,
+        outer: Option<&FoundWorkflow>,
         inside: &ChildWorkflows,
     ) -> Result<(), EngineError> {
         if !self.is_guest(tenant) {
@@ -185,10 +191,9 @@ impl Workflows {
         if let Some((id, version)) = &inside.missing {
             return Err(no_workflow(id, *version));
         }
-        for (id, version, _) in inside.used().chain([outer]) {
-            let own = self.row(tenant, id, Some(version)).await?.is_some_and(|row| is_own(&row));
-            if !own && self.share_of(id).await?.is_none() {
-                return Err(no_workflow(id, Some(version)));
+        for found in inside.found.iter().chain(outer) {
+            if matches!(found.origin, Origin::Copy { is_shared: false }) && self.share_of(found.id()).await?.is_none() {
+                return Err(no_workflow(found.id(), Some(found.version)));
             }
         }
         Ok(())
@@ -198,51 +203,54 @@ impl Workflows {
     pub(super) async fn copy_shared(
         &self,
         tenant: &str,
-        outer: Option<UsedWorkflow<'_>>,
+        outer: Option<&FoundWorkflow>,
         inside: &ChildWorkflows,
     ) -> Result<(), EngineError> {
-        if !self.is_guest(tenant) {
-            return Ok(());
-        }
-        for used in inside.used().chain(outer) {
-            self.copy(tenant, used).await?;
+        for found in inside.found.iter().chain(outer) {
+            if let Origin::Shared(row) = &found.origin {
+                self.copy(tenant, found, row).await?;
+            }
         }
         Ok(())
     }
 
-    async fn copy(&self, tenant: &str, (id, version, digest): UsedWorkflow<'_>) -> Result<(), EngineError> {
+    async fn copy(&self, tenant: &str, found: &FoundWorkflow, row: &WorkflowRow) -> Result<(), EngineError> {
         for _ in 0..limits::APPLY_TRIES_MAX {
-            match self.row(tenant, id, Some(version)).await? {
-                Some(row) if row.get("digest").as_bytes() == Some(&digest.0[..]) => return Ok(()),
-                // The tenant has just used this version number for its own document.
-                Some(_) => break,
-                None => {}
-            }
-            let Some(row) = self.shared_row(tenant, id, Some(version)).await? else {
-                return Err(no_workflow(id, Some(version)));
-            };
-            match self.records.commit(self.copy_tx(tenant, &row)?).await {
-                Ok(_) => return Ok(()),
+            match self.records.commit(self.copy_tx(tenant, row)?).await {
+                Ok(_) => {
+                    self.cache(
+                        tenant,
+                        FoundWorkflow { origin: Origin::Copy { is_shared: false }, ..found.clone() },
+                        row,
+                    );
+                    return Ok(());
+                }
                 // A concurrent run of the same workflow, or a concurrent apply.
                 Err(CommitError::Conflict(_)) => {}
                 Err(error) => return Err(error.into()),
+            }
+            match self.row(tenant, found.id(), Some(found.version)).await? {
+                Some(taken) if taken.digest == row.digest => return Ok(()),
+                // The tenant has just used this version number for its own document.
+                Some(_) => break,
+                None => {}
             }
         }
         Err(EngineError::refused(Code::OccConflict, "the workflow was changed concurrently; try again"))
     }
 
     /// The copy does not name the author.
-    fn copy_tx(&self, tenant: &str, row: &Row) -> Result<Tx, EngineError> {
-        let (id, version) = (row.text("workflow_id"), row.int("version"));
+    fn copy_tx(&self, tenant: &str, row: &WorkflowRow) -> Result<Tx, EngineError> {
+        let (id, version) = (row.workflow_id.as_str(), row.version);
         let cells = vec![
-            ("tenant_id", tenant.into()),
-            ("workflow_id", id.into()),
-            ("version", version.into()),
-            ("digest", row.get("digest").clone()),
-            ("document", row.get("document").clone()),
-            ("created_by", ActorType::System.as_str().into()),
-            ("created_at", self.clock.now().into()),
-            ("shared_from", row.text("tenant_id").into()),
+            (workflows::tenant_id, tenant.into()),
+            (workflows::workflow_id, id.into()),
+            (workflows::version, version.into()),
+            (workflows::digest, Value::Bytes(row.digest.to_vec())),
+            (workflows::document, row.document.clone().into()),
+            (workflows::created_by, ActorType::System.as_str().into()),
+            (workflows::created_at, self.clock.now().into()),
+            (workflows::shared_from, row.tenant_id.as_str().into()),
         ];
         let row = Insert::new(&WORKFLOWS, cells).map_err(Unstorable::from)?;
         let mut tx = Tx { inserts: vec![row], ..Tx::default() };

@@ -88,10 +88,10 @@ impl Flow {
     ) -> Result<T, EngineError> {
         let (mut row, mut asked) = self.rows_shown(permit, run).await?;
         let weight = load::weight(asked.iter().chain([&row]));
-        let _room = if Offload::needs_room(weight) {
+        let _room = if Offload::needs_reservation(weight) {
             // Whoever waits holds nothing.
             drop((row, asked));
-            let room = self.room(&permit.claimant(), weight).await?;
+            let room = self.reserve_memory(&permit.claimant(), weight).await?;
             (row, asked) = self.rows_shown(permit, run).await?;
             Some(room)
         } else {
@@ -176,10 +176,10 @@ impl Flow {
         let found = self.inner.workflows.find_stored(permit.tenant(), id, version).await?;
         let inputs = row.get("inputs").as_json().map(Json::to_value).unwrap_or_default();
         let plan = match &found {
-            Some((_, graph)) => {
-                let (nodes, (_, pins)) = (&graph.document.nodes, request_of_row(row));
+            Some(found) => {
+                let (nodes, (_, pins)) = (&found.graph.document.nodes, request_of_row(row));
                 let inside = self.inner.workflows.stored_children_of(permit.tenant(), nodes, &pins).await?;
-                Plan::from_graph(graph, &inputs, &inside.children)
+                Plan::from_graph(&found.graph, &inputs, &inside.children)
             }
             None => Plan::default(),
         };

@@ -4,17 +4,21 @@
 //! the owner handles it in its next turn.
 
 use super::error::masked_text;
-use super::void_requests::{CANCELLED, VoidRequests};
+use super::void_requests::VoidRequests;
 use super::{Flow, load};
 use crate::access::{Permit, RUNS_MANAGE, WORKFLOWS_WRITE, is_nonce_conflict};
 use crate::error::EngineError;
 use crate::ledger::audit::{EventRecord, Writer};
 use crate::port::CommitError;
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::flow::run::{RunStatus, Signal, SignalKind, StepStatus, affinity, may_change_pause, paused_by};
-use chimera_core::flow::tables::{CACHE_ENTRIES, RUNS, STEPS};
+use chimera_core::flow::run::{
+    ReplayMode, RunStatus, Signal, SignalKind, StepStatus, affinity, may_change_pause, paused_by,
+};
+use chimera_core::flow::tables::{CACHE_ENTRIES, RUNS, RunActor, RunBrief, STEPS, StepBrief, cache_entries, steps};
 use chimera_core::ledger::{ActorType, SubjectType};
-use chimera_core::record::{Comparison, Condition, Row, RowCount, Scope, Select, Step, Table, Tx, Value as Cell};
+use chimera_core::record::{
+    Comparison, Condition, Row, RowCount, STATE_VERSION, Scope, Select, Step, StoredRow, Table, Tx, Value as Cell,
+};
 use chimera_core::tool::Rollback;
 use chimera_core::{id, limits};
 use serde_json::{Value, json};
@@ -32,6 +36,13 @@ pub struct OutcomeReport {
     pub notes: Option<String>,
 }
 
+/// One version of a row.
+pub(super) struct RowVersion {
+    pub table: &'static Table,
+    pub key: Vec<Cell>,
+    pub version: i64,
+}
+
 impl Flow {
     /// Cancels a run.
     pub async fn cancel(&self, permit: &Permit, run: Uuid, reason: Option<String>) -> Result<(), EngineError> {
@@ -42,7 +53,7 @@ impl Flow {
         for _ in 0..limits::DECIDE_TRIES_MAX {
             // A concurrent decision stands, and the run is cancelled all the same.
             let open = self.requests_of(permit.tenant(), run).await?;
-            let open = VoidRequests::pending_in(&open, CANCELLED, |_| true);
+            let open = VoidRequests::of_cancelled(&open)?;
             if self.try_send_signal(permit, run, told.clone(), open, Tx::default()).await? {
                 return Ok(());
             }
@@ -97,30 +108,31 @@ impl Flow {
         }
         let OutcomeReport { step, attempt, happened, output, notes } = found;
         let notes = masked_text("note", notes)?;
-        let row = self.step_with_status(permit, run, step, StepStatus::OutcomeUnknown).await?;
-        let now = u32::try_from(row.int("attempt")).unwrap_or(0);
+        let (found, row) = self.step_with_status(permit, run, step, StepStatus::OutcomeUnknown).await?;
+        let now = found.attempt;
         if attempt.is_some_and(|attempt| attempt != now) {
             return Err(EngineError::refused(
                 Code::OccConflict,
                 format!("the step is at attempt {now} now; fetch the run again"),
             ));
         }
-        self.check_output(&row, output.as_ref().filter(|_| happened))?;
+        self.check_output(&found, output.as_ref().filter(|_| happened))?;
         if !happened {
             // A call that never happened is made now.
-            self.check_call_scopes(permit, &row)?;
+            self.check_call_scopes(permit, &found)?;
             self.check_repeat(permit, run, &row).await?;
         }
         // Either way the run continues, with an output that the caller chose.
         self.check_continue_scopes(permit, run, RUNS_MANAGE).await?;
         let by = permit.by();
         let told = SignalKind::Resolve { step, attempt: now, happened, output, by, notes };
-        self.send_signal_once(permit, run, told, (&STEPS, &row), VoidRequests::default()).await
+        let at = RowVersion { table: &STEPS, key: vec![found.id.into()], version: found.state_version };
+        self.send_signal_once(permit, run, told, &at, VoidRequests::default()).await
     }
 
     /// Refuses an output that does not match the tool's output schema.
-    fn check_output(&self, step: &Row, output: Option<&Value>) -> Result<(), EngineError> {
-        let tool = step.get("tool").as_text().and_then(|tool| self.inner.parts.registry.get(tool));
+    fn check_output(&self, step: &StepBrief, output: Option<&Value>) -> Result<(), EngineError> {
+        let tool = step.tool.as_deref().and_then(|tool| self.inner.parts.registry.get(tool));
         let (Some(tool), Some(output)) = (tool, output) else { return Ok(()) };
         tool.spec().output.check(output).map_err(|faults| {
             let body = ErrorBody::new(Code::ValidationFailed, "the output does not match the tool's output schema");
@@ -139,7 +151,7 @@ impl Flow {
         let reason = masked_text("reason", reason)?;
         self.undoable_run(permit, run).await?;
         for step in steps.iter().flatten() {
-            self.check_undo_repeatable(permit, &self.step_row(permit, run, *step).await?)?;
+            self.check_undo_repeatable(permit, &StepBrief::decode(self.step_row(permit, run, *step).await?)?)?;
         }
         self.check_undo_scopes(permit, run, steps.as_deref()).await?;
         self.check_rollback(permit, run, steps.as_deref()).await?;
@@ -148,10 +160,10 @@ impl Flow {
 
     /// If the outcome of a previous undo is unknown, refuses another one unless a person asks for it or it is
     /// repeatable.
-    fn check_undo_repeatable(&self, permit: &Permit, step: &Row) -> Result<(), EngineError> {
-        let tool = step.get("tool").as_text().and_then(|tool| self.inner.parts.registry.get(tool));
+    fn check_undo_repeatable(&self, permit: &Permit, step: &StepBrief) -> Result<(), EngineError> {
+        let tool = step.tool.as_deref().and_then(|tool| self.inner.parts.registry.get(tool));
         let repeatable = tool.is_some_and(|tool| tool.spec().rollback == Rollback::Repeatable);
-        if step.get("in_doubt_since").is_null() || repeatable || permit.kind() == ActorType::Human {
+        if step.in_doubt_since.is_none() || repeatable || permit.kind() == ActorType::Human {
             return Ok(());
         }
         let message = "the outcome of the last undo is unknown; only a person may check it and undo the step again";
@@ -171,10 +183,10 @@ impl Flow {
             return Err(EngineError::refused(Code::RbacForbidden, "only a person may mark a run as undone by hand"));
         }
         // A run that did not fail has to be undone by calls first, unless such a rollback left something.
-        if row.text("status") != RunStatus::Failed.as_str() && row.get("rollback").is_null() {
+        if row.status != RunStatus::Failed && row.rollback.is_none() {
             let message = format!(
                 "a run that is {} cannot be marked as undone by hand: undo it with POST /runs/{{id}}/rollback first",
-                row.text("status")
+                row.status.as_str()
             );
             return Err(EngineError::refused(Code::InvalidTransition, message));
         }
@@ -185,7 +197,8 @@ impl Flow {
     async fn signal_undo(&self, permit: &Permit, run: Uuid, told: SignalKind) -> Result<(), EngineError> {
         for _ in 0..limits::DECIDE_TRIES_MAX {
             let row = self.undoable_run(permit, run).await?;
-            if self.try_send_signal_once(permit, run, told.clone(), (&RUNS, &row), &VoidRequests::default()).await? {
+            let at = RowVersion { table: &RUNS, key: vec![row.id.into()], version: row.state_version };
+            if self.try_send_signal_once(permit, run, told.clone(), &at, &VoidRequests::default()).await? {
                 return Ok(());
             }
         }
@@ -193,17 +206,16 @@ impl Flow {
     }
 
     /// An ended run that may be undone.
-    async fn undoable_run(&self, permit: &Permit, run: Uuid) -> Result<Row, EngineError> {
-        let row = load::manageable_run(&*self.inner.parts.records, permit, run).await?;
-        let status = RunStatus::parse(row.text("status"));
-        if !matches!(status, Some(RunStatus::Completed | RunStatus::Failed | RunStatus::Cancelled)) {
-            let message = format!("a run that is {} can't be rolled back", row.text("status"));
+    async fn undoable_run(&self, permit: &Permit, run: Uuid) -> Result<RunBrief, EngineError> {
+        let row = RunBrief::decode(load::manageable_run(&*self.inner.parts.records, permit, run).await?)?;
+        if !matches!(row.status, RunStatus::Completed | RunStatus::Failed | RunStatus::Cancelled) {
+            let message = format!("a run that is {} can't be rolled back", row.status.as_str());
             return Err(EngineError::refused(Code::InvalidTransition, message));
         }
-        if row.get("dry_run") == &chimera_core::record::Value::Bool(true) {
+        if row.dry_run {
             return Err(EngineError::refused(Code::InvalidTransition, "a dry run did nothing that could be undone"));
         }
-        if ["freeze", "shadow"].contains(&row.text("replay_mode")) {
+        if matches!(row.replay_mode, Some(ReplayMode::Freeze | ReplayMode::Shadow)) {
             return Err(EngineError::refused(Code::InvalidTransition, "a replay did nothing that could be undone"));
         }
         if load::is_undoing(&*self.inner.parts.records, &row).await? {
@@ -218,8 +230,9 @@ impl Flow {
             return Err(EngineError::missing_scope(WORKFLOWS_WRITE));
         }
         let is = |column, value: &str| Condition { column, compare: Comparison::Is, value: value.into() };
-        let mut conditions = vec![is("tenant_id", permit.tenant()), is("workflow_id", workflow)];
-        conditions.extend(key.map(|key| is("cache_key", key)));
+        let mut conditions =
+            vec![is(cache_entries::tenant_id, permit.tenant()), is(cache_entries::workflow_id, workflow)];
+        conditions.extend(key.map(|key| is(cache_entries::cache_key, key)));
         let rows = RowCount::AtMost(u64::MAX);
         let mut tx = Tx { steps: vec![Step::Delete { table: &CACHE_ENTRIES, conditions, rows }], ..Tx::default() };
         let data = json!({"workflow_id": workflow, "key": key});
@@ -240,19 +253,20 @@ impl Flow {
         run: Uuid,
         step: Uuid,
         status: StepStatus,
-    ) -> Result<Row, EngineError> {
+    ) -> Result<(StepBrief, Row), EngineError> {
         self.unfinished_run(permit, run).await?;
         let row = self.step_row(permit, run, step).await?;
-        if row.text("status") != status.as_str() {
-            let message = format!("the step's status is {}; this requires {}", row.text("status"), status.as_str());
+        let found = StepBrief::peek(&row)?;
+        if found.status != status {
+            let message = format!("the step's status is {}; this requires {}", found.status.as_str(), status.as_str());
             return Err(EngineError::refused(Code::InvalidTransition, message));
         }
-        Ok(row)
+        Ok((found, row))
     }
 
     async fn step_row(&self, permit: &Permit, run: Uuid, step: Uuid) -> Result<Row, EngineError> {
         let scope = Scope::Tenant(permit.tenant().to_owned());
-        let select = Select::from(&STEPS, scope).with("id", step).with("run_id", run).take(1);
+        let select = Select::from(&STEPS, scope).with(steps::id, step).with(steps::run_id, run).take(1);
         let row = self.inner.parts.records.read(select).await?.rows.into_iter().next();
         row.ok_or_else(|| EngineError::not_found("step"))
     }
@@ -282,10 +296,10 @@ impl Flow {
         permit: &Permit,
         run: Uuid,
         told: SignalKind,
-        (table, row): (&'static Table, &Row),
+        at: &RowVersion,
         taken_back: VoidRequests,
     ) -> Result<(), EngineError> {
-        match self.try_send_signal_once(permit, run, told, (table, row), &taken_back).await? {
+        match self.try_send_signal_once(permit, run, told, at, &taken_back).await? {
             true => Ok(()),
             false => Err(concurrent_change()),
         }
@@ -297,15 +311,19 @@ impl Flow {
         permit: &Permit,
         run: Uuid,
         told: SignalKind,
-        (table, row): (&'static Table, &Row),
+        at: &RowVersion,
         taken_back: &VoidRequests,
     ) -> Result<bool, EngineError> {
-        let is = |column, value: Cell| Condition { column, compare: Comparison::Is, value };
-        let version = row.int("state_version");
-        let mut conditions: Vec<_> = table.key.iter().map(|column| is(column, row.get(column).clone())).collect();
-        let keys: Vec<String> = conditions.iter().map(|key| format!("{:?}", key.value)).collect();
-        conditions.push(is("state_version", version.into()));
+        let RowVersion { table, key, version } = at;
+        let is = |(column, value): (&&'static str, &Cell)| Condition {
+            column,
+            compare: Comparison::Is,
+            value: value.clone(),
+        };
+        let mut conditions: Vec<_> = table.key.iter().zip(key).map(is).collect();
+        conditions.push(is((&STATE_VERSION, &Cell::Int(*version))));
         let unchanged = Step::Lock { table, conditions, rows: RowCount::Exactly(1) };
+        let keys: Vec<String> = key.iter().map(|value| format!("{value:?}")).collect();
         let id = id::signal(run, &format!("{}\0{}\0{version}", table.name, keys.join("\0")));
         let signal = Signal { id, told, withdrawn: Vec::new() };
         self.commit_signal(permit, run, signal, taken_back, Tx { steps: vec![unchanged], ..Tx::default() }).await
@@ -386,8 +404,9 @@ fn concurrent_change() -> EngineError {
 
 /// Refuses an ended run.
 pub(super) fn check_unfinished(row: &Row) -> Result<(), EngineError> {
-    if RunStatus::parse(row.text("status")).is_none_or(RunStatus::is_final) {
-        let message = format!("the run is already {}", row.text("status"));
+    let status = RunActor::peek(row)?.status;
+    if status.is_final() {
+        let message = format!("the run is already {}", status.as_str());
         return Err(EngineError::refused(Code::InvalidTransition, message));
     }
     Ok(())

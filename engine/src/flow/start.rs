@@ -2,10 +2,12 @@
 
 use super::engine::EngineState;
 use super::error::check_text;
-use super::key::RunKey;
+use super::key::{RunKey, is_key_taken};
 use super::perform::execute_tool;
 use super::turn_gate::TurnGate;
-use super::{Flow, ResolvedWorkflow, RunProgress, approval_messages, ledger_notes, load, spans};
+use super::{
+    ChildWorkflows, Flow, FoundWorkflow, ResolvedWorkflow, RunProgress, approval_messages, ledger_notes, load, spans,
+};
 use crate::access::Permit;
 use crate::error::EngineError;
 use crate::flow::error::{invalid_document, no_workflow};
@@ -16,13 +18,11 @@ use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::air::Graph;
 use chimera_core::flow::pins::Pins;
-use chimera_core::flow::run::{
-    Call, Env, Replay, ReplayMode, Run, RunHead, RunRecording, RunStatus, Source, WorkflowRef,
-};
-use chimera_core::flow::tables::RUNS;
+use chimera_core::flow::run::{Call, Env, Replay, ReplayMode, Run, RunHead, RunRecording, Source, WorkflowRef};
+use chimera_core::flow::tables::RunActor;
 use chimera_core::flow::trace::SpanId;
 use chimera_core::limits;
-use chimera_core::record::{Conflict, Json, Row, Scope, Select};
+use chimera_core::record::{Json, StoredRow};
 use futures::FutureExt;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -89,17 +89,17 @@ pub struct ReplayDecision {
     pub level: Option<Level>,
     /// The current risk assessment.
     pub risk: Option<Arc<Value>>,
-    /// Versions of child workflows that were checked, besides those of the original run.
-    pub pins: Pins,
+    /// The run and its child workflows, if they were already looked up.
+    pub(crate) looked_up: Option<(OriginalRun, ChildWorkflows)>,
 }
 
-/// What a run executes.
-pub(crate) struct RunDefinition {
+/// A run that is about to be repeated.
+#[derive(Clone, Debug)]
+pub(crate) struct OriginalRun {
+    pub(crate) head: RunHead,
+    has_ended: bool,
     /// With every patch applied.
-    pub(crate) graph: Arc<Graph>,
-    pub(crate) inputs: Arc<Value>,
-    pub(crate) workflow: WorkflowRef,
-    pub(crate) level: Level,
+    pub(crate) workflow: FoundWorkflow,
     /// The pinned versions of child workflows, including those of its patches.
     pub(crate) pins: Pins,
 }
@@ -107,7 +107,7 @@ pub(crate) struct RunDefinition {
 pub struct RunHandle {
     pub run_id: Uuid,
     pub level: Level,
-    pub standing: watch::Receiver<RunProgress>,
+    pub progress: watch::Receiver<RunProgress>,
 }
 
 impl Flow {
@@ -115,19 +115,18 @@ impl Flow {
     pub async fn start(&self, permit: &Permit, ask: StartRun) -> Result<RunHandle, EngineError> {
         let mut ask = ask;
         // The versions of child workflows are pinned now; later versions are for later runs.
-        let ResolvedWorkflow { version, graph, inside } = match ask.looked_up.take() {
+        let ResolvedWorkflow { workflow, inside } = match ask.looked_up.take() {
             Some(looked_up) => looked_up,
             None => self.look_up(permit, &ask).await?,
         };
-        let place = self.acquire_work_slot(&permit.claimant(), graph.may_take_long).await?;
-        place.run(|| check_start(&graph, &ask))?;
+        let work_slot = self.acquire_work_slot(&permit.claimant(), workflow.graph.may_take_long).await?;
+        work_slot.run(|| check_start(&workflow.graph, &ask))?;
         self.check_notify(permit, ask.level, ask.notify.as_ref())?;
-        let outer = (ask.workflow_id.as_str(), version, graph.digest);
-        self.inner.workflows.check_shared(permit.tenant(), outer, &inside).await?;
-        self.inner.workflows.copy_shared(permit.tenant(), Some(outer), &inside).await?;
-        let mut writers: Vec<String> =
-            self.inner.workflows.author(permit.tenant(), &ask.workflow_id, version).await?.into_iter().collect();
-        writers.extend(self.inner.workflows.authors(permit.tenant(), &inside).await?);
+        // Whether the workflow itself may be started was checked when it was looked up.
+        self.inner.workflows.check_shared(permit.tenant(), None, &inside).await?;
+        self.inner.workflows.copy_shared(permit.tenant(), Some(&workflow), &inside).await?;
+        let writers: Vec<String> = workflow.author().into_iter().chain(inside.authors()).map(str::to_owned).collect();
+        let FoundWorkflow { version, graph, .. } = workflow;
         let now = self.inner.parts.clock.steady();
         let plain = || {
             json!({
@@ -168,10 +167,10 @@ impl Flow {
 
     async fn look_up(&self, permit: &Permit, ask: &StartRun) -> Result<ResolvedWorkflow, EngineError> {
         let found = self.inner.workflows.find(permit.tenant(), &ask.workflow_id, ask.version).await?;
-        let (version, graph) = found.ok_or_else(|| no_workflow(&ask.workflow_id, ask.version))?;
-        let nodes = &graph.document.nodes;
+        let workflow = found.ok_or_else(|| no_workflow(&ask.workflow_id, ask.version))?;
+        let nodes = &workflow.graph.document.nodes;
         let inside = self.inner.workflows.stored_children_of(permit.tenant(), nodes, &Pins::default()).await?;
-        Ok(ResolvedWorkflow { version, graph, inside })
+        Ok(ResolvedWorkflow { workflow, inside })
     }
 
     /// Starts a run unless the same actor already used its idempotency key. Keys are unique in the store; one that
@@ -184,37 +183,65 @@ impl Flow {
         graph: Arc<Graph>,
     ) -> Result<RunHandle, EngineError> {
         let Some(key) = key else { return self.begin(permit, head, graph, None).await };
-        let used = |row: Option<&Row>| {
-            let body = ErrorBody::new(Code::ConflictIdempotency, "the idempotency key was already used by a run");
-            let body = row.into_iter().fold(body, |body, row| {
-                body.with("run_id", row.uuid("id").to_string()).with("status", row.text("status"))
-            });
-            EngineError::Refused(Box::new(body))
-        };
-        for form in key.forms() {
-            let head = RunHead { idempotency_key: Some(form), ..head.clone() };
-            match self.begin(permit, head, Arc::clone(&graph), None).await {
-                Err(EngineError::Commit(CommitError::Conflict(Conflict::Exists(row))))
-                    if row.columns == ["idempotency_key"] => {}
+        let mut form = key.first_form();
+        loop {
+            let head = RunHead { idempotency_key: Some(form.clone()), ..head.clone() };
+            let taken = match self.begin(permit, head, Arc::clone(&graph), None).await {
+                Err(error) if is_key_taken(&error) => error,
                 begun => return begun,
+            };
+            // By this run, an earlier run of the actor, or another actor's run.
+            if let Some(run) = self.find_by_key(permit, &key).await? {
+                return Err(EngineError::KeyUsed(Box::new(run)));
             }
-            // The form is taken: by this run, an earlier run of the actor, or another actor's run.
-            if let Some(row) = self.find_by_key(permit, &key).await? {
-                return Err(used(Some(&row)));
+            let derived = key.derived();
+            if form == derived {
+                return Err(taken);
             }
+            form = derived;
         }
-        Err(used(None))
     }
 
-    /// What a run executes, for a caller who may manage it.
-    pub(crate) async fn definition_of(&self, permit: &Permit, run: Uuid) -> Result<RunDefinition, EngineError> {
+    /// A run and what it executes, for a caller who may manage it.
+    pub(crate) async fn original_run(&self, permit: &Permit, run: Uuid) -> Result<OriginalRun, EngineError> {
         let records = &*self.inner.parts.records;
-        let head = RunHead::of_row(&load::manageable_run(records, permit, run).await?)?;
-        let repeated = RunHead { replay: Some(Replay { of: run, mode: ReplayMode::Retry, from: None }), ..head };
-        let (_, graph) = load::base_graph(records, &self.inner.workflows, &repeated).await?;
-        self.inner.workflows.check_tools(permit.tenant(), &graph)?;
-        let pins = load::pins(records, &repeated, run).await?;
-        Ok(RunDefinition { graph, inputs: repeated.inputs, workflow: repeated.workflow, level: repeated.level, pins })
+        let row = load::manageable_run(records, permit, run).await?;
+        let has_ended = RunActor::peek(&row)?.status.is_final();
+        let head = RunHead::of_row(&row)?;
+        let repeated = Replay { of: run, mode: ReplayMode::Retry, from: None };
+        let repeated = RunHead { replay: Some(repeated), ..head.clone() };
+        let workflow = load::base_graph(records, &self.inner.workflows, &repeated).await?;
+        self.inner.workflows.check_tools(permit.tenant(), &workflow.graph)?;
+        let pins = load::pins(records, &head, run).await?;
+        Ok(OriginalRun { head, has_ended, workflow, pins })
+    }
+
+    /// Refuses a run that can't be replayed like this, or not now.
+    async fn check_replay(&self, run: &OriginalRun, replay: &Replay) -> Result<(), EngineError> {
+        let refused = |why: &str| Err(EngineError::refused(Code::InvalidTransition, why));
+        if run.head.dry_run {
+            return refused("a dry run did nothing that could be replayed");
+        }
+        if !run.has_ended {
+            return refused("the run has not ended");
+        }
+        if replay.mode == ReplayMode::Retry {
+            if run.head.replay.as_ref().is_some_and(|replay| replay.mode != ReplayMode::Retry) {
+                return refused("a replay did nothing that could be retried; retry the original run");
+            }
+            // A rollback may have begun since the run was looked up.
+            let records = &*self.inner.parts.records;
+            let row = load::find_run(records, replay.of).await?.ok_or_else(|| EngineError::not_found("run"))?;
+            if load::is_undoing(records, &row).await? {
+                return refused("a rollback is in progress");
+            }
+        }
+        if let Some(from) = &replay.from
+            && run.workflow.graph.position(from).is_none()
+        {
+            return Err(EngineError::refused(Code::MalformedArgs, format!("the workflow has no node {from}")));
+        }
+        Ok(())
     }
 
     /// Replays a run: frozen, as a shadow, or for real from a node on.
@@ -225,44 +252,28 @@ impl Flow {
         again: ReplayDecision,
     ) -> Result<RunHandle, EngineError> {
         let records = &*self.inner.parts.records;
-        let row = load::manageable_run(records, permit, replay.of).await?;
-        let original = RunHead::of_row(&row)?;
-        let refused = |why: &str| Err(EngineError::refused(Code::InvalidTransition, why));
-        if original.dry_run {
-            return refused("a dry run did nothing that could be replayed");
-        }
-        let ended = RunStatus::parse(row.text("status")).is_some_and(RunStatus::is_final);
-        if !ended {
-            return refused("the run has not ended");
-        }
-        if replay.mode == ReplayMode::Retry {
-            if original.replay.as_ref().is_some_and(|replay| replay.mode != ReplayMode::Retry) {
-                return refused("a replay did nothing that could be retried; retry the original run");
-            }
-            if load::is_undoing(records, &row).await? {
-                return refused("a rollback is in progress");
-            }
-        }
-        let repeated = RunHead { replay: Some(replay.clone()), ..original.clone() };
-        let (version, graph) = load::base_graph(records, &self.inner.workflows, &repeated).await?;
-        self.inner.workflows.check_tools(permit.tenant(), &graph)?;
-        if let Some(from) = &replay.from
-            && graph.position(from).is_none()
-        {
-            return Err(EngineError::refused(Code::MalformedArgs, format!("the workflow has no node {from}")));
-        }
+        let (run, inside) = match again.looked_up {
+            Some((run, inside)) => (run, Some(inside)),
+            None => (self.original_run(permit, replay.of).await?, None),
+        };
+        self.check_replay(&run, &replay).await?;
+        let OriginalRun { head: original, workflow, pins, .. } = run;
+        let graph = Arc::clone(&workflow.graph);
         let costly = CostFlag::default();
         let recorded = Box::pin(load::recorded(records, &replay, &graph, &costly));
         let recorded = self.inner.offload.run_when_costly(&permit.claimant(), &costly, recorded).await?;
-        let pins = load::pins(records, &original, replay.of).await?.and(&again.pins);
-        let inside = self.inner.workflows.stored_children_of(permit.tenant(), &graph.document.nodes, &pins).await?;
+        let inside = match inside {
+            Some(inside) => inside,
+            None => {
+                let nodes = &graph.document.nodes;
+                self.inner.workflows.stored_children_of(permit.tenant(), nodes, &pins).await?
+            }
+        };
         if replay.mode == ReplayMode::Retry {
-            let outer = (original.workflow.id.as_str(), version, graph.digest);
-            self.inner.workflows.check_shared(permit.tenant(), outer, &inside).await?;
+            self.inner.workflows.check_shared(permit.tenant(), Some(&workflow), &inside).await?;
         }
         let mut writers = load::patch_authors(records, replay.of).await?;
-        writers.extend(self.inner.workflows.author(permit.tenant(), &original.workflow.id, version).await?);
-        writers.extend(self.inner.workflows.authors(permit.tenant(), &inside).await?);
+        writers.extend(workflow.author().into_iter().chain(inside.authors()).map(str::to_owned));
         let now = self.inner.parts.clock.steady();
         let level = again.level.map_or(original.level, |level| level.min(original.level));
         let request = Arc::new(json!({"replay_of": replay.of, "mode": replay.mode.as_str(), "from": replay.from}));
@@ -311,7 +322,7 @@ impl Flow {
             let body = ErrorBody::new(Code::Overloaded, "this node is shutting down").retry_after(1);
             return Err(EngineError::Refused(Box::new(body)));
         }
-        inner.check_room_for(&head.tenant)?;
+        inner.check_run_limits(&head.tenant)?;
         let parts = &inner.parts;
         let (id, level, tenant) = (head.id, head.level, head.tenant.clone());
         let catalog = inner.workflows.running(&tenant);
@@ -319,7 +330,7 @@ impl Flow {
         let now = parts.clock.steady();
         let mut made = Vec::new();
         let slots = ReservedSlots { inner: Some(inner), run: id };
-        let place = inner.offload.acquire(&head.claimant(), graph.may_take_long).await;
+        let work_slot = inner.offload.acquire(&head.claimant(), graph.may_take_long).await;
         let (run, mut turn) = {
             let mut env = Env {
                 now,
@@ -338,7 +349,7 @@ impl Flow {
                 );
                 Some(answer)
             };
-            place.run(|| Run::create(head, graph, recorded, &mut env, &mut at_once))?
+            work_slot.run(|| Run::create(head, graph, recorded, &mut env, &mut at_once))?
         };
         if turn.waits_for_slot {
             self.check_queue(id)?;
@@ -350,12 +361,12 @@ impl Flow {
         slots.keep();
         let launched = inner.launch(run, turn, tx, made);
         launched.durable.await.unwrap_or(Err(CommitError::Unknown))?;
-        Ok(RunHandle { run_id: id, level, standing: launched.standing })
+        Ok(RunHandle { run_id: id, level, progress: launched.progress })
     }
 
     /// Refuses a run that would start by waiting in a full queue.
     fn check_queue(&self, run: Uuid) -> Result<(), EngineError> {
-        let Some(crowded) = self.inner.gate().full_queue(run) else { return Ok(()) };
+        let Some(crowded) = self.inner.call_slots().full_queue(run) else { return Ok(()) };
         let waiting = crowded.waiting;
         let whose = crowded.tenant.map(|tenant| format!(" of tenant {tenant}")).unwrap_or_default();
         let body = |of: String| {
@@ -367,30 +378,6 @@ impl Flow {
             None => body(format!("tool {}", crowded.tool)),
         };
         Err(EngineError::Refused(Box::new(body.with("tool", crowded.tool))))
-    }
-
-    /// The caller's run with this idempotency key.
-    pub async fn find_by_key(&self, permit: &Permit, key: &RunKey) -> Result<Option<Row>, EngineError> {
-        let own = |row: &Row| row.text("tenant_id") == permit.tenant() && row.text("actor") == permit.actor();
-        let said = self.run_with_key(key.said()).await?;
-        match said {
-            // The derived form is used only when another actor holds the plain key.
-            None if !key.is_derived() => return Ok(None),
-            Some(row) if own(&row) => return Ok(Some(row)),
-            _ => {}
-        }
-        for form in key.derived_forms() {
-            if let Some(row) = self.run_with_key(&form).await?.filter(own) {
-                return Ok(Some(row));
-            }
-        }
-        Ok(None)
-    }
-
-    /// The run with a key, of any actor: a key is unique in the whole store.
-    async fn run_with_key(&self, key: &str) -> Result<Option<Row>, EngineError> {
-        let select = Select::from(&RUNS, Scope::System).with("idempotency_key", key).take(1);
-        Ok(self.inner.parts.records.read(select).await?.rows.into_iter().next())
     }
 }
 
@@ -420,17 +407,12 @@ fn check_start(graph: &Graph, ask: &StartRun) -> Result<(), EngineError> {
     if let Some(problem) = graph.unsupported_problem() {
         return Err(invalid_document("the workflow", &[problem]));
     }
-    if !(1..=10).contains(&ask.priority) {
-        return Err(EngineError::refused(Code::ValidationFailed, "priority must be a number from 1 to 10"));
-    }
-    let key = ask.idempotency_key.as_ref().map(RunKey::said);
-    check_text("idempotency key", key)?;
-    check_text("correlation id", ask.correlation_id.as_deref())?;
-    let chars_max = limits::IDEMPOTENCY_KEY_CHARS_MAX;
-    if key.is_some_and(|key| !(1..=chars_max).contains(&key.chars().count())) {
-        let message = format!("an idempotency key must have 1 to {chars_max} characters");
+    let priorities = limits::PRIORITY_MIN..=limits::PRIORITY_MAX;
+    if !priorities.contains(&ask.priority) {
+        let message = format!("priority must be a number from {} to {}", priorities.start(), priorities.end());
         return Err(EngineError::refused(Code::ValidationFailed, message));
     }
+    check_text("correlation id", ask.correlation_id.as_deref())?;
     if !ask.inputs.is_object() {
         let body = ErrorBody::new(Code::ValidationFailed, "the inputs of a run must be a JSON object");
         return Err(EngineError::Refused(Box::new(body.with("pointer", "/inputs"))));

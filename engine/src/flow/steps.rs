@@ -61,10 +61,10 @@ impl Flow {
         let mut started = read().await?;
         // The dry calls are about as large as the plan that shows them.
         let weight = load::weight([&row]).saturating_mul(2).saturating_add(started.bytes);
-        let _room = if Offload::needs_room(weight) {
+        let _room = if Offload::needs_reservation(weight) {
             // Whoever waits holds nothing.
             drop((row, started));
-            let room = self.room(&permit.claimant(), weight).await?;
+            let room = self.reserve_memory(&permit.claimant(), weight).await?;
             row = load::readable_run(records, permit, run).await?;
             started = read().await?;
             Some(room)

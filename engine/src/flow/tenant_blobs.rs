@@ -7,7 +7,7 @@
 use crate::flow::port::{Blob, BlobError, BlobStat, Blobs, CallContext, UploadStream};
 use crate::port::{CommitError, Outage, ReadError, Records, Unavailable};
 use chimera_core::flow::run::affinity;
-use chimera_core::flow::tables::ARTIFACTS;
+use chimera_core::flow::tables::{ARTIFACTS, artifacts};
 use chimera_core::id::BlobId;
 use chimera_core::record::{Conflict, Insert, Scope, Select, Tx, Value};
 use std::sync::Arc;
@@ -41,12 +41,12 @@ impl TenantBlobs {
         let row = Insert::new(
             &ARTIFACTS,
             vec![
-                ("tenant_id", ctx.tenant.as_str().into()),
-                ("sha256", digest(stat.id)),
-                ("size_bytes", i64::try_from(stat.size).unwrap_or(i64::MAX).into()),
-                ("media_type", media_type.into()),
-                ("created_by", ctx.actor.as_str().into()),
-                ("run_id", ctx.run_id.into()),
+                (artifacts::tenant_id, ctx.tenant.as_str().into()),
+                (artifacts::sha256, digest(stat.id)),
+                (artifacts::size_bytes, i64::try_from(stat.size).unwrap_or(i64::MAX).into()),
+                (artifacts::media_type, media_type.into()),
+                (artifacts::created_by, ctx.actor.as_str().into()),
+                (artifacts::run_id, ctx.run_id.into()),
             ],
         );
         let row = row.map_err(|error| unrecorded(&error))?;
@@ -61,7 +61,8 @@ impl TenantBlobs {
     /// Reads a tenant's blob. One that it has not put is `NotFound`.
     pub async fn get(&self, tenant: &str, id: BlobId) -> Result<Blob, BlobError> {
         let records = self.records.as_ref().ok_or(BlobError::NotFound(id))?;
-        let owned = Select::from(&ARTIFACTS, Scope::Tenant(tenant.to_owned())).with("sha256", digest(id)).take(1);
+        let owned =
+            Select::from(&ARTIFACTS, Scope::Tenant(tenant.to_owned())).with(artifacts::sha256, digest(id)).take(1);
         let owned = records.read(owned).await.map_err(|error| match error {
             ReadError::Unavailable(outage) => BlobError::Unavailable(outage),
             error => unrecorded(&error),

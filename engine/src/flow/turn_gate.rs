@@ -1,11 +1,11 @@
-//! A deciding run's view of the gate: slots, memory, and parking.
+//! A deciding run's view of its limits: call slots, memory, and parking.
 
+use super::call_slots::recheck_delay;
 use super::engine::EngineState;
-use super::gate::recheck_delay;
 use chimera_core::flow::run::{Gate, SlotRequest};
 use uuid::Uuid;
 
-/// The gate as one run uses it in one turn.
+/// Call slots and memory as one run uses it in one turn.
 pub(super) struct TurnGate<'a> {
     pub(super) inner: &'a EngineState,
     pub(super) tenant: &'a str,
@@ -19,7 +19,7 @@ impl Gate for TurnGate<'_> {
             return false;
         }
         let host = slot.input.and_then(|input| self.inner.parts.registry.get(slot.tool)?.host(input));
-        self.inner.gate().acquire(slot, host.as_deref())
+        self.inner.call_slots().acquire(slot, host.as_deref())
     }
 
     fn may_grow(&mut self, run: Uuid, memory_bytes: usize) -> bool {
@@ -37,10 +37,10 @@ impl Gate for TurnGate<'_> {
             (memory.waits(run), memory.waiting())
         };
         if lacks_memory {
-            self.inner.gate().park(run, true);
+            self.inner.call_slots().park(run, true);
             return Some(recheck_delay(waiting, run));
         }
         let at_once = self.has_waited || self.inner.driven.is_scarce(self.tenant);
-        self.inner.gate().park(run, at_once)
+        self.inner.call_slots().park(run, at_once)
     }
 }

@@ -6,17 +6,17 @@ use crate::access::Permit;
 use crate::error::EngineError;
 use crate::rows;
 use chimera_core::error::Code;
-use chimera_core::flow::tables::STEPS;
-use chimera_core::limits::{RUN_DEPTH_MAX, UNDO_RUNS_SEARCHED_MAX};
-use chimera_core::record::{Row, Scope, Select};
+use chimera_core::flow::tables::{StepBrief, steps};
+use chimera_core::limits::{RUN_DEPTH_MAX, RUN_ROWS_MAX, UNDO_RUNS_SEARCHED_MAX};
+use chimera_core::record::{Row, Scope, StoredRow};
 use chimera_core::tool::{Rollback, Spec};
 use std::sync::Arc;
 use uuid::Uuid;
 
 impl Flow {
     /// Refuses a caller who may not call the tool of a step directly.
-    pub(super) fn check_call_scopes(&self, permit: &Permit, step: &Row) -> Result<(), EngineError> {
-        self.tool_of(step).map_or(Ok(()), |tool| check_tool_scopes(permit, &tool))
+    pub(super) fn check_call_scopes(&self, permit: &Permit, step: &StepBrief) -> Result<(), EngineError> {
+        self.registered(step.tool.as_deref()).map_or(Ok(()), |tool| check_tool_scopes(permit, &tool))
     }
 
     /// Refuses a caller who may not call the tools that a rollback would call: those of these steps (or all), and of
@@ -40,16 +40,16 @@ impl Flow {
                 return Err(EngineError::refused(Code::RbacForbidden, message));
             }
             let scope = Scope::Tenant(permit.tenant().to_owned());
-            let select = Select::from(&STEPS, scope).with("run_id", next).without(load::STEP_DOCUMENTS);
-            for step in rows::all(&*self.inner.parts.records, select, chimera_core::limits::RUN_ROWS_MAX).await? {
-                if next == run && only.is_some_and(|only| !only.contains(&step.uuid("id"))) {
+            let select = StepBrief::select(scope).with(steps::run_id, next);
+            for step in rows::list::<StepBrief>(&*self.inner.parts.records, select, RUN_ROWS_MAX).await? {
+                if next == run && only.is_some_and(|only| !only.contains(&step.id)) {
                     continue;
                 }
                 let undone = |tool: &Arc<Spec>| tool.rollback != Rollback::Unsupported;
-                if let Some(tool) = self.tool_of(&step).filter(undone) {
+                if let Some(tool) = self.registered(step.tool.as_deref()).filter(undone) {
                     check_tool_scopes(permit, &tool)?;
                 }
-                runs.extend(step.get("child_run_id").as_uuid());
+                runs.extend(step.child_run_id);
             }
         }
         Ok(())
@@ -82,8 +82,8 @@ impl Flow {
         }
         let mut inner = run;
         for _ in 0..=RUN_DEPTH_MAX {
-            let row = load::run_row(&*self.inner.parts.records, inner).await?;
-            let Some(around) = row.and_then(|row| row.get("parent_run_id").as_uuid()) else { return Ok(()) };
+            let row = load::find_run(&*self.inner.parts.records, inner).await?;
+            let Some(around) = row.and_then(|row| row.parent_run_id) else { return Ok(()) };
             self.check_run_scopes(permit, around, else_).await?;
             inner = around;
         }
@@ -92,9 +92,10 @@ impl Flow {
 
     /// Refuses a caller who may not directly call every tool of a run and of the runs it may start.
     async fn check_run_scopes(&self, permit: &Permit, run: Uuid, else_: &'static str) -> Result<(), EngineError> {
-        let before = self.definition_of(permit, run).await?;
-        let inside = self.inner.workflows.children_of(permit.tenant(), &before.graph, &before.pins).await?;
-        for graph in std::iter::once(&before.graph).chain(inside.children.values()) {
+        let before = self.original_run(permit, run).await?;
+        let graph = &before.workflow.graph;
+        let inside = self.inner.workflows.children_of(permit.tenant(), graph, &before.pins).await?;
+        for graph in std::iter::once(graph).chain(inside.children.values()) {
             for node in &graph.nodes {
                 match (&node.tool, node.node.child()) {
                     (Some(tool), _) => check_tool_scopes(permit, tool)?,
@@ -109,8 +110,12 @@ impl Flow {
 
     /// The tool of a step, if it is registered here.
     pub(super) fn tool_of(&self, step: &Row) -> Option<Arc<Spec>> {
-        let tool = self.inner.parts.registry.get(step.get("tool").as_text()?)?;
-        Some(Arc::clone(tool.spec()))
+        self.registered(step.get(steps::tool).as_text())
+    }
+
+    /// The tool with this name, if it is registered here.
+    pub(super) fn registered(&self, tool: Option<&str>) -> Option<Arc<Spec>> {
+        Some(Arc::clone(self.inner.parts.registry.get(tool?)?.spec()))
     }
 }
 

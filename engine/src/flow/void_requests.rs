@@ -6,42 +6,53 @@
 //! | act                                            | requests that are closed           |
 //! |------------------------------------------------|------------------------------------|
 //! | editing a step or a plan                       | the one about it                   |
-//! | approving a patch, or reverting one            | those about other patches          |
+//! | approving a patch, or removing one             | those about other patches          |
 //! | a rejection that stops the run, or cancelling  | all others                         |
 //!
-//! Signals without a request (the outcome of a call, a rollback, reverting a patch) refer to one version of a row
-//! and are accepted once: see `tell_once`.
+//! Signals without a request (the outcome of a call, a rollback, removing a patch) refer to one version of a row
+//! and are accepted once: see `send_signal_once`.
 
 use crate::access::Permit;
 use crate::error::EngineError;
+use chimera_core::flow::approval::{DecisionOutcome, RequestState, RequestStatus, RequestedAction, StoredApproval};
 use chimera_core::flow::run::Signal;
 use chimera_core::flow::tables::APPROVAL_REQUESTS;
-use chimera_core::record::{Row, Tx, Unstorable, Update};
+use chimera_core::record::{DamagedRows, Row, Tx, Unstorable, Update};
 use chimera_core::time::Timestamp;
 use serde_json::Value;
 use uuid::Uuid;
 
-/// Replaced by another request.
-pub(super) const SUPERSEDED: &str = "superseded";
-
-/// What it was about will not happen.
-pub(super) const CANCELLED: &str = "cancelled";
-
-/// The action type of a patch request.
-pub(super) const PATCH: &str = "graph.patch";
-
-/// Pending requests that become void.
+/// Pending requests that become void, and what becomes of them.
 #[derive(Default)]
 pub(super) struct VoidRequests {
-    requests: Vec<Uuid>,
-    status: &'static str,
+    requests: Vec<(Uuid, RequestStatus)>,
 }
 
 impl VoidRequests {
-    /// The pending requests among `rows` that are void.
-    pub(super) fn pending_in(rows: &[Row], status: &'static str, is_void: impl Fn(&Row) -> bool) -> Self {
-        let open = rows.iter().filter(|row| row.text("status") == "pending" && is_void(row));
-        Self { requests: open.map(|row| row.uuid("approval_request_id")).collect(), status }
+    /// The pending requests of a run that is cancelled.
+    pub(super) fn of_cancelled(rows: &[Row]) -> Result<Self, DamagedRows> {
+        Self::pending(rows, RequestStatus::Cancelled, |_| true)
+    }
+
+    /// The pending requests about other patches, when one is reverted.
+    pub(super) fn of_reverted_patch(rows: &[Row]) -> Result<Self, DamagedRows> {
+        Self::pending(rows, RequestStatus::Superseded, |approval| approval.action == RequestedAction::Patch)
+    }
+
+    fn pending(
+        rows: &[Row],
+        status: RequestStatus,
+        is_void: impl Fn(&StoredApproval) -> bool,
+    ) -> Result<Self, DamagedRows> {
+        let all = StoredApproval::of_rows(rows)?;
+        let void = all.iter().filter(|approval| approval.state == RequestState::Pending && is_void(approval));
+        Ok(Self { requests: void.map(|approval| (approval.id, status)).collect() })
+    }
+
+    /// The requests that become void with a decision.
+    pub(super) fn of_decision(all: &[StoredApproval], decided: &StoredApproval, outcome: &DecisionOutcome) -> Self {
+        let void = all.iter().filter_map(|other| Some((other.id, other.voided_by(decided, outcome)?)));
+        Self { requests: void.collect() }
     }
 
     /// Closes them in a transaction, which fails if one of them was decided concurrently, and adds them to the signal.
@@ -52,24 +63,28 @@ impl VoidRequests {
         permit: &Permit,
         now: Timestamp,
     ) -> Result<(), EngineError> {
-        for request in &self.requests {
+        for (request, status) in &self.requests {
             let set = vec![
-                ("status", self.status.into()),
+                ("status", status.as_str().into()),
                 ("reviewed_at", now.into()),
                 ("reviewed_by", permit.actor().into()),
             ];
-            let expect = vec![("status", "pending".into())];
+            let expect = vec![("status", RequestStatus::Pending.as_str().into())];
             let update = Update::new(&APPROVAL_REQUESTS, vec![(*request).into()], expect, set);
             tx.updates.push(update.map_err(Unstorable::from)?);
         }
-        signal.withdrawn.extend(&self.requests);
+        signal.withdrawn.extend(self.requests.iter().map(|(request, _)| request));
         Ok(())
     }
 
     /// Adds them to the data of a ledger entry.
     pub(super) fn add_to_entry(&self, data: &mut Value) {
-        if !self.requests.is_empty() {
-            data[self.status] = self.requests.iter().map(Uuid::to_string).collect();
+        for status in [RequestStatus::Superseded, RequestStatus::Cancelled] {
+            let closed = self.requests.iter().filter(|(_, becomes)| *becomes == status);
+            let closed: Vec<String> = closed.map(|(request, _)| request.to_string()).collect();
+            if !closed.is_empty() {
+                data[status.as_str()] = closed.into();
+            }
         }
     }
 }

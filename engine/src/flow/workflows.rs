@@ -3,8 +3,9 @@
 //! A version never changes, so its compiled graph is cached and shared by all its runs. Applying the same document
 //! again returns the existing version.
 
-use super::Registry;
-use super::compiled::{Compiled, VersionKey};
+use super::ToolRegistry;
+use super::compiled::Compiled;
+use super::lookup::{FoundWorkflow, Origin};
 use super::newest::NewestVersions;
 use super::share::is_own;
 use crate::access::{Permit, WORKFLOWS_READ, WORKFLOWS_WRITE, is_nonce_conflict};
@@ -13,23 +14,21 @@ use crate::flow::error::invalid_document;
 use crate::ledger::audit::{EventRecord, Writer};
 use crate::offload::Offload;
 use crate::port::{Clock, CommitError, Random, Records};
-use chimera_core::access::Claimant;
+use crate::rows;
 use chimera_core::error::Code;
-use chimera_core::flow::Children;
 use chimera_core::flow::air::{
-    self, Body, Catalog, ChildWorkflow, Document, DocumentProblem, Graph, Node, ProblemCode, WorkflowInfo,
+    self, Body, Catalog, ChildWorkflow, Document, DocumentProblem, Graph, Node, ProblemCode, Source, WorkflowInfo,
 };
-use chimera_core::flow::pins::Pins;
-use chimera_core::flow::tables::WORKFLOWS;
+use chimera_core::flow::tables::{WORKFLOWS, WorkflowRow, workflows};
 use chimera_core::json::Digest32;
 use chimera_core::ledger::SubjectType;
 use chimera_core::limits;
-use chimera_core::record::{Comparison, Direction, Insert, Json, Row, Scope, Select, Tx, Value};
+use chimera_core::record::{Comparison, Direction, Insert, Json, Scope, Select, StoredRow, Tx, Value};
 use chimera_core::time::Timestamp;
 use chimera_core::tool::Spec;
 use serde_json::json;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The name prefix of plans.
 pub(crate) const PLAN_PREFIX: &str = "act.";
@@ -38,11 +37,9 @@ pub struct Workflows {
     pub(super) records: Arc<dyn Records>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) random: Arc<dyn Random>,
-    pub(super) registry: Arc<Registry>,
+    pub(super) registry: Arc<ToolRegistry>,
     graphs: Mutex<Compiled>,
-    /// The author of each version.
-    authors: Mutex<BTreeMap<VersionKey, String>>,
-    newest: NewestVersions,
+    pub(super) newest: NewestVersions,
     /// Compiles large documents.
     pub(super) offload: Arc<Offload>,
 }
@@ -57,35 +54,9 @@ pub struct AppliedWorkflow {
     pub is_new: bool,
 }
 
-/// A workflow resolved for a request: everything is decided and started by this version, without another lookup.
-#[derive(Clone, Debug)]
-pub struct ResolvedWorkflow {
-    pub(crate) version: i64,
-    pub(crate) graph: Arc<Graph>,
-    pub(crate) inside: ChildWorkflows,
-}
-
-/// All child workflows of a graph, transitively.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ChildWorkflows {
-    /// Their graphs, by requested id and version.
-    pub(crate) children: Children,
-    /// The resolved versions of those requested without one.
-    pub(crate) pins: Pins,
-    /// A child workflow that does not exist.
-    pub(super) missing: Option<(String, Option<i64>)>,
-}
-
-impl ChildWorkflows {
-    /// Whether it contains the workflow that a node starts.
-    pub(super) fn has(&self, child: &ChildWorkflow) -> bool {
-        self.children.contains_key(&(child.workflow_id.clone(), child.version))
-    }
-}
-
 /// The catalog for compiling a document: the tools of this process and the workflows that it names.
 pub struct ToolCatalog<'a> {
-    registry: &'a Registry,
+    registry: &'a ToolRegistry,
     /// Restricts the tools to a tenant's; `None`: all, for a graph that was already authorized.
     tenant: Option<&'a str>,
     children: BTreeMap<(String, Option<i64>), WorkflowInfo>,
@@ -95,15 +66,22 @@ pub struct ToolCatalog<'a> {
     stands_in: bool,
 }
 
+/// The workflows that the runs of a document would start.
+#[derive(Default)]
+struct Descendants {
+    children: BTreeMap<(String, Option<i64>), WorkflowInfo>,
+    problems: Vec<DocumentProblem>,
+}
+
 impl<'a> ToolCatalog<'a> {
     /// For a graph that is already running: its children are looked up when they start.
     #[must_use]
-    pub const fn running(registry: &'a Registry) -> Self {
+    pub const fn running(registry: &'a ToolRegistry) -> Self {
         Self { registry, tenant: None, children: BTreeMap::new(), unknown: WorkflowInfo::Exists, stands_in: false }
     }
 
     /// For a stored graph, all of whose tools existed when it was stored.
-    const fn stored(registry: &'a Registry) -> Self {
+    const fn stored(registry: &'a ToolRegistry) -> Self {
         Self { registry, tenant: None, children: BTreeMap::new(), unknown: WorkflowInfo::Exists, stands_in: true }
     }
 }
@@ -139,8 +117,8 @@ impl Catalog for ToolCatalog<'_> {
 
 /// A tenant's versions of a workflow, highest first.
 fn versions(tenant: &str, id: &str) -> Select {
-    let select = Select::from(&WORKFLOWS, Scope::Tenant(tenant.to_owned())).with("workflow_id", id);
-    select.by(&["version"], Direction::Descending)
+    let select = WorkflowRow::select(Scope::Tenant(tenant.to_owned())).with(workflows::workflow_id, id);
+    select.by(&[workflows::version], Direction::Descending)
 }
 
 impl Workflows {
@@ -149,20 +127,15 @@ impl Workflows {
         records: Arc<dyn Records>,
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
-        registry: Arc<Registry>,
+        registry: Arc<ToolRegistry>,
     ) -> Self {
         let tenants = Arc::clone(&registry);
         let offload = Arc::new(Offload::new(move || tenants.is_shared()));
-        Self {
-            records,
-            clock,
-            random,
-            registry,
-            graphs: Mutex::default(),
-            authors: Mutex::default(),
-            newest: NewestVersions::default(),
-            offload,
-        }
+        Self { records, clock, random, registry, graphs: Mutex::default(), newest: NewestVersions::default(), offload }
+    }
+
+    pub(super) fn compiled(&self) -> MutexGuard<'_, Compiled> {
+        self.graphs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The catalog for a tenant's running graphs.
@@ -195,23 +168,16 @@ impl Workflows {
     }
 
     async fn compile(&self, permit: &Permit, text: &str) -> Result<Arc<Graph>, EngineError> {
-        let document = air::parse(text).map_err(|problems| invalid_document("the workflow", &problems))?;
-        self.check_recursion(permit.tenant(), &document).await?;
+        let mut source = Source::read(text);
         let mut children = BTreeMap::new();
-        for child in document.nodes.iter().filter_map(Node::child) {
-            let key = (child.workflow_id.clone(), child.version);
-            if let std::collections::btree_map::Entry::Vacant(entry) = children.entry(key) {
-                // Plans can't be child workflows: every request creates its own.
-                let found = match child.workflow_id.starts_with(PLAN_PREFIX) {
-                    true => None,
-                    false => self.find(permit.tenant(), &child.workflow_id, child.version).await?,
-                };
-                entry.insert(found.map_or(WorkflowInfo::Missing, |(_, graph)| graph.info()));
-            }
+        if let Some(document) = source.document() {
+            let descendants = self.check_descendants(permit.tenant(), document).await?;
+            children = descendants.children;
+            descendants.problems.into_iter().for_each(|problem| source.add(problem));
         }
         let (who, large) = (permit.claimant(), text.len() > limits::COMPILE_INLINE_BYTES_MAX);
         self.offload.admit(&who, large)?;
-        let place = self.offload.acquire(&who, large).await;
+        let work_slot = self.offload.acquire(&who, large).await;
         let tenant = Some(permit.tenant());
         let catalog = ToolCatalog {
             registry: &self.registry,
@@ -220,84 +186,70 @@ impl Workflows {
             unknown: WorkflowInfo::Missing,
             stands_in: false,
         };
-        let graph = place
-            .run(|| air::compile(document, &catalog))
-            .map_err(|problems| invalid_document("the workflow", &problems))?;
-        Ok(Arc::new(graph))
+        let compiled = work_slot.run(|| source.compile(&catalog));
+        compiled.map(Arc::new).map_err(|problems| invalid_document("the workflow", &problems))
     }
 
-    /// Refuses a document whose runs would recursively start themselves, as far as the current versions show it. An
-    /// older version of itself, by its number, is another workflow.
-    async fn check_recursion(&self, tenant: &str, document: &Document) -> Result<(), EngineError> {
-        let refused = |at: usize, code, reason: String| {
+    /// A workflow that a node names, or why it can't be started here.
+    async fn find_usable(
+        &self,
+        tenant: &str,
+        child: &ChildWorkflow,
+    ) -> Result<Result<Option<FoundWorkflow>, String>, EngineError> {
+        match self.find(tenant, &child.workflow_id, child.version).await {
+            Err(EngineError::Refused(body)) if body.code == Code::ValidationFailed.as_str() => Ok(Err(body.message)),
+            found => found.map(Ok),
+        }
+    }
+
+    /// Checks all workflows that the runs of a document would start, as far as the current versions show them: none is
+    /// the document itself, and all can be started here. An older version of itself, by its number, is another workflow.
+    async fn check_descendants(&self, tenant: &str, document: &Document) -> Result<Descendants, EngineError> {
+        let Descendants { mut children, mut problems } = Descendants::default();
+        let problem = |at: usize, code, reason: String| {
             let inside = if matches!(document.nodes[at].body, Body::Map(_)) { "/do" } else { "" };
-            let problem = DocumentProblem::new(code, format!("/nodes/{at}{inside}/workflow_id"), reason);
-            Err(invalid_document("the workflow", &[problem]))
+            DocumentProblem::new(code, format!("/nodes/{at}{inside}/workflow_id"), reason)
         };
         let own = document.workflow_id.as_str();
         let direct = document.nodes.iter().enumerate().filter_map(|(at, node)| Some((at, node.child()?.clone())));
+        let direct = direct.filter(|(_, child)| !child.workflow_id.is_empty());
         let mut queue: VecDeque<(usize, ChildWorkflow, String)> =
             direct.map(|(at, child)| (at, child, own.to_owned())).collect();
-        let mut seen = BTreeSet::new();
-        while let Some((at, child, trail)) = queue.pop_front() {
+        while let Some((at, child, trail)) = queue.pop_front().filter(|_| problems.len() < limits::PROBLEMS_MAX) {
             let trail = format!("{trail} → {}", child.workflow_id);
+            let key = (child.workflow_id.clone(), child.version);
             if child.workflow_id == own && child.version.is_none() {
-                return refused(at, ProblemCode::Cycle, format!("runs of {own} would start runs of {own}: {trail}"));
-            }
-            if !seen.insert((child.workflow_id.clone(), child.version)) {
+                let reason = format!("runs of {own} would start runs of {own}: {trail}");
+                let hint = "a workflow can start an older version of itself, by its number";
+                problems.push(problem(at, ProblemCode::Cycle, reason).with_hint(hint));
+                children.insert(key, WorkflowInfo::Exists);
                 continue;
             }
-            if seen.len() > limits::WORKFLOW_DESCENDANTS_MAX {
+            if children.contains_key(&key) {
+                continue;
+            }
+            if children.len() >= limits::WORKFLOW_DESCENDANTS_MAX {
                 let max = limits::WORKFLOW_DESCENDANTS_MAX;
-                return refused(at, ProblemCode::TooLarge, format!("it starts more than {max} workflows in total"));
+                let reason = format!("it starts more than {max} workflows in total");
+                problems.push(problem(at, ProblemCode::TooLarge, reason));
+                break;
             }
-            let Some((_, graph)) = self.find(tenant, &child.workflow_id, child.version).await? else { continue };
-            let next = graph.document.nodes.iter().filter_map(Node::child);
-            queue.extend(next.map(|child| (at, child.clone(), trail.clone())));
-        }
-        Ok(())
-    }
-
-    /// The child workflows of a graph. Refuses those with tools that are not configured here.
-    pub(crate) async fn children_of(
-        &self,
-        tenant: &str,
-        graph: &Graph,
-        pins: &Pins,
-    ) -> Result<ChildWorkflows, EngineError> {
-        let found = self.stored_children_of(tenant, &graph.document.nodes, pins).await?;
-        found.children.values().try_for_each(|graph| self.check_tools(tenant, graph))?;
-        Ok(found)
-    }
-
-    /// The child workflows of nodes, transitively: in the version they name, else the pinned one, else the newest.
-    pub(super) async fn stored_children_of(
-        &self,
-        tenant: &str,
-        nodes: &[Node],
-        pins: &Pins,
-    ) -> Result<ChildWorkflows, EngineError> {
-        let children = |nodes: &[Node]| -> Vec<(String, Option<i64>)> {
-            nodes.iter().filter_map(Node::child).map(|child| (child.workflow_id.clone(), child.version)).collect()
-        };
-        let mut found = ChildWorkflows::default();
-        let mut queue = children(nodes);
-        while let Some(asked) = queue.pop() {
-            if found.children.contains_key(&asked) {
-                continue;
-            }
-            let version = asked.1.or_else(|| pins.get(&asked.0));
-            let Some((version, graph)) = self.find_stored(tenant, &asked.0, version).await? else {
-                found.missing = Some(asked);
-                continue;
+            let found = match self.find_usable(tenant, &child).await? {
+                Ok(found) => found,
+                Err(why) => {
+                    let reason = format!("the workflow {} can't be started: {why}", child.workflow_id);
+                    problems.push(problem(at, ProblemCode::UnknownTool, reason));
+                    children.insert(key, WorkflowInfo::Exists);
+                    continue;
+                }
             };
-            queue.extend(children(&graph.document.nodes));
-            if asked.1.is_none() {
-                found.pins.pin(&asked.0, version);
-            }
-            found.children.insert(asked, graph);
+            let next = found.iter().flat_map(|found| found.graph.document.nodes.iter().filter_map(Node::child));
+            queue.extend(next.map(|child| (at, child.clone(), trail.clone())));
+            // Plans can't be child workflows: every request creates its own.
+            let found = found.filter(|_| !child.workflow_id.starts_with(PLAN_PREFIX));
+            children.insert(key, found.map_or(WorkflowInfo::Missing, |found| found.graph.info()));
         }
-        Ok(found)
+        Ok(Descendants { children, problems })
     }
 
     /// Stores a document as the next version of workflow `id`.
@@ -319,16 +271,22 @@ impl Workflows {
         permit: &Permit,
         id: &str,
         document: &serde_json::Value,
-    ) -> Result<(Option<i64>, Arc<Graph>), EngineError> {
+    ) -> Result<(Option<FoundWorkflow>, Arc<Graph>), EngineError> {
         match self.find(permit.tenant(), id, None).await? {
-            Some((version, graph)) => Ok((Some(version), graph)),
+            Some(found) => Ok((Some(found.clone()), found.graph)),
             None => Ok((None, self.compile(permit, &document.to_string()).await?)),
         }
     }
 
-    /// Stores a plan under a name reserved for plans; returns its version.
-    pub(crate) async fn store_plan(&self, permit: &Permit, id: &str, graph: &Graph) -> Result<i64, EngineError> {
-        Ok(self.store(&permit.for_side_effects(), id, graph).await?.version)
+    /// Stores a plan that was looked up and not found.
+    pub(crate) async fn store_plan(&self, permit: &Permit, graph: Arc<Graph>) -> Result<FoundWorkflow, EngineError> {
+        let permit = permit.for_side_effects();
+        let version = match self.commit_version(&permit, &graph, 1).await? {
+            true => 1,
+            false => self.store(&permit, &graph.document.workflow_id, &graph).await?.version,
+        };
+        // If another request was faster, it is the author. Nobody asks: plans have none.
+        Ok(FoundWorkflow { version, graph, origin: Origin::Own { author: permit.actor().to_owned() } })
     }
 
     async fn store(&self, permit: &Permit, id: &str, graph: &Graph) -> Result<AppliedWorkflow, EngineError> {
@@ -337,29 +295,32 @@ impl Workflows {
             return Err(EngineError::refused(Code::MalformedArgs, message));
         }
         for _ in 0..limits::APPLY_TRIES_MAX {
-            let last = self.row(permit.tenant(), id, None).await?;
+            let (last, newest) = self.last_versions(permit.tenant(), id).await?;
             let applied =
                 |version, is_new| AppliedWorkflow { workflow_id: id.to_owned(), version, digest: graph.digest, is_new };
-            if let Some(row) = &last
-                && row.get("digest").as_bytes() == Some(&graph.digest.0[..])
+            if let Some(row) = &newest
+                && row.digest == graph.digest
             {
-                return Ok(applied(row.int("version"), false));
+                return Ok(applied(row.version, false));
             }
-            let last = match last {
-                Some(row) if !self.is_guest(permit.tenant()) => row.int("version"),
-                _ => self.last_version(permit.tenant(), id).await?,
-            };
             let version = last + 1;
-            match self.records.commit(self.insert(permit, graph, version)?).await {
-                Ok(_) => {
-                    self.newest.keep(permit.tenant(), id, version, self.clock.steady());
-                    return Ok(applied(version, true));
-                }
-                Err(error @ CommitError::Conflict(_)) if !is_nonce_conflict(&error) => {}
-                Err(error) => return Err(error.into()),
+            if self.commit_version(permit, graph, version).await? {
+                return Ok(applied(version, true));
             }
         }
         Err(EngineError::refused(Code::OccConflict, "the workflow was changed concurrently; try again"))
+    }
+
+    /// Commits a version; `false` if its number was taken.
+    async fn commit_version(&self, permit: &Permit, graph: &Graph, version: i64) -> Result<bool, EngineError> {
+        match self.records.commit(self.insert(permit, graph, version)?).await {
+            Ok(_) => {
+                self.newest.keep(permit.tenant(), &graph.document.workflow_id, version, self.clock.steady());
+                Ok(true)
+            }
+            Err(error @ CommitError::Conflict(_)) if !is_nonce_conflict(&error) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn insert(&self, permit: &Permit, graph: &Graph, version: i64) -> Result<Tx, EngineError> {
@@ -368,13 +329,13 @@ impl Workflows {
         let row = Insert::new(
             &WORKFLOWS,
             vec![
-                ("tenant_id", permit.tenant().into()),
-                ("workflow_id", id.into()),
-                ("version", version.into()),
-                ("digest", Value::Bytes(graph.digest.to_vec())),
-                ("document", document.into()),
-                ("created_by", permit.actor().into()),
-                ("created_at", self.clock.now().into()),
+                (workflows::tenant_id, permit.tenant().into()),
+                (workflows::workflow_id, id.into()),
+                (workflows::version, version.into()),
+                (workflows::digest, Value::Bytes(graph.digest.to_vec())),
+                (workflows::document, document.into()),
+                (workflows::created_by, permit.actor().into()),
+                (workflows::created_at, self.clock.now().into()),
             ],
         )
         .map_err(chimera_core::record::Unstorable::from)?;
@@ -397,125 +358,28 @@ impl Workflows {
     }
 
     /// The row of a version, copies included; without a version, the newest of the tenant's own.
-    pub async fn row(&self, tenant: &str, id: &str, version: Option<i64>) -> Result<Option<Row>, EngineError> {
+    pub async fn row(&self, tenant: &str, id: &str, version: Option<i64>) -> Result<Option<WorkflowRow>, EngineError> {
         let select = match version {
-            Some(version) => versions(tenant, id).with("version", version),
-            None => versions(tenant, id).with("shared_from", Value::Null),
+            Some(version) => versions(tenant, id).with(workflows::version, version),
+            None => versions(tenant, id).with(workflows::shared_from, Value::Null),
         };
-        Ok(self.records.read(select.take(1)).await?.rows.into_iter().next())
+        rows::find(&*self.records, select).await
     }
 
-    /// The highest version of a tenant, copies included; 0 if there is none.
-    async fn last_version(&self, tenant: &str, id: &str) -> Result<i64, EngineError> {
-        let rows = self.records.read(versions(tenant, id).take(1)).await?.rows;
-        Ok(rows.first().map_or(0, |row| row.int("version")))
-    }
-
-    /// The author of a version. Plans have none: every request creates its own. Neither have shared workflows: another
-    /// tenant's people decide on nothing here.
-    pub(super) async fn author(&self, tenant: &str, id: &str, version: i64) -> Result<Option<String>, EngineError> {
-        match id.starts_with(PLAN_PREFIX) {
-            true => Ok(None),
-            false => self.first_author(tenant, id, version).await,
-        }
-    }
-
-    /// The author of a version, plans included.
-    async fn first_author(&self, tenant: &str, id: &str, version: i64) -> Result<Option<String>, EngineError> {
-        let key = (tenant.to_owned(), id.to_owned(), version);
-        let known = self.authors.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
-        if known.is_some() {
-            return Ok(known);
-        }
-        let Some(row) = self.row(tenant, id, Some(version)).await?.filter(is_own) else { return Ok(None) };
-        let author = row.text("created_by").to_owned();
-        let mut authors = self.authors.lock().unwrap_or_else(PoisonError::into_inner);
-        if authors.len() >= limits::WORKFLOWS_CACHED_MAX {
-            authors.pop_first();
-        }
-        authors.insert(key, author.clone());
-        Ok(Some(author))
-    }
-
-    /// The authors of all child workflows, deduplicated.
-    pub(super) async fn authors(&self, tenant: &str, inside: &ChildWorkflows) -> Result<Vec<String>, EngineError> {
-        let mut authors = BTreeSet::new();
-        for (id, asked) in inside.children.keys() {
-            let Some(version) = asked.or_else(|| inside.pins.get(id)) else { continue };
-            // Starting a plan by name runs what somebody else wrote.
-            authors.extend(self.first_author(tenant, id, version).await?);
-        }
-        Ok(authors.into_iter().collect())
+    /// The highest version of a tenant, copies included (0 if there is none), and the newest of its own.
+    async fn last_versions(&self, tenant: &str, id: &str) -> Result<(i64, Option<WorkflowRow>), EngineError> {
+        let last: Option<WorkflowRow> = rows::find(&*self.records, versions(tenant, id)).await?;
+        let Some(row) = last else { return Ok((0, None)) };
+        let version = row.version;
+        let newest = if is_own(&row) { Some(row) } else { self.row(tenant, id, None).await? };
+        Ok((version, newest))
     }
 
     /// The newest version at a time; `None` if there was none. Only used for runs from before pins were stored: a
     /// version may be dated before it is visible.
     pub(super) async fn newest_at(&self, tenant: &str, id: &str, at: Timestamp) -> Result<Option<i64>, EngineError> {
-        let select = versions(tenant, id).with("shared_from", Value::Null).filter("created_at", Comparison::AtMost, at);
-        Ok(self.records.read(select.take(1)).await?.rows.first().map(|row| row.int("version")))
-    }
-
-    /// The compiled graph of a version that can be started, and the version. Refuses one with tools that are not
-    /// configured here.
-    pub async fn find(
-        &self,
-        tenant: &str,
-        id: &str,
-        version: Option<i64>,
-    ) -> Result<Option<(i64, Arc<Graph>)>, EngineError> {
-        // Copies are for existing runs; new runs need the share.
-        if version.is_some() && self.is_guest(tenant) && self.readable(tenant, id, version).await?.is_none() {
-            return Ok(None);
-        }
-        let found = self.find_stored(tenant, id, version).await?;
-        found.iter().try_for_each(|(_, graph)| self.check_tools(tenant, graph))?;
-        Ok(found)
-    }
-
-    /// The compiled graph of a version, whether or not its tools are still configured.
-    pub(super) async fn find_stored(
-        &self,
-        tenant: &str,
-        id: &str,
-        version: Option<i64>,
-    ) -> Result<Option<(i64, Arc<Graph>)>, EngineError> {
-        let (asked, began) = (version, self.clock.steady());
-        let version = version.or_else(|| self.newest.get(tenant, id, began));
-        if let Some(version) = version
-            && let Some(graph) = self.cached_graph(tenant, id, version)
-        {
-            return Ok(Some((version, graph)));
-        }
-        let own = self.row(tenant, id, version).await?;
-        let is_kept = own.is_some();
-        let shared = if is_kept { None } else { self.shared_row(tenant, id, version).await? };
-        let Some(row) = own.or(shared) else { return Ok(None) };
-        let version = row.int("version");
-        if asked.is_none() && is_kept {
-            self.newest.keep(tenant, id, version, began);
-        }
-        if let Some(graph) = self.cached_graph(tenant, id, version) {
-            return Ok(Some((version, graph)));
-        }
-        let text = row.get("document").as_json().map(|json| json.as_str().to_owned()).unwrap_or_default();
-        let document = air::parse(&text).map_err(|problems| invalid_document("the stored workflow", &problems))?;
-        let who = Claimant::new(tenant, "");
-        let place = self.offload.acquire(&who, text.len() > limits::COMPILE_INLINE_BYTES_MAX).await;
-        let graph = place
-            .run(|| air::compile(document, &self.stored(tenant)))
-            .map_err(|problems| invalid_document("the stored workflow", &problems))?;
-        let graph = Arc::new(graph);
-        if !is_kept && self.row(tenant, id, Some(version)).await?.is_none() {
-            // Not cached before it is copied: the tenant may still use this version number for its own document.
-            return Ok(Some((version, graph)));
-        }
-        let mut graphs = self.graphs.lock().unwrap_or_else(PoisonError::into_inner);
-        graphs.keep((tenant.to_owned(), id.to_owned(), version), Arc::clone(&graph), text.len());
-        Ok(Some((version, graph)))
-    }
-
-    fn cached_graph(&self, tenant: &str, id: &str, version: i64) -> Option<Arc<Graph>> {
-        let key = (tenant.to_owned(), id.to_owned(), version);
-        self.graphs.lock().unwrap_or_else(PoisonError::into_inner).get(&key)
+        let select = versions(tenant, id).with(workflows::shared_from, Value::Null);
+        let select = select.filter(workflows::created_at, Comparison::AtMost, at);
+        Ok(rows::find::<WorkflowRow>(&*self.records, select).await?.map(|row| row.version))
     }
 }

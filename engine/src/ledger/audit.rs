@@ -7,7 +7,7 @@
 
 use crate::port::{Clock, CommitError, Random, Receipt, Records};
 use chimera_core::ledger::decision::{DecisionSource, Outcome};
-use chimera_core::ledger::tables::{AUDIT_LOGS, RECORD_SCOPES};
+use chimera_core::ledger::tables::{AUDIT_LOGS, RECORD_SCOPES, audit_logs, record_scopes};
 use chimera_core::ledger::{ActorType, Entry, EntryError, SubjectType};
 use chimera_core::record::{Insert, InvalidTx, Json, JsonError, Tx, Value};
 use chimera_core::text;
@@ -109,16 +109,16 @@ impl Writer<'_> {
         let row = Insert::new(
             &AUDIT_LOGS,
             vec![
-                ("audit_log_id", audit_log_id.into()),
-                ("event_type", source.event_type().as_str().into()),
-                ("agent_id", agent_id.into()),
-                ("action_type", action_type.into()),
-                ("action_data", action_data.as_ref().map(Json::encode).transpose()?.into()),
-                ("policy_references", policies),
-                ("decision_outcome", outcome.as_str().into()),
-                ("decision_rationale", rationale.into()),
-                ("event_timestamp", now.into()),
-                ("metadata", Json::encode(&metadata)?.into()),
+                (audit_logs::audit_log_id, audit_log_id.into()),
+                (audit_logs::event_type, source.event_type().into()),
+                (audit_logs::agent_id, agent_id.into()),
+                (audit_logs::action_type, action_type.into()),
+                (audit_logs::action_data, action_data.as_ref().map(Json::encode).transpose()?.into()),
+                (audit_logs::policy_references, policies),
+                (audit_logs::decision_outcome, outcome.into()),
+                (audit_logs::decision_rationale, rationale.into()),
+                (audit_logs::event_timestamp, now.into()),
+                (audit_logs::metadata, Json::encode(&metadata)?.into()),
             ],
         )?;
         tx.inserts.extend([row, scope]);
@@ -132,12 +132,12 @@ fn scope(decision: &DecisionRecord, audit_log_id: Uuid) -> Result<Insert, Invali
     Insert::new(
         &RECORD_SCOPES,
         vec![
-            ("record_kind", "audit_log".into()),
-            ("record_id", audit_log_id.into()),
-            ("tenant_id", decision.event.tenant_id.as_str().into()),
-            ("campaign_id", decision.campaign_id.clone().into()),
-            ("task_id", decision.task_id.clone().into()),
-            ("trace_id", decision.event.trace_id.clone().into()),
+            (record_scopes::record_kind, "audit_log".into()),
+            (record_scopes::record_id, audit_log_id.into()),
+            (record_scopes::tenant_id, decision.event.tenant_id.as_str().into()),
+            (record_scopes::campaign_id, decision.campaign_id.clone().into()),
+            (record_scopes::task_id, decision.task_id.clone().into()),
+            (record_scopes::trace_id, decision.event.trace_id.clone().into()),
         ],
     )
 }

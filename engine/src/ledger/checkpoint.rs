@@ -10,7 +10,7 @@ use crate::heartbeat::Heartbeat;
 use crate::port::{Clock, CommitError, Records};
 use chimera_core::ledger::checkpoint::{Checkpoint, CheckpointFault, LaneState, PublicKey, SignedCheckpoint, Signer};
 use chimera_core::ledger::merkle::{FANOUT, Frontier, TreeNode, TreeNodeId, leaf_hash};
-use chimera_core::ledger::tables::LEDGER_NODES;
+use chimera_core::ledger::tables::{LEDGER_NODES, ledger_nodes};
 use chimera_core::ledger::{ChainHead, Digest32, LedgerFault, LocatedFault, StoredLink};
 use chimera_core::limits::{CHECKPOINT_ENTRIES_MAX, CHECKPOINT_LAST_TRIES_MAX, TX_ROWS_MAX};
 use chimera_core::record::{Conflict, Insert, InvalidTx, Scope, Tx, Value};
@@ -159,10 +159,10 @@ fn node_row(lane: i64, node: &TreeNode) -> Result<Insert, InvalidTx> {
     Insert::new(
         &LEDGER_NODES,
         vec![
-            ("lane", lane.into()),
-            ("level", Value::Int(i64::from(node.id.level))),
-            ("idx", int_cell(node.id.idx)),
-            ("hash", node.hash.0.to_vec().into()),
+            (ledger_nodes::lane, lane.into()),
+            (ledger_nodes::level, Value::Int(i64::from(node.id.level))),
+            (ledger_nodes::idx, int_cell(node.id.idx)),
+            (ledger_nodes::hash, node.hash.0.to_vec().into()),
         ],
     )
 }

@@ -7,10 +7,10 @@
 
 use super::read::{self, LaneReader, LedgerError, malformed_row};
 use crate::port::{Clock, CommitError, Records};
-use chimera_core::ledger::tables::FEED_CURSORS;
+use chimera_core::ledger::tables::{FEED_CURSORS, FeedCursorRow, feed_cursors};
 use chimera_core::ledger::{LedgerFault, LocatedFault, StoredEntry};
 use chimera_core::limits::PAGE_ROWS_MAX;
-use chimera_core::record::{Insert, Scope, Select, Tx, Update};
+use chimera_core::record::{Insert, Scope, StoredRow, Tx, Update};
 use chimera_core::time::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub enum FeedError {
 
 /// A consumer's position in one lane.
 #[derive(Clone, Copy, Debug, Default)]
-struct Cursor {
+struct FeedCursor {
     /// The stored position; `None` when the lane has no row yet.
     stored: Option<i64>,
     /// The last delivered entry.
@@ -39,7 +39,7 @@ struct Cursor {
 pub struct Feed {
     records: Arc<dyn Records>,
     consumer: String,
-    cursors: BTreeMap<i64, Cursor>,
+    cursors: BTreeMap<i64, FeedCursor>,
     /// The lane that was read last; the next page starts after it, so that no lane starves.
     served: Option<i64>,
 }
@@ -58,10 +58,14 @@ impl Feed {
     /// Opens the feed of `consumer` where it stopped; a new consumer starts with the first entry.
     pub async fn open(records: Arc<dyn Records>, consumer: impl Into<String>) -> Result<Self, FeedError> {
         let consumer = consumer.into();
-        let select = Select::from(&FEED_CURSORS, Scope::System).with("consumer", consumer.as_str());
+        let select = FeedCursorRow::select(Scope::System).with(feed_cursors::consumer, consumer.as_str());
         let (rows, _) = records.first(select, PAGE_ROWS_MAX).await.map_err(LedgerError::from)?;
-        let cursor = |seq| Cursor { stored: Some(seq), given: seq };
-        let cursors = rows.iter().map(|row| (row.int("lane"), cursor(row.int("seq")))).collect();
+        let mut cursors = BTreeMap::new();
+        for row in rows {
+            let malformed = |_| LedgerError::from(LocatedFault::ledger(LedgerFault::Malformed));
+            let FeedCursorRow { lane, seq, .. } = FeedCursorRow::decode(row).map_err(malformed)?;
+            cursors.insert(lane, FeedCursor { stored: Some(seq), given: seq });
+        }
         Ok(Self { records, consumer, cursors, served: None })
     }
 
@@ -128,10 +132,10 @@ impl Feed {
             parts.positions.push((*lane, cursor.given));
             let Some(stored) = cursor.stored else {
                 let cells = vec![
-                    ("consumer", self.consumer.as_str().into()),
-                    ("lane", (*lane).into()),
-                    ("seq", cursor.given.into()),
-                    ("updated_at", now.into()),
+                    (feed_cursors::consumer, self.consumer.as_str().into()),
+                    (feed_cursors::lane, (*lane).into()),
+                    (feed_cursors::seq, cursor.given.into()),
+                    (feed_cursors::updated_at, now.into()),
                 ];
                 parts.inserts.push(Insert::new(&FEED_CURSORS, cells)?);
                 continue;
@@ -139,8 +143,8 @@ impl Feed {
             parts.updates.push(Update::new(
                 &FEED_CURSORS,
                 vec![self.consumer.as_str().into(), (*lane).into()],
-                vec![("seq", stored.into())],
-                vec![("seq", cursor.given.into()), ("updated_at", now.into())],
+                vec![(feed_cursors::seq, stored.into())],
+                vec![(feed_cursors::seq, cursor.given.into()), (feed_cursors::updated_at, now.into())],
             )?);
         }
         Ok(parts)

@@ -3,11 +3,11 @@
 //! Either both are stored or neither. Of concurrent requests with one key one commits; the others conflict on the
 //! record, read it and are answered from it.
 //!
-//! Not used by `/act`, whose key is a column of `runs`; see engine/src/act/idempotency.rs.
+//! Not used by `/act`, whose key is a column of `runs`; see engine/src/act/idempotency/mod.rs.
 
 use super::read::LedgerError;
 use crate::port::{CommitError, Receipt, Records};
-use chimera_core::ledger::idempotency::{Decision, IdempotencyRecord, KeyedRequest, decide};
+use chimera_core::ledger::idempotency::{IdempotencyRecord, KeyDecision, KeyedRequest, decide};
 use chimera_core::ledger::tables::IDEMPOTENCY_RECORDS;
 use chimera_core::ledger::{LedgerFault, LocatedFault};
 use chimera_core::limits::IDEMPOTENCY_TRIES_MAX;
@@ -33,7 +33,7 @@ pub async fn find(records: &dyn Records, request: &KeyedRequest) -> Result<Optio
         select = select.with(column, value);
     }
     let page = records.read(select).await?;
-    let record = page.rows.first().map(IdempotencyRecord::from_row).transpose();
+    let record = page.rows.into_iter().next().map(IdempotencyRecord::from_row).transpose();
     record.map_err(|_| LocatedFault::ledger(LedgerFault::Malformed).into())
 }
 
@@ -51,17 +51,17 @@ pub async fn begin(
     loop {
         let mut guarded = tx.clone();
         let record = match decide(find(records, request).await?, request, now)? {
-            Decision::Fresh(insert, record) => {
+            KeyDecision::Fresh(insert, record) => {
                 guarded.inserts.push(insert);
                 record
             }
-            Decision::TakeOver(update, record) => {
+            KeyDecision::TakeOver(update, record) => {
                 guarded.updates.push(update);
                 record
             }
-            Decision::InFlight(record) => return Ok(BeginOutcome::InFlight(record)),
-            Decision::Done(record) => return Ok(BeginOutcome::Done(record)),
-            Decision::Mismatch(record) => return Ok(BeginOutcome::Mismatch(record)),
+            KeyDecision::InFlight(record) => return Ok(BeginOutcome::InFlight(record)),
+            KeyDecision::Done(record) => return Ok(BeginOutcome::Done(record)),
+            KeyDecision::Mismatch(record) => return Ok(BeginOutcome::Mismatch(record)),
         };
         match records.commit(guarded).await {
             Ok(receipt) => return Ok(BeginOutcome::First(receipt, record)),

@@ -6,10 +6,13 @@
 use crate::port::{CommitError, ReadError, Records};
 use chimera_core::ledger::checkpoint::SignedCheckpoint;
 use chimera_core::ledger::merkle::{FANOUT, MissingNode, NodeRange, TreeNodeId, leaf_hash};
-use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_CHECKPOINTS, LEDGER_LANES, LEDGER_NODES};
+use chimera_core::ledger::tables::{
+    AUDIT_LOG_ENTRIES, CheckpointSeq, EntryPlace, LEDGER_CHECKPOINTS, LaneRow, LinkRow, MerkleNodeRow,
+    audit_log_entries, ledger_checkpoints, ledger_nodes,
+};
 use chimera_core::ledger::{ChainHead, Digest32, LedgerFault, LocatedFault};
 use chimera_core::limits::{LANES_MAX, PAGE_ROWS_MAX};
-use chimera_core::record::{Comparison, Direction, InvalidTx, Row, Scope, Select, Table, Value};
+use chimera_core::record::{Comparison, Direction, InvalidTx, Row, Scope, Select, StoredRow, Value};
 use std::collections::VecDeque;
 
 #[derive(Debug, thiserror::Error)]
@@ -44,33 +47,37 @@ impl From<MissingNode> for LedgerError {
     }
 }
 
-fn system(table: &'static Table) -> Select {
-    Select::from(table, Scope::System)
+fn malformed() -> LedgerError {
+    LocatedFault::ledger(LedgerFault::Malformed).into()
 }
 
 /// All lanes with their heads, in ascending order.
 pub(crate) async fn lanes(records: &dyn Records) -> Result<Vec<(i64, ChainHead)>, LedgerError> {
-    let (rows, is_part) = records.first(system(&LEDGER_LANES), LANES_MAX).await?;
+    let (rows, is_part) = records.first(LaneRow::select(Scope::System), LANES_MAX).await?;
     if is_part {
         return Err(LedgerError::TooManyLanes);
     }
-    let head = |row: &Row| {
-        let lane = row.int("lane");
-        let hash = row.get("head_hash").as_bytes().and_then(Digest32::from_slice);
-        let hash = hash.ok_or_else(|| LocatedFault::lane(lane, row.int("head_seq"), LedgerFault::Malformed))?;
-        Ok((lane, ChainHead { seq: row.int("head_seq"), hash }))
+    let head = |row: Row| {
+        let LaneRow { lane, head_seq, head_hash, .. } = LaneRow::decode(row).map_err(|_| malformed())?;
+        Ok((lane, ChainHead { seq: head_seq, hash: head_hash }))
     };
-    rows.iter().map(head).collect()
+    rows.into_iter().map(head).collect()
 }
 
 /// The newest checkpoint.
 pub async fn last_checkpoint(records: &dyn Records) -> Result<Option<SignedCheckpoint>, LedgerError> {
-    let select = system(&LEDGER_CHECKPOINTS).by(&["seq"], Direction::Descending).take(1);
+    let select = Select::from(&LEDGER_CHECKPOINTS, Scope::System);
+    let select = select.by(&[ledger_checkpoints::seq], Direction::Descending).take(1);
     records.read(select).await?.rows.first().map(checkpoint).transpose()
 }
 
 fn checkpoint(row: &Row) -> Result<SignedCheckpoint, LedgerError> {
-    Ok(SignedCheckpoint::from_row(row).map_err(|fault| LocatedFault::checkpoint(row.int("seq"), fault.into()))?)
+    let seq = checkpoint_seq(row)?;
+    Ok(SignedCheckpoint::from_row(row).map_err(|fault| LocatedFault::checkpoint(seq, fault.into()))?)
+}
+
+fn checkpoint_seq(row: &Row) -> Result<i64, LedgerError> {
+    Ok(CheckpointSeq::peek(row).map_err(|_| malformed())?.seq)
 }
 
 /// Checkpoints 1 to `upto`, page by page.
@@ -87,14 +94,14 @@ impl CheckpointReader {
 
     pub(crate) async fn next(&mut self, records: &dyn Records) -> Result<Option<SignedCheckpoint>, LedgerError> {
         if self.page.is_empty() && self.next <= self.upto {
-            let select = system(&LEDGER_CHECKPOINTS)
-                .filter("seq", Comparison::AtLeast, self.next)
-                .filter("seq", Comparison::AtMost, self.upto)
+            let select = Select::from(&LEDGER_CHECKPOINTS, Scope::System)
+                .filter(ledger_checkpoints::seq, Comparison::AtLeast, self.next)
+                .filter(ledger_checkpoints::seq, Comparison::AtMost, self.upto)
                 .take(PAGE_ROWS_MAX);
             self.page = records.read(select).await?.rows.into();
         }
         let Some(row) = self.page.pop_front() else { return Ok(None) };
-        self.next = row.int("seq") + 1;
+        self.next = checkpoint_seq(&row)? + 1;
         checkpoint(&row).map(Some)
     }
 }
@@ -104,7 +111,8 @@ pub(crate) struct LaneReader {
     lane: i64,
     scope: Scope,
     next: i64,
-    page: VecDeque<Row>,
+    /// Rows with their numbers.
+    page: VecDeque<(i64, Row)>,
     page_rows: usize,
 }
 
@@ -125,34 +133,46 @@ impl LaneReader {
     pub(crate) async fn next(&mut self, records: &dyn Records, upto: i64) -> Result<Option<Row>, LedgerError> {
         if self.page.is_empty() && self.next <= upto {
             let select = Select::from(&AUDIT_LOG_ENTRIES, self.scope.clone())
-                .with("lane", self.lane)
-                .filter("seq", Comparison::AtLeast, self.next)
+                .with(audit_log_entries::lane, self.lane)
+                .filter(audit_log_entries::seq, Comparison::AtLeast, self.next)
                 .take(self.page_rows);
-            self.page = records.read(select).await?.rows.into();
+            for row in records.read(select).await?.rows {
+                self.page.push_back((entry_place(&row)?.seq, row));
+            }
         }
-        let Some(row) = self.page.pop_front_if(|row| row.int("seq") <= upto) else { return Ok(None) };
-        self.next = row.int("seq") + 1;
+        let Some((seq, row)) = self.page.pop_front_if(|(seq, _)| *seq <= upto) else { return Ok(None) };
+        self.next = seq + 1;
         Ok(Some(row))
     }
 }
 
 /// The lowest lane above `lane` that has entries, whether it has a row or not.
 pub(crate) async fn next_lane(records: &dyn Records, lane: Option<i64>) -> Result<Option<i64>, LedgerError> {
-    let all = system(&AUDIT_LOG_ENTRIES).take(1);
-    let select = lane.into_iter().fold(all, |select, lane| select.filter("lane", Comparison::Above, lane));
-    Ok(records.read(select).await?.rows.first().map(|row| row.int("lane")))
+    let all = EntryPlace::select(Scope::System).take(1);
+    let above = |select: Select, lane| select.filter(audit_log_entries::lane, Comparison::Above, lane);
+    let row = records.read(lane.into_iter().fold(all, above)).await?.rows.into_iter().next();
+    row.map(|row| Ok(entry_place(&row)?.lane)).transpose()
 }
 
 /// The number of a lane's last stored entry, regardless of its head.
 pub(crate) async fn last_seq(records: &dyn Records, lane: i64) -> Result<i64, LedgerError> {
-    let select = system(&AUDIT_LOG_ENTRIES).with("lane", lane).by(&[], Direction::Descending).take(1);
-    Ok(records.read(select).await?.rows.first().map_or(0, |row| row.int("seq")))
+    let select = EntryPlace::select(Scope::System).with(audit_log_entries::lane, lane);
+    let row = records.read(select.by(&[], Direction::Descending).take(1)).await?.rows.into_iter().next();
+    row.map_or(Ok(0), |row| Ok(entry_place(&row)?.seq))
 }
 
 /// The error for a malformed ledger row.
 pub(crate) fn malformed_row(row: &Row) -> LocatedFault {
-    let id = row.get("id").as_text().map(str::to_owned);
-    LocatedFault { id, ..LocatedFault::lane(row.int("lane"), row.int("seq"), LedgerFault::Malformed) }
+    match EntryPlace::peek(row) {
+        Ok(EntryPlace { lane, seq, id }) => {
+            LocatedFault { id: Some(id), ..LocatedFault::lane(lane, seq, LedgerFault::Malformed) }
+        }
+        Err(_) => LocatedFault::ledger(LedgerFault::Malformed),
+    }
+}
+
+fn entry_place(row: &Row) -> Result<EntryPlace, LedgerError> {
+    EntryPlace::peek(row).map_err(|_| malformed())
 }
 
 /// The stored tree hashes of `span`; missing ones are left out.
@@ -177,33 +197,31 @@ pub(crate) async fn nodes(
 }
 
 async fn leaves(records: &dyn Records, lane: i64, span: NodeRange) -> Result<Vec<(TreeNodeId, Digest32)>, LedgerError> {
-    let select = system(&AUDIT_LOG_ENTRIES)
-        .with("lane", lane)
-        .filter("seq", Comparison::Above, int_cell(span.from))
-        .filter("seq", Comparison::AtMost, int_cell(span.to))
-        .without(&["data_json"]);
+    let select = LinkRow::select(Scope::System)
+        .with(audit_log_entries::lane, lane)
+        .filter(audit_log_entries::seq, Comparison::Above, int_cell(span.from))
+        .filter(audit_log_entries::seq, Comparison::AtMost, int_cell(span.to));
     let (rows, _) = records.first(select, PAGE_ROWS_MAX).await?;
     let leaf = |row: &Row| {
-        let hash = row.get("hash").as_bytes().ok_or_else(|| malformed_row(row))?;
-        let idx = u64::try_from(row.int("seq") - 1).map_err(|_| malformed_row(row))?;
-        Ok((TreeNodeId { level: 0, idx }, leaf_hash(hash)))
+        let link = LinkRow::peek(row).map_err(|_| malformed_row(row))?;
+        let idx = u64::try_from(link.seq - 1).map_err(|_| malformed_row(row))?;
+        Ok((TreeNodeId { level: 0, idx }, leaf_hash(&link.hash.0)))
     };
     rows.iter().map(leaf).collect()
 }
 
 async fn inner(records: &dyn Records, lane: i64, span: NodeRange) -> Result<Vec<(TreeNodeId, Digest32)>, LedgerError> {
-    let select = system(&LEDGER_NODES)
-        .with("lane", lane)
-        .with("level", i64::from(span.level))
-        .filter("idx", Comparison::AtLeast, int_cell(span.from))
-        .filter("idx", Comparison::Below, int_cell(span.to));
+    let select = MerkleNodeRow::select(Scope::System)
+        .with(ledger_nodes::lane, lane)
+        .with(ledger_nodes::level, i64::from(span.level))
+        .filter(ledger_nodes::idx, Comparison::AtLeast, int_cell(span.from))
+        .filter(ledger_nodes::idx, Comparison::Below, int_cell(span.to));
     let (rows, _) = records.first(select, PAGE_ROWS_MAX).await?;
-    let node = |row: &Row| {
-        let hash = row.get("hash").as_bytes().and_then(Digest32::from_slice).ok_or(MissingNode)?;
-        let idx = u64::try_from(row.int("idx")).map_err(|_| MissingNode)?;
-        Ok((TreeNodeId { level: span.level, idx }, hash))
+    let node = |row: Row| {
+        let row = MerkleNodeRow::decode(row).map_err(|_| MissingNode)?;
+        Ok((TreeNodeId { level: span.level, idx: row.idx }, row.hash))
     };
-    rows.iter().map(node).collect()
+    rows.into_iter().map(node).collect()
 }
 
 /// Columns are signed; no lane will ever have 2^63 entries.

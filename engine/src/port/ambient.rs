@@ -6,15 +6,15 @@ use uuid::Uuid;
 
 /// Two clocks: wall time and steady time.
 ///
-/// Use `now` for what is stored, signed or compared with another machine's clock. Use `steady` for deadlines, ages and
-/// retries within this process. Never compare a time of one with a time of the other, except through `earlier` and
+/// Use `steady` for deadlines, ages and retries, and for the times of runs, steps, calls and approvals that they are
+/// compared with. Use `now` for everything else that is stored, signed or compared with another machine's clock. Never compare a time of one with a time of the other, except through `earlier` and
 /// `later`.
 pub trait Clock: Send + Sync {
-    /// Wall time, for records, tokens, signatures and freshness. It follows the machine's clock, also backwards when
+    /// Wall time, for ledger entries, other records, tokens, signatures and freshness. It follows the machine's clock, also backwards when
     /// that clock is set back for good.
     fn now(&self) -> Timestamp;
 
-    /// Monotonic time, for deadlines, retries, leases and ages. It starts at the wall time and advances with elapsed
+    /// Monotonic time, for deadlines, retries, leases, ages and the times of runs. It starts at the wall time and advances with elapsed
     /// time, also while the machine sleeps. It never jumps or goes back.
     fn steady(&self) -> Timestamp;
 

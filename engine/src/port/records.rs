@@ -71,7 +71,7 @@ pub trait Records: Send + Sync {
     /// whoever takes over the lane.
     fn lane(&self, affinity: u64) -> Option<HeldLane>;
 
-    /// Why the store is on hold, if it is: it was restored, or is older than the data known about it. Reads work; every
+    /// Why the store is held, if it is: it was restored, or is older than the data known about it. Reads work; every
     /// commit fails with `Held`, and no run may be driven.
     fn hold(&self) -> Option<Hold>;
 
@@ -222,7 +222,7 @@ pub enum Outage {
 }
 
 impl Outage {
-    /// Classifies an I/O error. Whatever no retry fixes is not `Passing`.
+    /// Classifies an I/O error. Whatever no retry fixes is not `Transient`.
     #[must_use]
     pub fn from_io(error: &io::Error) -> Self {
         use io::ErrorKind as Kind;
@@ -278,7 +278,7 @@ impl Unavailable {
     pub fn body(&self, what: &str) -> ErrorBody {
         let why = match self.outage {
             Outage::Damaged => format!(": {}, and an operator has to restore it", self.reason),
-            Outage::Unusable => format!(": {}, and an operator has to see to it", self.reason),
+            Outage::Unusable => format!(": {}, and an operator has to fix it", self.reason),
             Outage::Transient | Outage::Full | Outage::DiskError => String::new(),
         };
         let mut body = ErrorBody::new(self.outage.code(), format!("{what}{why}"));

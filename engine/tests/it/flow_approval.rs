@@ -10,7 +10,7 @@ use chimera_core::ledger::tables::AUDIT_LOGS;
 use chimera_core::limits;
 use chimera_core::tool::{EffectKind, Spec};
 use chimera_engine::act::rules::{Rule, Rules, Says};
-use chimera_engine::flow::{Decide, Decision, StartRun};
+use chimera_engine::flow::{Decide, Decision, RequestStatus, StartRun};
 use chimera_testkit::flow::{Air, EngineFixture, ScriptedTool, chain, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -85,9 +85,9 @@ async fn as_many_different_people_must_approve_as_are_needed() {
     let decide = async |who: &str| stage.decide(who, run, Decision::Approve, None).await;
     assert_eq!(code_of(decide("user_ann").await), "RBAC_FORBIDDEN");
     let decided = decide("user_bob").await.unwrap();
-    assert_eq!((decided.status, decided.approvals, decided.needed), ("pending", 1, 2));
+    assert_eq!((decided.status, decided.approvals, decided.needed), (RequestStatus::Pending, 1, 2));
     assert_eq!(code_of(decide("user_bob").await), "INVALID_TRANSITION", "nobody counts twice");
-    assert_eq!(decide("user_cid").await.unwrap().status, "approved");
+    assert_eq!(decide("user_cid").await.unwrap().status, RequestStatus::Approved);
     let shown = stage.ended(run).await;
     assert_eq!(shown["result"]["yes"]["echo"]["by"], json!(["user_bob", "user_cid"]));
 }
@@ -96,7 +96,7 @@ async fn as_many_different_people_must_approve_as_are_needed() {
 async fn one_no_is_enough() {
     let (stage, run) = asked(json!({"approvals_needed": 3})).await;
     stage.decide("user_bob", run, Decision::Approve, None).await.unwrap();
-    assert_eq!(stage.decide("user_cid", run, Decision::Reject, None).await.unwrap().status, "denied");
+    assert_eq!(stage.decide("user_cid", run, Decision::Reject, None).await.unwrap().status, RequestStatus::Denied);
     stage.ended(run).await;
     assert_eq!(code_of(stage.decide("user_dan", run, Decision::Approve, None).await), "INVALID_TRANSITION");
 }
@@ -253,7 +253,7 @@ async fn an_approval_of_another_run_is_not_found_here() {
     let body = stage.flow.decide(&stage.permit("user_ann"), ask).await.unwrap_err().body();
     assert_eq!(
         (body.code.as_str(), body.message.as_str()),
-        ("NOT_FOUND", "this run has asked for no approval with this id")
+        ("NOT_FOUND", "this run has no approval request with this id")
     );
 }
 

@@ -106,7 +106,7 @@ async fn the_store_keeps_the_digest_of_a_link_and_the_link_only_until_it_is_sent
     stage.flow.deliver_due().await.unwrap();
     let sent = letters.given().pop().unwrap().payload;
     let token = sent["data"]["link"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
-    assert_eq!(token.len(), 43);
+    assert_eq!(token.len(), 54);
     assert_eq!(asks(&stage, run, "email")[0]["data"]["link"], Value::Null, "the sent link is forgotten");
     let row = stage.rows_of(&APPROVAL_LINKS, run).remove(0);
     let digest = Sha256::digest(token.as_bytes());

@@ -260,7 +260,7 @@ async fn a_run_has_only_so_many_runs_inside_it() {
     let run = stage.run_with(&each_child("outer", "inner"), SILENT, json!({"list": list})).await;
     let shown = stage.ended(run).await;
     assert_eq!((&shown["status"], &shown["error"]["code"]), (&json!("failed"), &json!("VALIDATION_FAILED")));
-    assert_eq!(shown["error_message"], "m would start more child runs than its run may have");
+    assert_eq!(shown["error_message"], "m would exceed the limit of child runs");
     assert!(stage.rows(&RUNS).len() < 20, "no leaf was started");
     let few = stage.start(StartRun { level: SILENT, ..StartRun::of("outer", json!({"list": [1, 2, 3]})) }).await;
     assert_eq!(stage.ended(few).await["status"], "completed");

@@ -5,7 +5,7 @@ use chimera_core::error::Code;
 use chimera_core::flow::tables::RUNS;
 use chimera_core::record::Row;
 use chimera_core::tool::EffectKind;
-use chimera_engine::flow::gate::CallLimits;
+use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::port::ToolError;
 use chimera_engine::flow::{RunLimits, StartRun};
 use chimera_testkit::flow::{EngineFixture, ScriptedTool, chain, stage, workflow};
@@ -129,10 +129,10 @@ async fn whoever_waits_for_a_run_hears_its_end_though_it_waited_in_the_store() {
     let mut started = stage.flow.start(&stage.permit("user_ann"), ask).await.unwrap();
     stage.pass(Duration::from_secs(120)).await;
     assert_eq!(parked(&stage).len(), 1);
-    assert!(!started.standing.borrow().is_resting, "it goes on by itself");
+    assert!(!started.progress.borrow().is_resting, "it goes on by itself");
     up.send_replace(true);
-    let standing = started.standing.wait_for(|standing| standing.is_resting).await.unwrap().clone();
-    assert!(standing.ended.is_some());
+    let progress = started.progress.wait_for(|progress| progress.is_resting).await.unwrap().clone();
+    assert!(progress.ended.is_some());
 }
 
 #[tokio::test(start_paused = true)]

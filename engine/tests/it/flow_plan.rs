@@ -3,7 +3,7 @@
 use chimera_core::access::Level;
 use chimera_core::act::risk;
 use chimera_core::flow::plan::Plan;
-use chimera_core::flow::policy::{Action, Policy, PolicyVerdict};
+use chimera_core::flow::policy::{Action, Because, Policy, PolicyVerdict};
 use chimera_core::flow::risk::Score;
 use chimera_core::flow::run::ApprovalRequirement;
 use chimera_core::ledger::tables::AUDIT_LOGS;
@@ -37,6 +37,28 @@ impl Policy for ChangingRules {
 
     fn score(&self, plan: &Plan, tools: &[&Spec]) -> Score {
         risk::score_with(plan, tools)
+    }
+}
+
+/// Rules under which texts that begin with `@` go to outsiders, and no call is riskier than another.
+struct OutsiderRules;
+
+impl Policy for OutsiderRules {
+    fn judge(&self, _: &Action<'_>) -> PolicyVerdict {
+        PolicyVerdict::Allow
+    }
+
+    fn score_call(&self, _: &Spec, _: &Value) -> Score {
+        Score { score: 10, reasons: Vec::new() }
+    }
+
+    fn score(&self, plan: &Plan, tools: &[&Spec]) -> Score {
+        risk::score_with(plan, tools)
+    }
+
+    fn mandatory_approval_reason(&self, action: &Action<'_>) -> Option<Because> {
+        let outside = action.input["text"].as_str().is_some_and(|text| text.starts_with('@'));
+        outside.then_some(Because::MessageToOutsiders)
     }
 }
 
@@ -123,6 +145,27 @@ async fn a_risk_that_rises_stops_once_more() {
         let ended =
             stage.until(run, |shown| shown["status"] == "completed" || shown["approvals"][0]["node_id"] == "b").await;
         assert_eq!(ended["status"] != "completed", stops, "{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_input_that_turns_out_to_need_a_person_stops_once_more() {
+    for (text, stops) in [("hello", false), ("@stranger", true)] {
+        let write = write();
+        let made = write.asked();
+        let setup = stage(1).policy(OutsiderRules).tool(source(text).build()).tool(write.build());
+        let (stage, run) = drafted(setup, &read_then_write("write"), json!({})).await;
+        stage.approve("user_ann", run).await;
+        if stops {
+            let asked = stage.until(run, |shown| shown["approvals"][0]["node_id"] == "b").await["approvals"][0].clone();
+            assert_eq!(asked["action"]["input"], json!({"text": text}));
+            let reason = "the call writes to somebody outside, and the input was not known when the plan was approved";
+            assert_eq!(asked["action"]["reason"], reason);
+            assert_eq!(made.count("execute"), 0);
+            stage.approve("user_ann", run).await;
+        }
+        assert_eq!(stage.ended(run).await["status"], "completed", "{text}");
+        assert_eq!(made.count("execute"), 1);
     }
 }
 

@@ -1,11 +1,11 @@
-//! The gate: limits for tools and tenants, priority, fairness, backpressure.
+//! Call slots: limits for tools and tenants, priority, fairness, backpressure.
 
 use async_trait::async_trait;
 use chimera_core::access::{Guest, Level, SharedResources};
 use chimera_core::flow::run::RunHead;
 use chimera_core::tool::EffectKind;
 use chimera_engine::access::port::Tenancy;
-use chimera_engine::flow::gate::CallLimits;
+use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::port::{Recipient, Recipients};
 use chimera_engine::flow::{Asking, StartRun};
 use chimera_testkit::flow::{ConcurrencyProbe, EngineFixture, ScriptedTool, chain, code_of, stage, until, workflow};

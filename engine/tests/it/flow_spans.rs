@@ -58,7 +58,7 @@ async fn a_run_is_one_tree_though_the_approval_comes_days_and_a_restart_later() 
 }
 
 fn key(stage: &EngineFixture, said: &str) -> RunKey {
-    RunKey::new(&Secret::new("the seal"), &stage.permit("user_ann"), said)
+    RunKey::new(&Secret::new("the seal"), &stage.permit("user_ann"), said).unwrap()
 }
 
 /// CORE-127, CORE-128

@@ -32,6 +32,7 @@ mod flow_nest;
 mod flow_order;
 mod flow_outage;
 mod flow_outbox;
+mod flow_outputs;
 mod flow_overtaken;
 mod flow_patch;
 mod flow_patch_race;

@@ -166,6 +166,25 @@ fn a_fault_is_told_with_its_place() {
     assert!(matches!(told, TemplateError::Invalid { path, .. } if path == "/a/1/b~1c"));
 }
 
+#[test]
+fn all_faults_of_a_template_are_told_and_the_rest_of_it_can_be_checked() {
+    let value = json!({"a": "${1 +}", "b": ["${inputs.x}", "${nope}"], "${c}": 1, "d": 2});
+    let (template, told) = Template::compile_all(&value);
+    let places: Vec<&str> = told
+        .iter()
+        .map(|error| match error {
+            TemplateError::Invalid { path, .. } | TemplateError::UnknownReference { path, .. } => path.as_str(),
+            TemplateError::TooMany => "",
+        })
+        .collect();
+    assert_eq!(places, ["/${c}", "/a", "/b/1"]);
+    assert!(template.render(&run()).is_err());
+    let known = ["", "/a", "/b", "/b/0", "/b/1/x", "/d", "/none"].map(|pointer| template.root().is_unknown_at(pointer));
+    assert_eq!(known, [true, true, true, true, true, false, false]);
+    let many: Vec<String> = (0..300).map(|_| "${inputs.x}".to_owned()).collect();
+    assert_eq!(Template::compile_all(&json!(many)).1, [TemplateError::TooMany]);
+}
+
 /// Every limit applies before anything grows.
 #[test]
 fn expressions_are_bounded_in_size_depth_and_work() {

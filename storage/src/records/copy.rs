@@ -9,7 +9,7 @@ use super::mark::MarkFile;
 use super::postgres::connect::{Server, check};
 use super::postgres::state as pg_state;
 use super::sqlite::file::DataFile;
-use super::sqlite::{failure, file, state};
+use super::sqlite::{failure, file, read_errors, state};
 use super::{OpenError, PostgresRecords, SqliteRecords, unavailable_sqlite};
 use crate::migrate;
 use chimera_core::catalog;
@@ -50,6 +50,10 @@ pub struct CopiedTable {
 impl SqliteRecords {
     /// Copies the data in `folder` to `to/records.db` while others write. The copy is held.
     pub fn copy(folder: &Path, to: &Path, hold: &Hold) -> Result<CopyManifest, OpenError> {
+        read_errors::explain(folder, Self::try_copy(folder, to, hold))
+    }
+
+    fn try_copy(folder: &Path, to: &Path, hold: &Hold) -> Result<CopyManifest, OpenError> {
         let data = DataFile::find(folder)?.ok_or(OpenError::Absent)?;
         let copy = to.join(DATA_FILE);
         let failed = |error: rusqlite::Error| OpenError::from(unavailable_sqlite(&error));

@@ -5,7 +5,7 @@ use super::mark::MarkFile;
 use super::postgres::connect::{Server, check};
 use super::postgres::{damage_check as pg_look, guards as pg_guards, objects as pg_objects, state as pg_state};
 use super::sqlite::file::DataFile;
-use super::sqlite::{damage_check, file, guards, objects, state};
+use super::sqlite::{damage_check, file, guards, objects, read_errors, state};
 use super::usage::TableOps;
 use super::{OpenError, PostgresRecords, SqliteRecords, unavailable_postgres, unavailable_sqlite};
 use crate::migrate::{self, MigrateError, MigrateOutcome, MigrationStatus};
@@ -48,6 +48,8 @@ pub struct RunOwnership {
     pub long_rollbacks: i64,
     /// Runs that nobody drives and nobody would ever look at. There must be none.
     pub unattended: i64,
+    /// Calls whose outcome is unknown until a person resolves them; only counted in the current schema.
+    pub in_doubt: i64,
 }
 
 /// The schema version since which runs record their owner.
@@ -63,6 +65,8 @@ const ATTENDED: &str = "SELECT (SELECT count(*) FROM runs WHERE owner_lane IS NO
         AND (completed_at IS NULL OR {open})), \
     (SELECT count(*) FROM run_signals WHERE created_at < {overdue}), \
     (SELECT count(*) FROM runs WHERE (owner_lane IS NOT NULL OR next_deadline IS NOT NULL) AND {open} AND {long})";
+
+const DOUBTED: &str = "SELECT count(*) FROM steps WHERE in_doubt_since IS NOT NULL";
 
 /// A newer schema is reported as a fact; using it is rejected later.
 fn accept_newer(status: Result<MigrationStatus, MigrateError>) -> Result<MigrationStatus, MigrateError> {
@@ -84,6 +88,10 @@ impl SqliteRecords {
     /// Inspects the data in `folder` without changing it; a missing file means an empty schema. The data is held if
     /// it says so, or if it is older than `marks`.
     pub fn facts(folder: &Path, marks: &Path, now: Timestamp) -> Result<StoreSurvey, OpenError> {
+        read_errors::explain(folder, Self::survey(folder, marks, now))
+    }
+
+    fn survey(folder: &Path, marks: &Path, now: Timestamp) -> Result<StoreSurvey, OpenError> {
         let path = file::path_in(folder);
         let (marks, missed) = (MarkFile::read(marks)?, MarkFile::missing_note_at(marks)?);
         let gone = marks.iter().find_map(|mark| mark.check(mark.generation, None));
@@ -125,6 +133,9 @@ impl SqliteRecords {
         let mut runs = RunOwnership::default();
         if schema.version >= ATTENDED_SINCE && lacks.is_none() {
             runs = attended_sqlite(&conn, now).map_err(unusable)?;
+        }
+        if schema.version == migrate::newest() && lacks.is_none() {
+            runs.in_doubt = conn.query_row(DOUBTED, [], |row| row.get(0)).map_err(unusable)?;
         }
         let mark_missed = missed.filter(|_| used);
         let lacks = if lacks.is_some() { lacks } else { missing_as_fact(guards::check_guards(&conn))? };
@@ -170,6 +181,7 @@ fn attended_sqlite(conn: &rusqlite::Connection, now: Timestamp) -> rusqlite::Res
             unattended: row.get(3)?,
             overdue_signals: row.get(4)?,
             long_rollbacks: row.get(5)?,
+            in_doubt: 0,
         })
     })
 }
@@ -216,7 +228,12 @@ impl PostgresRecords {
                 unattended: found.get(3),
                 overdue_signals: found.get(4),
                 long_rollbacks: found.get(5),
+                in_doubt: 0,
             };
+        }
+        if schema.version == migrate::newest() && lacks.is_none() {
+            let found = client.query_one(DOUBTED, &[]).await.map_err(|error| unavailable_postgres(&error))?;
+            runs.in_doubt = found.get(0);
         }
         let (marks, missed) = (MarkFile::read(marks)?, MarkFile::missing_note_at(marks)?);
         let gone = marks.iter().find_map(|mark| mark.check(mark.generation, None));

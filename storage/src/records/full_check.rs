@@ -3,6 +3,7 @@
 use super::postgres::connect::Server;
 use super::postgres::{damage_check, guards};
 use super::sqlite::file::DataFile;
+use super::sqlite::read_errors;
 use super::{OpenError, PostgresRecords, SqliteRecords};
 use std::path::Path;
 
@@ -10,9 +11,12 @@ impl SqliteRecords {
     /// Checks every page, index, constraint, reference and guard of the data in `folder`. Takes as long as reading
     /// all of it; writers continue.
     pub fn check_all(folder: &Path) -> Result<(), OpenError> {
-        let conn = DataFile::find(folder)?.ok_or(OpenError::Absent)?.open_reader()?;
-        super::sqlite::damage_check::full_check(&conn)?;
-        Ok(super::sqlite::guards::check_guards(&conn)?)
+        let check = || {
+            let conn = DataFile::find(folder)?.ok_or(OpenError::Absent)?.open_reader()?;
+            super::sqlite::damage_check::full_check(&conn)?;
+            Ok(super::sqlite::guards::check_guards(&conn)?)
+        };
+        read_errors::explain(folder, check())
     }
 }
 

@@ -84,9 +84,7 @@ impl StoreState {
 
 /// The hold reason for a store that is behind its mark.
 pub(super) fn reason(behind: &MarkMismatch) -> String {
-    format!(
-        "it is older than what was last known of it ({behind}); put the newer data back, or run chimera resume --after-restore"
-    )
+    format!("the data is older than its mark ({behind}); restore the newer data, or run chimera resume --after-restore")
 }
 
 /// The chain head of a lane. An invalid hash is reported with the lane.

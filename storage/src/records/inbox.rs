@@ -1,7 +1,7 @@
 //! Messages to a lane's worker.
 
 use chimera_core::record::Tx;
-use chimera_engine::commit::{Event, PreparedTx};
+use chimera_engine::commit::{CommitEvent, PreparedTx};
 use chimera_engine::port::{CommitError, Receipt};
 use tokio::sync::oneshot;
 
@@ -16,7 +16,7 @@ pub(super) enum Message {
     Close,
 }
 
-impl From<Message> for Event<Waiter> {
+impl From<Message> for CommitEvent<Waiter> {
     fn from(message: Message) -> Self {
         match message {
             Message::Commit(tx, waiter) => Self::Submitted { tx, waiter },

@@ -2,10 +2,13 @@
 
 use super::postgres::connect::Server;
 use super::postgres::failure::unavailable;
+use super::sqlite::damage_check::quick_check;
 use super::sqlite::file::DataFile;
+use super::sqlite::read_errors;
 use super::{OpenError, PostgresRecords, SqliteRecords, unavailable_sqlite};
 use chimera_core::time::Timestamp;
-use rusqlite::OptionalExtension;
+use chimera_engine::port::Unavailable;
+use rusqlite::{Connection, OptionalExtension};
 use std::path::Path;
 
 /// Times that don't come from this machine's current clock.
@@ -34,12 +37,17 @@ impl TimedWaits {
 const WAITS: &str = "SELECT count(*), max({time}) FROM steps WHERE status IN ('pending', 'retry_wait') AND {time} > ";
 
 /// The last entry of each lane: earlier entries are not newer, unless a clock was wrong in between.
-const NEWEST: &str = "SELECT max({time}) FROM ledger_lanes l \
-     JOIN audit_log_entries e ON e.lane = l.lane AND e.seq = l.head_seq";
+/// A join would read the whole ledger.
+const NEWEST: &str = "SELECT max((SELECT {time} FROM audit_log_entries e WHERE e.lane = l.lane AND e.seq = l.head_seq)) \
+     FROM ledger_lanes l";
 
 impl SqliteRecords {
     /// The times of the data in `folder`; empty if there is none yet. Changes nothing.
     pub fn times(folder: &Path) -> Result<StoreTimes, OpenError> {
+        read_errors::explain(folder, Self::read_times(folder))
+    }
+
+    fn read_times(folder: &Path) -> Result<StoreTimes, OpenError> {
         let Some(data) = DataFile::find(folder)? else { return Ok(StoreTimes::default()) };
         let conn = data.open_reader()?;
         let read = || {
@@ -49,7 +57,7 @@ impl SqliteRecords {
             }
             conn.query_row(&NEWEST.replace("{time}", "e.timestamp"), [], |row| row.get::<_, Option<i64>>(0))
         };
-        let newest = read().map_err(|error| unavailable_sqlite(&error))?;
+        let newest = read().map_err(|error| located(&conn, unavailable_sqlite(&error)))?;
         Ok(StoreTimes { newest_entry: newest.map(Timestamp::from_micros), clock: None })
     }
 
@@ -61,6 +69,12 @@ impl SqliteRecords {
         let found = conn.query_row(&text, [now.micros()], |row| Ok(TimedWaits::of_row(row.get(0)?, row.get(1)?)));
         Ok(found.map_err(|error| unavailable_sqlite(&error))?)
     }
+}
+
+/// Damage, with the tables whose first page is damaged, if there are any.
+fn located(conn: &Connection, met: Unavailable) -> Unavailable {
+    let named = met.outage.is_damage().then(|| quick_check(conn).err()).flatten();
+    named.unwrap_or(met)
 }
 
 impl PostgresRecords {

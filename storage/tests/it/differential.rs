@@ -18,7 +18,7 @@ static TABLES: [&Table; 4] = [&RUNS, &RUN_SIGNALS, &IDEMPOTENCY_RECORDS, &AUDIT_
 /// Few ids and keys, so that transactions conflict.
 struct RandomTransactions {
     seeded: Seeded,
-    runs: Vec<chimera_testkit::build::RunRow>,
+    runs: Vec<chimera_testkit::build::RunBuilder>,
     keys: Vec<String>,
 }
 

@@ -37,49 +37,49 @@ async fn until_told(store: &dyn Records, told: &str) {
 const HARMS: [(&str, &str, &str); 14] = [
     (
         "DROP TRIGGER audit_log_entries_append_only ON audit_log_entries",
-        "trigger audit_log_entries_append_only on audit_log_entries in the database is missing; chimera migrate puts it right",
+        "trigger audit_log_entries_append_only on audit_log_entries in the database is missing; `chimera migrate` repairs it",
         "",
     ),
     (
         "ALTER TABLE workflows DISABLE TRIGGER workflows_immutable",
-        "trigger workflows_immutable on workflows in the database is disabled; chimera migrate puts it right",
+        "trigger workflows_immutable on workflows in the database is disabled; `chimera migrate` repairs it",
         "",
     ),
     (
         "ALTER TABLE swarm_tasks ENABLE REPLICA TRIGGER swarm_tasks_immutable",
-        "trigger swarm_tasks_immutable on swarm_tasks in the database is disabled; chimera migrate puts it right",
+        "trigger swarm_tasks_immutable on swarm_tasks in the database is disabled; `chimera migrate` repairs it",
         "",
     ),
     (
         "CREATE OR REPLACE TRIGGER audit_logs_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_logs \
          FOR EACH STATEMENT WHEN (false) EXECUTE FUNCTION refuse_change('append_only')",
-        "trigger audit_logs_append_only on audit_logs in the database is missing; chimera migrate puts it right",
+        "trigger audit_logs_append_only on audit_logs in the database is missing; `chimera migrate` repairs it",
         "",
     ),
     (
         "ALTER TABLE idempotency_records DROP CONSTRAINT idempotency_records_pkey",
-        "primary key idempotency_records_pkey on idempotency_records in the database is missing; chimera migrate puts it right",
+        "primary key idempotency_records_pkey on idempotency_records in the database is missing; `chimera migrate` repairs it",
         "",
     ),
     (
         "ALTER TABLE runs DROP CONSTRAINT idx_runs_trace_id; CREATE INDEX idx_runs_trace_id ON runs (trace_id)",
-        "unique constraint idx_runs_trace_id on runs in the database is missing; chimera migrate puts it right",
+        "unique constraint idx_runs_trace_id on runs in the database is missing; `chimera migrate` repairs it",
         "",
     ),
     (
         "ALTER TABLE effects ALTER status DROP NOT NULL",
-        "NOT NULL of status on effects in the database is missing; chimera migrate puts it right",
+        "NOT NULL of status on effects in the database is missing; `chimera migrate` repairs it",
         "",
     ),
     (
         "ALTER TABLE artifacts DROP CONSTRAINT artifacts_size_bytes_check; \
          ALTER TABLE artifacts ADD CONSTRAINT artifacts_size_bytes_check CHECK (size_bytes >= 0) NOT VALID",
-        "CHECK artifacts_size_bytes_check on artifacts in the database is not valid; chimera migrate puts it right",
+        "CHECK artifacts_size_bytes_check on artifacts in the database is not valid; `chimera migrate` repairs it",
         "",
     ),
     (
         "ALTER TABLE artifacts DROP CONSTRAINT artifacts_size_bytes_check",
-        "CHECK artifacts_size_bytes_check on artifacts in the database is missing; put it back, or restore a backup",
+        "CHECK artifacts_size_bytes_check on artifacts in the database is missing; add it again, or restore a backup",
         "ALTER TABLE artifacts ADD CONSTRAINT artifacts_size_bytes_check CHECK (size_bytes >= 0)",
     ),
     (
@@ -94,12 +94,12 @@ const HARMS: [(&str, &str, &str); 14] = [
     ),
     (
         "CREATE TABLE \"their's\" () INHERITS (runs)",
-        "?their?s? in the database inherits from runs, so its rows pass for rows of runs; end that",
+        "?their?s? in the database inherits from runs, so its rows appear in runs; run ALTER TABLE ?their?s? NO INHERIT runs",
         "DROP TABLE \"their's\"",
     ),
     (
         "CREATE TABLE theirs (LIKE audit_logs); ALTER TABLE audit_logs INHERIT theirs",
-        "audit_logs in the database inherits from theirs, so a change of that passes by its guards; end that",
+        "audit_logs in the database inherits from theirs, so changes through theirs bypass its triggers; remove the inheritance",
         "ALTER TABLE audit_logs NO INHERIT theirs; DROP TABLE theirs",
     ),
     (
@@ -151,8 +151,8 @@ async fn a_table_in_an_earlier_schema_of_the_search_path_is_not_taken_for_chimer
     assert_eq!(refusal(PostgresRecords::migrate(&url).await).reason, told);
     execute(&url, "CREATE TABLE nonces (LIKE public.nonces INCLUDING ALL)").await;
     execute(&url, "DO $$ BEGIN ASSERT to_regclass('earlier.runs') IS NULL; END $$").await;
-    let told = "nonces in the database leads to schema earlier, and Chimera's tables are in schema public; \
-                drop or rename that one, or correct search_path";
+    let told = "nonces in the database resolves to schema earlier, but Chimera's tables are in public; \
+                drop or rename earlier.nonces, or correct search_path";
     assert_eq!(lacks(&url).await.unwrap().reason, told);
     execute(&url, &format!("ALTER DATABASE {name} SET search_path = public, earlier")).await;
     assert_eq!(lacks(&url).await, None, "a later schema is somebody else's");
@@ -228,7 +228,7 @@ async fn a_data_file_that_lost_a_guard_is_unusable_while_it_runs_and_at_the_star
         let schema: i64 = file.query_row("PRAGMA schema_version", [], |row| row.get(0)).unwrap();
         let rewritten = format!("PRAGMA writable_schema = ON; {harm}; PRAGMA schema_version = {}", schema + 1);
         file.execute_batch(if harm.starts_with("UPDATE") { &rewritten } else { harm }).unwrap();
-        let how = if by_migrate { "chimera migrate puts it right" } else { "restore a backup" };
+        let how = if by_migrate { "`chimera migrate` repairs it" } else { "restore a backup" };
         let told = format!("{what} in the data file is missing; {how}");
         unusable(&store, added(2), &told, harm).await;
         store.close().await;

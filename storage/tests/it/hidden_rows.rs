@@ -125,7 +125,7 @@ async fn a_lane_that_is_gone_when_nothing_hides_it_any_more_holds_the_database()
         }
     };
     tokio::time::timeout(Duration::from_secs(20), held).await.expect("it is held");
-    assert!(store.hold().unwrap().reason.contains("is older than what was last known of it"));
+    assert!(store.hold().unwrap().reason.contains("is older than its mark"));
     assert!(matches!(store.commit(world.entries(0, "acme", 1)).await, Err(CommitError::Blocked(_))));
     store.close().await;
 }

@@ -123,6 +123,40 @@ async fn an_older_data_file_beside_a_newer_log_is_refused_by_everybody_and_both_
     assert_eq!(entries(&open(left.path(), AccessMode::Read)).await, 20, "the log begins where this one ends");
 }
 
+/// The log holds the first page, so SQLite would open any file with a damaged one and merge the log into it.
+#[tokio::test]
+async fn a_data_file_with_a_damaged_header_beside_a_log_is_refused_by_everybody_and_both_are_left_alone() {
+    let (place, world) = (tempfile::tempdir().unwrap(), LedgerFixture::new(1));
+    let mut files = Vec::new();
+    for _ in 0..2 {
+        let store = open(place.path(), AccessMode::Write);
+        world.write(&store, 0, "acme", 5).await;
+        store.close().await;
+        files.push(std::fs::read(place.path().join(DATA)).unwrap());
+    }
+    let store = open(place.path(), AccessMode::Write);
+    world.write(&store, 0, "acme", 5).await;
+    let right = Pair::of(place.path());
+    store.close().await;
+    for (data, damage) in files.iter().flat_map(|data| [(data, vec![0; PAGE_BYTES]), (data, vec![0xa5; 100])]) {
+        let mut mixed = Pair { data: data.clone(), log: right.log.clone() };
+        mixed.data[..damage.len()].copy_from_slice(&damage);
+        let left = mixed.within();
+        for refused in lookers(left.path()).into_iter().chain(writers(left.path())) {
+            let Err(OpenError::Unavailable(why)) = refused else { panic!("{refused:?}") };
+            assert_eq!(why.outage, Outage::Damaged, "{why:?}");
+            for words in ["the header of chimera.db can't be read", "chimera.db-wal", "put the chimera.db back"] {
+                assert!(why.reason.contains(words), "{words}: {}", why.reason);
+            }
+            assert!(Pair::of(left.path()) == mixed, "somebody changed a file");
+        }
+        right.put(left.path());
+        let store = open(left.path(), AccessMode::Write);
+        assert_eq!((store.hold(), entries(&store).await), (None, 15));
+        store.close().await;
+    }
+}
+
 #[tokio::test]
 async fn whoever_only_looks_leaves_a_data_file_and_its_log_as_they_are() {
     let (place, world) = (tempfile::tempdir().unwrap(), LedgerFixture::new(1));

@@ -357,7 +357,7 @@ async fn one_nodes_mark_holds_a_database_that_was_replaced_behind_everybodys_bac
     world.write(&two, 0, "acme", 1).await;
     assert_eq!(two.hold(), None, "it knows of nothing else");
     let one = node(&other, folder.path(), "one").await;
-    assert!(one.hold().unwrap().reason.contains("older than what was last known of it"));
+    assert!(one.hold().unwrap().reason.contains("older than its mark"));
     assert!(matches!(one.commit(world.entries(0, "acme", 1)).await, Err(CommitError::Blocked(_))));
     let refused = two.commit(world.entries(0, "acme", 1)).await;
     assert!(matches!(refused, Err(CommitError::Blocked(_) | CommitError::Fenced)), "{refused:?}");

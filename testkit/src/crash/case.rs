@@ -8,18 +8,19 @@ use crate::simulate::port_switch::{CrashPoint, LinkState, PortSwitch, SwitchedRe
 use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::run::{RunStatus, StepStatus};
-use chimera_core::flow::tables::{RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
-use chimera_core::record::{Comparison, Scope, Select, Table};
+use chimera_core::flow::status::RequestStatus;
+use chimera_core::flow::tables::{RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS, runs, scoped_approvals, steps};
+use chimera_core::record::{Comparison, Scope, Select};
 use chimera_core::secret::Secret;
 use chimera_engine::EngineError;
 use chimera_engine::act::rules::Rules;
-use chimera_engine::flow::gate::CallLimits;
+use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::view::StepView;
 use chimera_engine::flow::{
-    Asking, Decide, Decision, Flow, FlowPorts, OutcomeReport, Registry, RunFilter, RunKey, StartRun,
+    Asking, Decide, Decision, Flow, FlowPorts, OutcomeReport, RunFilter, RunKey, StartRun, ToolRegistry,
 };
 use chimera_engine::port::{NoSpans, Records};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use uuid::Uuid;
@@ -74,8 +75,8 @@ pub async fn run_case(store: &dyn Store, case: Case) -> FinalState {
     }
 }
 
-async fn has_status(records: &dyn Records, table: &'static Table, status: &str) -> bool {
-    let select = Select::from(table, Scope::System).with("status", status).take(1);
+async fn finds(records: &dyn Records, select: Select) -> bool {
+    let select = select.take(1);
     !records.read(select).await.expect("a store that answers").rows.is_empty()
 }
 
@@ -87,7 +88,7 @@ async fn wait_until_idle(records: &dyn Records, wire: &PortSwitch) {
         moves.borrow_and_update();
         let told = records.read(Select::from(&RUN_SIGNALS, Scope::System).take(1)).await.expect("a store that answers");
         let driven = Select::from(&RUNS, Scope::System)
-            .filter("owner_lane", Comparison::IsNot, chimera_core::record::Value::Null)
+            .filter(runs::owner_lane, Comparison::IsNot, chimera_core::record::Value::Null)
             .take(1);
         let driven = records.read(driven).await.expect("a store that answers");
         if told.rows.is_empty() && driven.rows.is_empty() {
@@ -98,7 +99,7 @@ async fn wait_until_idle(records: &dyn Records, wire: &PortSwitch) {
 }
 
 fn engine(world: &World, records: &Arc<dyn Records>, wire: &Arc<PortSwitch>) -> Flow {
-    let (tools, mut registry) = (world.registry(), Registry::default());
+    let (tools, mut registry) = (world.registry(), ToolRegistry::default());
     for tool in tools.specs().filter_map(|spec| tools.get(&spec.name)) {
         registry.add(Arc::new(SwitchedTool::new(Arc::clone(tool), Arc::clone(wire)))).expect("a name of its own");
     }
@@ -128,13 +129,14 @@ impl RunClient<'_> {
     async fn drive_to_rollback(&mut self, flow: &Flow, records: &dyn Records, wire: &PortSwitch) {
         let run = self.begin(flow).await;
         let mut moves = wire.subscribe();
+        let pending = Select::from(&SCOPED_APPROVALS, Scope::System);
+        let pending = pending.with(scoped_approvals::status, RequestStatus::Pending);
+        let unknown = Select::from(&STEPS, Scope::System).with(steps::status, StepStatus::OutcomeUnknown);
         loop {
             moves.borrow_and_update();
             let mut asked = false;
             // This runs after every commit, so it checks the rows before it loads whole documents.
-            if has_status(records, &SCOPED_APPROVALS, "pending").await
-                || has_status(records, &STEPS, "outcome_unknown").await
-            {
+            if finds(records, pending.clone()).await || finds(records, unknown.clone()).await {
                 for id in self.runs(flow).await {
                     asked |= self.answer(flow, id).await;
                 }
@@ -168,14 +170,12 @@ impl RunClient<'_> {
         }
         let ask = StartRun {
             level: self.level,
-            idempotency_key: Some(RunKey::new(&Secret::new("the seal"), &ann, KEY)),
+            idempotency_key: RunKey::new(&Secret::new("the seal"), &ann, KEY).ok(),
             ..StartRun::of("whole", json!({"list": [1, 2, 3]}))
         };
         match flow.start(&ann, ask).await {
             Ok(started) => started.run_id,
-            Err(EngineError::Refused(body)) if body.code == Code::ConflictIdempotency.as_str() => {
-                id_in(&body.details["run_id"])
-            }
+            Err(EngineError::KeyUsed(run)) => run.id,
             Err(error) => panic!("cannot start the run: {error:?}"),
         }
     }
@@ -221,8 +221,4 @@ impl RunClient<'_> {
         // Possibly already reported; the run has not processed the signal yet.
         let _ = flow.report_outcome(&self.world.actor("user_ann"), run, found).await;
     }
-}
-
-fn id_in(value: &Value) -> Uuid {
-    value.as_str().and_then(|text| Uuid::parse_str(text).ok()).expect("an id")
 }

@@ -4,15 +4,16 @@
 use super::UNCERTAIN_TOOL;
 use crate::flow::ExternalSystem;
 use crate::simulate::port_switch::CrashPoint;
-use chimera_core::flow::tables::{EFFECTS, RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
-use chimera_core::record::{Json, Row, Scope, Select, Table};
+use chimera_core::flow::status::RequestStatus;
+use chimera_core::flow::tables::{ApprovalRow, EffectRow, RunRow, SignalRow, StepRow};
+use chimera_core::record::{Json, Scope, StoredRow};
 use chimera_engine::port::Records;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 /// Identifies a step across cases: name of the run, node, map index. Ids differ from case to case.
-type StepKey = (String, String, Option<i64>);
+type StepKey = (String, String, Option<u32>);
 
 /// What must be the same after a crash (private fields), and what may differ (public fields).
 #[derive(Debug, Default)]
@@ -40,38 +41,39 @@ pub struct FinalState {
     pub sends: u64,
 }
 
-async fn all(records: &dyn Records, table: &'static Table) -> Vec<Row> {
-    records.read(Select::from(table, Scope::System).take(1_000)).await.expect("a store that answers").rows
+async fn all<R: StoredRow>(records: &dyn Records) -> Vec<R> {
+    let page = records.read(R::select(Scope::System).take(1_000)).await.expect("a store that answers");
+    page.rows.into_iter().map(|row| R::decode(row).expect("a row that can be read")).collect()
 }
 
 impl FinalState {
     pub(super) async fn read(records: &dyn Records, outside: &ExternalSystem) -> Self {
-        let (runs, steps) = (all(records, &RUNS).await, all(records, &STEPS).await);
+        let (runs, steps) = (all::<RunRow>(records).await, all::<StepRow>(records).await);
         let names = names(&runs, &steps);
-        let json = |row: &Row, column| row.get(column).as_json().map(Json::to_value).unwrap_or_default();
+        let json = |json: &Option<Json>| json.as_ref().map(Json::to_value).unwrap_or_default();
         let name = |run: Uuid| names.get(&run).cloned().unwrap_or_default();
-        let place =
-            |row: &Row| (name(row.uuid("run_id")), row.text("node_id").to_owned(), row.get("map_index").as_int());
-        let by_id: BTreeMap<Uuid, StepKey> = steps.iter().map(|row| (row.uuid("id"), place(row))).collect();
+        let place = |row: &StepRow| (name(row.run_id), row.node_id.clone(), row.map_index);
+        let by_id: BTreeMap<Uuid, StepKey> = steps.iter().map(|row| (row.id, place(row))).collect();
         let mut end = Self { standing: outside.effect_count(), ..Self::default() };
         for row in &runs {
-            end.runs.insert(name(row.uuid("id")), (row.text("status").to_owned(), json(row, "result")));
-            if !row.get("owner_lane").is_null() {
-                end.left.push(format!("{} has an owner", name(row.uuid("id"))));
+            end.runs.insert(name(row.id), (row.status.as_str().to_owned(), json(&row.result)));
+            if row.owner_lane.is_some() {
+                end.left.push(format!("{} has an owner", name(row.id)));
             }
         }
         for row in &steps {
-            end.steps.insert(place(row), (row.text("status").to_owned(), json(row, "output")));
+            end.steps.insert(place(row), (row.status.as_str().to_owned(), json(&row.output)));
         }
-        for row in all(records, &EFFECTS).await {
-            let (run, node, item) = by_id.get(&row.uuid("step_id")).cloned().unwrap_or_default();
-            end.effects.insert((run, format!("{node} {}", row.text("kind")), item), row.text("status").to_owned());
+        for row in all::<EffectRow>(records).await {
+            let (run, node, item) = by_id.get(&row.step_id).cloned().unwrap_or_default();
+            let key = (run, format!("{node} {}", row.kind.as_str()), item);
+            end.effects.insert(key, row.status.as_str().to_owned());
         }
-        let pending = all(records, &SCOPED_APPROVALS).await.into_iter().filter(|row| row.text("status") == "pending");
-        end.left.extend(pending.map(|row| format!("{} is pending approval", row.text("action_type"))));
-        end.left.extend(
-            all(records, &RUN_SIGNALS).await.iter().map(|row| format!("signal {} was not consumed", row.text("kind"))),
-        );
+        let asked = all::<ApprovalRow>(records).await.into_iter();
+        let pending = asked.filter(|row| row.status == RequestStatus::Pending);
+        end.left.extend(pending.map(|row| format!("{} is pending approval", row.action_type)));
+        let signals = all::<SignalRow>(records).await.into_iter();
+        end.left.extend(signals.map(|row| format!("signal {} was not consumed", row.kind)));
         for sent in outside.sent() {
             let (run, node) = sent.key.split_once(':').unwrap_or_default();
             let run = Uuid::parse_str(run).map(name).unwrap_or_default();
@@ -96,11 +98,11 @@ impl FinalState {
 }
 
 /// The name of each run: its workflow, prefixed with the node that started it if it is a child.
-fn names(runs: &[Row], steps: &[Row]) -> BTreeMap<Uuid, String> {
-    let node = |step: Uuid| steps.iter().find(|row| row.uuid("id") == step).map_or("", |row| row.text("node_id"));
-    let name = |row: &Row| match row.get("parent_step_id").as_uuid() {
-        Some(step) => format!("{} {}", node(step), row.text("workflow_id")),
-        None => row.text("workflow_id").to_owned(),
+fn names(runs: &[RunRow], steps: &[StepRow]) -> BTreeMap<Uuid, String> {
+    let node = |step: Uuid| steps.iter().find(|row| row.id == step).map_or("", |row| &row.node_id);
+    let name = |row: &RunRow| {
+        let workflow = row.workflow_id.clone().unwrap_or_default();
+        row.parent_step_id.map_or_else(|| workflow.clone(), |step| format!("{} {workflow}", node(step)))
     };
-    runs.iter().map(|row| (row.uuid("id"), name(row))).collect()
+    runs.iter().map(|row| (row.id, name(row))).collect()
 }

@@ -6,15 +6,15 @@ use super::full_permit;
 use crate::flow::external_tool::{BehaviorScript, CallBehavior, ExternalTool};
 use crate::seeded::Seeded;
 use async_trait::async_trait;
-use chimera_core::access::tables::TENANTS;
+use chimera_core::access::tables::{TENANTS, tenants};
 use chimera_core::record::{Insert, Tx};
 use chimera_core::time::Timestamp;
 use chimera_core::tool::EffectKind;
 use chimera_engine::access::Permit;
 use chimera_engine::act::rules::Rules;
-use chimera_engine::flow::gate::CallLimits;
+use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::port::{DeliveryReceipt, Message, Notifier, ToolError};
-use chimera_engine::flow::{Asking, Flow, FlowPorts, Registry};
+use chimera_engine::flow::{Asking, Flow, FlowPorts, ToolRegistry};
 use chimera_engine::port::{Clock, NoSpans, Records};
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -82,7 +82,7 @@ impl World {
 
     /// Creates tenant `acme` unless it exists.
     pub async fn create_tenant(&self, records: &dyn Records) {
-        let row = vec![("id", "acme".into()), ("slug", "acme".into()), ("name", "Acme".into())];
+        let row = vec![(tenants::id, "acme".into()), (tenants::slug, "acme".into()), (tenants::name, "Acme".into())];
         let tx = Tx { inserts: vec![Insert::new(&TENANTS, row).expect("a tenant")], ..Tx::default() };
         // A conflict means that it exists.
         let _ = records.commit(tx).await;
@@ -91,8 +91,8 @@ impl World {
     /// The tools: `pure`, `read`, `once` (neither idempotent nor checkable), `again` (idempotent)
     /// and `checked` (checkable).
     #[must_use]
-    pub fn registry(&self) -> Registry {
-        let mut registry = Registry::default();
+    pub fn registry(&self) -> ToolRegistry {
+        let mut registry = ToolRegistry::default();
         let tools = [
             ("pure", EffectKind::Pure, true, false),
             ("read", EffectKind::Read, true, false),

@@ -10,17 +10,18 @@ use super::timeout::within;
 use super::workflow_builder::Air;
 use crate::memory::MemoryRecords;
 use chimera_core::access::Level;
-use chimera_core::access::tables::TENANTS;
+use chimera_core::access::tables::{TENANTS, tenants};
 use chimera_core::flow::policy::Policy;
+use chimera_core::flow::tables::{NotificationRow, steps};
 use chimera_core::json::Digest32;
 use chimera_core::limits;
-use chimera_core::record::{Insert, Json, Row, Table, Tx};
+use chimera_core::record::{Insert, Row, StoredRow, Table, Tx};
 use chimera_core::secret::Secret;
 use chimera_engine::EngineError;
 use chimera_engine::access::Permit;
 use chimera_engine::access::port::{OneTenant, Tenancy};
 use chimera_engine::act::rules::Rules;
-use chimera_engine::flow::gate::CallLimits;
+use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::port::{Notifier, Tool};
 use chimera_engine::flow::{Asking, Decide, Decision, DecisionResult, Flow, FlowPorts, RunLimits, StartRun};
 use chimera_engine::port::{NoSpans, Records, Spans};
@@ -49,8 +50,8 @@ pub fn asking() -> Asking {
 /// The decrypted approval link in a stored message.
 #[must_use]
 pub fn approval_link(message: &Row) -> Option<String> {
-    let payload = message.get("payload").as_json().map(Json::to_value)?;
-    let payload = asking().unseal_link(message.uuid("id"), payload).ok()?;
+    let message = NotificationRow::peek(message).expect("a message that can be read");
+    let payload = asking().unseal_link(message.id, message.payload.to_value()).ok()?;
     payload["data"]["link"].as_str().map(str::to_owned)
 }
 
@@ -177,7 +178,8 @@ impl EngineSetup {
     /// Opens on an existing store, like a process that restarts.
     pub async fn open_on(self, records: Arc<MemoryRecords>) -> EngineFixture {
         for tenant in [TENANT, "other"] {
-            let row = vec![("id", tenant.into()), ("slug", tenant.into()), ("name", tenant.into())];
+            let row =
+                vec![(tenants::id, tenant.into()), (tenants::slug, tenant.into()), (tenants::name, tenant.into())];
             let tx = Tx { inserts: vec![Insert::new(&TENANTS, row).expect("a tenant")], ..Tx::default() };
             // A conflict means that it exists.
             let _ = records.commit(tx).await;
@@ -404,7 +406,7 @@ impl EngineFixture {
     /// The rows of a table that belong to a run.
     #[must_use]
     pub fn rows_of(&self, table: &'static Table, run: Uuid) -> Vec<Row> {
-        self.rows(table).into_iter().filter(|row| row.get("run_id").as_uuid() == Some(run)).collect()
+        self.rows(table).into_iter().filter(|row| row.get(steps::run_id).as_uuid() == Some(run)).collect()
     }
 }
 

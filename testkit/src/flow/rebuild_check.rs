@@ -16,7 +16,7 @@ use chimera_core::flow::air::Graph;
 use chimera_core::flow::call::{CallOutcome, ToolError};
 use chimera_core::flow::run::{Effect, Env, Event, Gate, IncomingEdges, LaneOwner, Run, SlotRequest, StoredRun, Turn};
 use chimera_core::flow::tables::{EFFECTS, RUNS, STEPS};
-use chimera_engine::flow::{Registry, ToolCatalog};
+use chimera_engine::flow::{ToolCatalog, ToolRegistry};
 use chimera_engine::port::{Random, Records};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub struct RebuildCheck {
     graph: Arc<Graph>,
     records: MemoryRecords,
     world: World,
-    registry: Registry,
+    registry: ToolRegistry,
     calls: Vec<Event>,
     more: bool,
 }
@@ -123,7 +123,7 @@ impl RebuildCheck {
     }
 }
 
-fn step(run: &mut Run, events: Vec<Event>, slots: bool, world: &World, registry: &Registry) -> Turn {
+fn step(run: &mut Run, events: Vec<Event>, slots: bool, world: &World, registry: &ToolRegistry) -> Turn {
     let catalog = ToolCatalog::running(registry);
     let mut env = Env {
         now: NOON,

@@ -20,7 +20,7 @@ use chimera_core::ledger::ActorType;
 use chimera_core::limits;
 use chimera_core::record::Tx;
 use chimera_core::tool::Spec;
-use chimera_engine::flow::{Registry, ToolCatalog};
+use chimera_engine::flow::{ToolCatalog, ToolRegistry};
 use chimera_engine::port::Random;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -49,7 +49,7 @@ pub struct StorelessRun {
     pub run: Run,
     pub work: WorkCounts,
     world: World,
-    registry: Registry,
+    registry: ToolRegistry,
     policy: AllowAllPolicy,
     pending: VecDeque<Event>,
 }
@@ -154,7 +154,7 @@ impl StorelessRun {
     }
 }
 
-pub(super) fn graph(registry: &Registry, air: &Air) -> Arc<Graph> {
+pub(super) fn graph(registry: &ToolRegistry, air: &Air) -> Arc<Graph> {
     let document = air::parse(&air.document().to_string()).expect("a document");
     Arc::new(air::compile(document, &ToolCatalog::running(registry)).expect("a graph"))
 }

@@ -11,7 +11,7 @@ use chimera_core::limits::LANE_LEASE_SECONDS;
 use chimera_core::record::{Row, Value};
 use chimera_core::time::Timestamp;
 use chimera_engine::commit::{
-    Batch, BatchOutcome, Command, Committer, Event, Lane, PreparedTx, Resolution, TxRejection,
+    Batch, BatchOutcome, Command, CommitEvent, Committer, Lane, PreparedTx, Resolution, TxRejection,
 };
 use chimera_engine::port::{CommitError, HeldLane, Outage, Receipt, Unavailable};
 use std::collections::VecDeque;
@@ -45,16 +45,16 @@ impl LaneLoop {
     }
 
     pub(super) fn submit(&mut self, tx: PreparedTx, waiter: Waiter) {
-        self.commands.extend(self.committer.step(Event::Submitted { tx, waiter }));
+        self.commands.extend(self.committer.step(CommitEvent::Submitted { tx, waiter }));
     }
 
     pub(super) fn renew(&mut self, disk: &SharedState) {
-        self.commands.extend(self.committer.step(Event::Tick));
+        self.commands.extend(self.committer.step(CommitEvent::Tick));
         self.run(disk);
     }
 
     pub(super) fn close(&mut self, disk: &SharedState) {
-        self.commands.extend(self.committer.step(Event::Closing));
+        self.commands.extend(self.committer.step(CommitEvent::Closing));
         self.run(disk);
     }
 
@@ -71,7 +71,7 @@ impl LaneLoop {
                 }
                 Command::Execute(batch) => {
                     let outcome = execute(disk, &batch);
-                    Event::Executed { batch, outcome }
+                    CommitEvent::Executed { batch, outcome }
                 }
                 Command::Claim if later.is_some() => continue,
                 Command::Claim => {
@@ -81,7 +81,7 @@ impl LaneLoop {
                         LaneClaimOutcome::Taken => {
                             let lane = claim_lane(disk, &mut lock(&disk.tables), self.last);
                             self.mine = Some(lane);
-                            Event::Claimed(lane)
+                            CommitEvent::Claimed(lane)
                         }
                         LaneClaimOutcome::Pending => {
                             later = Some(Command::Claim);
@@ -89,7 +89,7 @@ impl LaneLoop {
                         }
                         LaneClaimOutcome::Failed => {
                             later = Some(Command::Claim);
-                            Event::ClaimFailed(Unavailable::new(Outage::Transient, "cannot claim a lane"))
+                            CommitEvent::ClaimFailed(Unavailable::new(Outage::Transient, "cannot claim a lane"))
                         }
                     }
                 }
@@ -98,7 +98,7 @@ impl LaneLoop {
                     if let Resolution::Committed(lane) | Resolution::NotCommitted(lane) = settled {
                         self.mine = Some(lane);
                     }
-                    Event::Settled { batch, settled }
+                    CommitEvent::Settled { batch, settled }
                 }
                 Command::Release(lane) => {
                     lane.into_iter().for_each(|lane| release(&mut lock(&disk.tables), lane));

@@ -16,7 +16,7 @@ pub use tables::RowChange;
 
 use async_trait::async_trait;
 use chimera_core::ledger::SealedEntry;
-use chimera_core::record::{Page, Row, Select, Table, Tx, Value};
+use chimera_core::record::{Page, Row, Select, StoredRow, Table, Tx, Value};
 use chimera_engine::commit::{Batch, BatchOutcome, PreparedTx};
 use chimera_engine::port::{
     Blocked, Clock, CommitError, HeldLane, Hold, Outage, ReadError, Receipt, Records, Unavailable,
@@ -73,6 +73,8 @@ struct SharedState {
     hold: Mutex<Option<Hold>>,
     refuses_reads: AtomicBool,
     slow_reads_ms: AtomicU64,
+    /// Every read, once a test has asked for them.
+    reads: Mutex<Option<Vec<Select>>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -169,6 +171,11 @@ impl MemoryRecords {
         self.disk.slow_reads_ms.store(u64::try_from(by.as_millis()).unwrap_or(u64::MAX), Ordering::SeqCst);
     }
 
+    /// All reads since the last call, in order, by any node. The first call only begins to record them.
+    pub fn take_reads(&self) -> Vec<Select> {
+        lock(&self.disk.reads).replace(Vec::new()).unwrap_or_default()
+    }
+
     /// Ends injected failures of batches and reads.
     pub fn clear_faults(&self) {
         self.disk.refuses_reads.store(false, Ordering::SeqCst);
@@ -190,6 +197,12 @@ impl MemoryRecords {
     #[must_use]
     pub fn rows(&self, table: &'static Table) -> Vec<Row> {
         lock(&self.disk.tables).all(table)
+    }
+
+    /// All rows of a table, decoded.
+    #[must_use]
+    pub fn list<R: StoredRow>(&self) -> Vec<R> {
+        self.rows(R::TABLE).into_iter().map(|row| R::decode(row).expect("a row that can be read")).collect()
     }
 
     #[must_use]
@@ -225,6 +238,9 @@ impl Records for MemoryRecords {
         tokio::task::yield_now().await;
         if self.disk.refuses_reads.load(Ordering::SeqCst) {
             return Err(Unavailable::new(Outage::Transient, "the server is gone").into());
+        }
+        if let Some(reads) = &mut *lock(&self.disk.reads) {
+            reads.push(select.clone());
         }
         let page = lock(&self.disk.tables).read(&select);
         let slow = self.disk.slow_reads_ms.load(Ordering::SeqCst);

@@ -7,10 +7,12 @@
 //! | step   | a settled step keeps its output and can only be rolled back                           |
 //! | effect | starts as `dispatched`; a succeeded effect stays succeeded                            |
 
+use super::settle::is_settled;
 use crate::memory::{CommitObserver, RowChange};
-use chimera_core::flow::run::RunStatus;
+use chimera_core::flow::run::{EffectStatus, RunStatus, StepStatus};
+use chimera_core::flow::tables::{EffectRow, RunRow, StepRow};
 use chimera_core::ledger::{Entry, SealedEntry};
-use chimera_core::record::{Row, Value};
+use chimera_core::record::{Row, StoredRow, Value};
 use chimera_engine::port::Clock;
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
@@ -198,24 +200,27 @@ impl StoreObserver {
 
     fn run(&self, changed: RowChange<'_>) -> Option<String> {
         let Some(after) = changed.after else { return Some("a run was deleted".to_owned()) };
-        let id = after.uuid("id");
-        self.0.seen().rows.insert(id, after.int("run_seq"));
-        let status = RunStatus::parse(after.text("status"))?;
-        let undoing = after.get("rollback").as_json().is_some_and(|json| json.to_value()["ended"] == false);
-        if status.is_final() && !undoing && !after.get("owner_lane").is_null() {
+        let after = match RunRow::peek(after) {
+            Ok(after) => after,
+            Err(error) => return Some(error.to_string()),
+        };
+        let (id, status) = (after.id, after.status);
+        self.0.seen().rows.insert(id, after.run_seq);
+        let undoing = after.rollback.is_some_and(|json| json.to_value()["ended"] == false);
+        if status.is_final() && !undoing && after.owner_lane.is_some() {
             return Some(format!("run {id} is {} and has an owner", status.as_str()));
         }
         let over = status.is_final() && !undoing;
-        if !over && after.get("owner_lane").is_null() && after.get("next_deadline").is_null() {
+        if !over && after.owner_lane.is_none() && after.next_deadline.is_none() {
             return Some(format!("run {id} is {} without an owner or a deadline", status.as_str()));
         }
-        let before = changed.before?;
-        if after.int("state_version") != before.int("state_version") + 1 {
+        let before = RunRow::peek(changed.before?).ok()?;
+        if after.state_version != before.state_version + 1 {
             return Some(format!("run {id} skips a version"));
         }
-        let was = RunStatus::parse(before.text("status"))?;
+        let was = before.status;
         let stays = was == status || (was.is_final() && status == RunStatus::RolledBack);
-        let result = before.get("result") == after.get("result");
+        let result = before.result == after.result;
         (was.is_final() && !(stays && result)).then(|| format!("run {id} was {} and has changed", was.as_str()))
     }
 }
@@ -223,24 +228,32 @@ impl StoreObserver {
 fn step(changed: RowChange<'_>) -> Option<String> {
     let Some(after) = changed.after else { return Some("a step was deleted".to_owned()) };
     let before = changed.before?;
-    let (was, is) = (before.text("status"), after.text("status"));
-    let settled = ["completed", "failed", "skipped", "cancelled", "rolled_back"].contains(&was);
-    let allowed = was == is || (["completed", "failed", "cancelled"].contains(&was) && is == "rolled_back");
-    if settled && (!allowed || before.get("output") != after.get("output")) {
-        return Some(format!("step {} of {} was {was} and is {is}", after.text("node_id"), after.uuid("run_id")));
+    let (before, after) = match (StepRow::peek(before), StepRow::peek(after)) {
+        (Ok(before), Ok(after)) => (before, after),
+        (Err(error), _) | (_, Err(error)) => return Some(error.to_string()),
+    };
+    let (was, is) = (before.status, after.status);
+    let may_be_undone = matches!(was, StepStatus::Completed | StepStatus::Failed | StepStatus::Cancelled);
+    let allowed = was == is || (may_be_undone && is == StepStatus::RolledBack);
+    if is_settled(was) && (!allowed || before.output != after.output) {
+        let (was, is) = (was.as_str(), is.as_str());
+        return Some(format!("step {} of {} was {was} and is {is}", after.node_id, after.run_id));
     }
     None
 }
 
 fn effect(changed: RowChange<'_>) -> Option<String> {
     let Some(after) = changed.after else { return Some("an effect was deleted".to_owned()) };
-    let key = after.text("idempotency_key");
-    let is = after.text("status");
-    let Some(before) = changed.before else {
-        return (is != "dispatched").then(|| format!("effect {key} begins as {is}"));
+    let (before, after) = match (changed.before.map(EffectRow::peek).transpose(), EffectRow::peek(after)) {
+        (Ok(before), Ok(after)) => (before, after),
+        (Err(error), _) | (_, Err(error)) => return Some(error.to_string()),
     };
-    let was = before.text("status");
-    (was == "succeeded" && is != "succeeded").then(|| format!("effect {key} was {was} and is {is}"))
+    let (key, is) = (after.idempotency_key, after.status);
+    let Some(was) = before.map(|before| before.status) else {
+        return (is != EffectStatus::Dispatched).then(|| format!("effect {key} begins as {}", is.as_str()));
+    };
+    (was == EffectStatus::Succeeded && is != EffectStatus::Succeeded)
+        .then(|| format!("effect {key} was {} and is {}", was.as_str(), is.as_str()))
 }
 
 fn line(changed: RowChange<'_>) -> String {

@@ -8,8 +8,8 @@ use crate::flow::{BroadcastBus, ExternalSystem, NullNotifier};
 use crate::memory::MemoryRecords;
 use crate::seeded::Seeded;
 use chimera_engine::act::rules::Rules;
-use chimera_engine::flow::gate::CallLimits;
-use chimera_engine::flow::{Asking, Flow, FlowPorts, Registry, RunLimits};
+use chimera_engine::flow::call_slots::CallLimits;
+use chimera_engine::flow::{Asking, Flow, FlowPorts, RunLimits, ToolRegistry};
 use chimera_engine::port::{Clock, NoSpans, Records};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -102,8 +102,8 @@ impl Node {
     }
 }
 
-fn registry(ground: &SimulationContext, disk: &Arc<MemoryRecords>, wire: &Arc<PortSwitch>) -> Registry {
-    let mut registry = Registry::default();
+fn registry(ground: &SimulationContext, disk: &Arc<MemoryRecords>, wire: &Arc<PortSwitch>) -> ToolRegistry {
+    let mut registry = ToolRegistry::default();
     for spec in specs() {
         let tool = SimulatedTool {
             spec: Arc::clone(spec),

@@ -4,9 +4,9 @@ use super::workflow;
 use crate::flow::{ExternalSystem, full_permit};
 use crate::memory::MemoryRecords;
 use crate::seeded::Seeded;
-use chimera_core::flow::run::SignalKind;
-use chimera_core::flow::tables::{RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
-use chimera_core::record::{Row, Value as Cell};
+use chimera_core::flow::run::{SignalKind, StepStatus};
+use chimera_core::flow::status::RequestStatus;
+use chimera_core::flow::tables::{ApprovalRow, RunRow, SignalRow, StepRow};
 use chimera_engine::EngineError;
 use chimera_engine::access::Permit;
 use chimera_engine::flow::{Decide, Decision, Flow, OutcomeReport};
@@ -60,8 +60,8 @@ impl UserCommand {
 /// A random command to an existing run.
 #[must_use]
 pub fn random_command(dice: &Seeded, disk: &MemoryRecords, outside: &ExternalSystem) -> Option<UserCommand> {
-    let runs = disk.rows(&RUNS);
-    let run = pick_row(dice, &runs)?.uuid("id");
+    let runs = disk.list::<RunRow>();
+    let run = pick_row(dice, &runs)?.id;
     let number = dice.below(1_000);
     match dice.below(14) {
         0 => Some(UserCommand::Cancel(run)),
@@ -71,21 +71,21 @@ pub fn random_command(dice: &Seeded, disk: &MemoryRecords, outside: &ExternalSys
         4 => Some(UserCommand::Patch(run, workflow::patch(dice, number))),
         5 => Some(UserCommand::Unpatch(run)),
         6 => {
-            let waiting: Vec<Row> = filter_rows(disk.rows(&STEPS), "status", "awaiting_approval");
-            let step = pick_row(dice, &waiting).map(|step| UserCommand::Edit(step.uuid("run_id"), step.uuid("id")));
+            let waiting = steps_with(disk, StepStatus::AwaitingApproval);
+            let step = pick_row(dice, &waiting).map(|step| UserCommand::Edit(step.run_id, step.id));
             step.or_else(|| edit_plan(dice, disk))
         }
         7 | 8 => {
-            let unknown: Vec<Row> = filter_rows(disk.rows(&STEPS), "status", "outcome_unknown");
+            let unknown = steps_with(disk, StepStatus::OutcomeUnknown);
             pick_row(dice, &unknown).map(|step| resolve(step, outside))
         }
         9 => {
-            let pending = filter_rows(disk.rows(&SCOPED_APPROVALS), "status", "pending");
+            let pending = pending_requests(disk);
             let says = *dice.pick(&[Decision::Reject, Decision::RequestChanges]);
             pick_row(dice, &pending).map(|row| decide(row, says))
         }
         _ => {
-            let pending = filter_rows(disk.rows(&SCOPED_APPROVALS), "status", "pending");
+            let pending = pending_requests(disk);
             pick_row(dice, &pending).map(|row| decide(row, Decision::Approve))
         }
     }
@@ -93,69 +93,75 @@ pub fn random_command(dice: &Seeded, disk: &MemoryRecords, outside: &ExternalSys
 
 /// An edit of a random pending plan.
 fn edit_plan(dice: &Seeded, disk: &MemoryRecords) -> Option<UserCommand> {
-    let plans = filter_rows(filter_rows(disk.rows(&SCOPED_APPROVALS), "status", "pending"), "action_type", "plan");
+    let mut plans = pending_requests(disk);
+    plans.retain(|row| row.action_type == "plan");
     let row = pick_row(dice, &plans)?;
-    let data = row.get("action_data").as_json()?.to_value();
+    let data = row.action_data.value().expect("a document");
     let lines = data["plan"]["steps"].as_array()?;
     let nodes: Vec<&str> =
         lines.iter().filter(|line| line["tool"].is_string()).filter_map(|l| l["node"].as_str()).collect();
-    (!nodes.is_empty()).then(|| UserCommand::EditPlan(row.uuid("run_id"), (*dice.pick(&nodes)).to_owned()))
+    (!nodes.is_empty()).then(|| UserCommand::EditPlan(run_of(row), (*dice.pick(&nodes)).to_owned()))
 }
 
 /// Approves everything pending, reports every unknown outcome, and resumes every paused run.
 #[must_use]
 pub fn answers(disk: &MemoryRecords, outside: &ExternalSystem) -> Vec<UserCommand> {
-    let pending = filter_rows(disk.rows(&SCOPED_APPROVALS), "status", "pending");
-    let unknown = filter_rows(disk.rows(&STEPS), "status", "outcome_unknown");
-    let paused = disk
-        .rows(&RUNS)
-        .into_iter()
-        .filter(|row| row.get("pause_requested") == &Cell::Bool(true) && row.get("completed_at").is_null());
+    let pending = pending_requests(disk);
+    let unknown = steps_with(disk, StepStatus::OutcomeUnknown);
+    let paused = disk.list::<RunRow>().into_iter().filter(|row| row.pause_requested && row.completed_at.is_none());
     pending
         .iter()
         .map(|row| decide(row, Decision::Approve))
         .chain(unknown.iter().map(|step| resolve(step, outside)))
-        .chain(paused.map(|row| UserCommand::Resume(row.uuid("id"))))
+        .chain(paused.map(|row| UserCommand::Resume(row.id)))
         .collect()
 }
 
 /// Everything that was done, undone.
 #[must_use]
 pub fn regrets(disk: &MemoryRecords) -> Vec<UserCommand> {
-    let outer = disk.rows(&RUNS).into_iter().filter(|row| row.get("parent_run_id").is_null());
-    outer.map(|row| UserCommand::Rollback(row.uuid("id"))).collect()
+    let outer = disk.list::<RunRow>().into_iter().filter(|row| row.parent_run_id.is_none());
+    outer.map(|row| UserCommand::Rollback(row.id)).collect()
 }
 
 /// A signal that is there already, told once more.
 #[must_use]
 pub fn duplicate_signal(dice: &Seeded, disk: &MemoryRecords) -> Option<(Uuid, SignalKind)> {
     // A patch signal is inserted together with its row, so it has no duplicate.
-    let rows: Vec<Row> = disk.rows(&RUN_SIGNALS).into_iter().filter(|row| row.text("kind") != "patch").collect();
+    let mut rows = disk.list::<SignalRow>();
+    rows.retain(|row| row.kind != "patch");
     let row = pick_row(dice, &rows)?;
-    let told = serde_json::from_value(row.get("payload").as_json()?.to_value()).ok()?;
-    Some((row.uuid("run_id"), told))
+    Some((row.run_id, row.payload.decode().ok()?))
 }
 
-fn pick_row<'a>(dice: &Seeded, rows: &'a [Row]) -> Option<&'a Row> {
+fn pick_row<'a, R>(dice: &Seeded, rows: &'a [R]) -> Option<&'a R> {
     (!rows.is_empty()).then(|| dice.pick(rows))
 }
 
-fn filter_rows(rows: Vec<Row>, column: &str, word: &str) -> Vec<Row> {
-    rows.into_iter().filter(|row| row.text(column) == word).collect()
+fn steps_with(disk: &MemoryRecords, status: StepStatus) -> Vec<StepRow> {
+    disk.list::<StepRow>().into_iter().filter(|row| row.status == status).collect()
 }
 
-fn decide(row: &Row, decision: Decision) -> UserCommand {
-    let approval = Some(row.uuid("approval_request_id"));
-    UserCommand::Decide(Decide { run: row.uuid("run_id"), decision, approval, step: None, digest: None, reason: None })
+fn pending_requests(disk: &MemoryRecords) -> Vec<ApprovalRow> {
+    disk.list::<ApprovalRow>().into_iter().filter(|row| row.status == RequestStatus::Pending).collect()
+}
+
+fn run_of(request: &ApprovalRow) -> Uuid {
+    request.run_id.expect("the request of a run")
+}
+
+fn decide(row: &ApprovalRow, decision: Decision) -> UserCommand {
+    let approval = Some(row.approval_request_id);
+    UserCommand::Decide(Decide { run: run_of(row), decision, approval, step: None, digest: None, reason: None })
 }
 
 /// Reports whether the effect exists outside.
-fn resolve(step: &Row, outside: &ExternalSystem) -> UserCommand {
-    let run = step.uuid("run_id");
-    let item = step.get("map_index").as_int().map(|item| format!("[{item}]")).unwrap_or_default();
-    let key = format!("{}:{}{item}", run.simple(), step.text("node_id"));
-    let happened = outside.find(step.text("tool"), &key).is_some();
-    let attempt = u32::try_from(step.int("attempt")).ok();
+fn resolve(step: &StepRow, outside: &ExternalSystem) -> UserCommand {
+    let run = step.run_id;
+    let item = step.map_index.map(|item| format!("[{item}]")).unwrap_or_default();
+    let key = format!("{}:{}{item}", run.simple(), step.node_id);
+    let happened = outside.find(step.tool.as_deref().unwrap_or_default(), &key).is_some();
+    let attempt = Some(step.attempt);
     let output = happened.then(|| json!({"found": true}));
-    UserCommand::Resolve(run, OutcomeReport { step: step.uuid("id"), attempt, happened, output, notes: None })
+    UserCommand::Resolve(run, OutcomeReport { step: step.id, attempt, happened, output, notes: None })
 }

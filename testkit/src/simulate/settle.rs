@@ -2,32 +2,28 @@
 
 use super::node::SimulationContext;
 use crate::memory::MemoryRecords;
-use chimera_core::flow::run::RunStatus;
-use chimera_core::flow::tables::{EFFECTS, RUN_PATCHES, RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
-use chimera_core::record::Row;
+use chimera_core::flow::run::{EffectStatus, RunStatus, StepStatus};
+use chimera_core::flow::status::{EffectPurpose, PatchStatus, RequestStatus};
+use chimera_core::flow::tables::{ApprovalRow, EffectRow, PatchRow, RunBrief, SignalBrief, StepBrief};
 use std::collections::BTreeMap;
 
 /// Runs that have not ended, and signals that were not consumed.
 pub(super) fn unfinished_work(disk: &MemoryRecords) -> Vec<String> {
-    let open = |row: &Row| {
-        let ended = RunStatus::parse(row.text("status")).is_some_and(RunStatus::is_final);
-        !ended || !row.get("owner_lane").is_null() || !row.get("next_deadline").is_null()
-    };
-    let runs =
-        disk.rows(&RUNS).into_iter().filter(open).map(|row| {
-            format!("run {} of {} is stuck: {}", row.uuid("id"), row.text("workflow_id"), row.text("status"))
-        });
-    let signals = disk.rows(&RUN_SIGNALS);
-    let signals =
-        signals.iter().map(|row| format!("run {} never consumed signal {}", row.uuid("run_id"), row.text("kind")));
+    let open = |row: &RunBrief| !row.status.is_final() || row.owner_lane.is_some() || row.next_deadline.is_some();
+    let runs = disk.list::<RunBrief>().into_iter().filter(open).map(|row| {
+        let workflow = row.workflow_id.unwrap_or_default();
+        format!("run {} of {workflow} is stuck: {}", row.id, row.status.as_str())
+    });
+    let signals = disk.list::<SignalBrief>().into_iter();
+    let signals = signals.map(|row| format!("run {} never consumed signal {}", row.run_id, row.kind));
     runs.chain(signals).collect()
 }
 
 /// Number of runs by status.
 pub(super) fn count_by_status(disk: &MemoryRecords) -> BTreeMap<String, usize> {
     let mut ends = BTreeMap::new();
-    for row in disk.rows(&RUNS) {
-        *ends.entry(row.text("status").to_owned()).or_default() += 1;
+    for row in disk.list::<RunBrief>() {
+        *ends.entry(row.status.as_str().to_owned()).or_default() += 1;
     }
     ends
 }
@@ -35,52 +31,65 @@ pub(super) fn count_by_status(disk: &MemoryRecords) -> BTreeMap<String, usize> {
 /// Reports every inconsistency between steps, effects, patches, approvals, the outside and the ledger.
 pub(super) async fn check(disk: &MemoryRecords, ground: &SimulationContext) {
     let fault = |what: String| ground.judge.report_violation(what);
-    let runs: BTreeMap<_, _> = disk.rows(&RUNS).into_iter().map(|row| (row.uuid("id"), row)).collect();
-    let steps: BTreeMap<_, _> = disk.rows(&STEPS).into_iter().map(|row| (row.uuid("id"), row)).collect();
+    let runs: BTreeMap<_, _> = disk.list::<RunBrief>().into_iter().map(|row| (row.id, row)).collect();
+    let steps: BTreeMap<_, _> = disk.list::<StepBrief>().into_iter().map(|row| (row.id, row)).collect();
     for step in steps.values() {
-        let settled = ["completed", "failed", "skipped", "cancelled", "rolled_back"].contains(&step.text("status"));
-        if !settled {
-            fault(format!(
-                "step {} of {} is {} at the end",
-                step.text("node_id"),
-                step.uuid("run_id"),
-                step.text("status")
-            ));
+        if !is_settled(step.status) {
+            fault(format!("step {} of {} is {} at the end", step.node_id, step.run_id, step.status.as_str()));
         }
     }
-    for effect in disk.rows(&EFFECTS) {
-        let (status, key) = (effect.text("status"), effect.text("idempotency_key"));
-        if status == "dispatched" {
-            fault(format!("effect {key} is dispatched at the end"));
-        }
-        if effect.text("kind") == "compensation" {
-            continue;
-        }
-        let step = steps.get(&effect.uuid("step_id")).map_or("gone", |step| step.text("status"));
-        if ["completed", "rolled_back"].contains(&step) && status != "succeeded" {
-            fault(format!("effect {key} is {status}, but its step is {step}"));
-        }
-        let stands = ground.outside.find(effect.text("tool"), key).is_some();
-        let run = runs.get(&effect.uuid("run_id")).map_or("gone", |run| run.text("status"));
-        if stands && status == "failed" {
-            fault(format!("effect {key} exists outside, but is {status}"));
-        }
-        if stands && run == "rolled_back" {
-            fault(format!("effect {key} exists outside, but its run is {run} and its step is {step}"));
+    for effect in disk.list::<EffectRow>() {
+        let step = steps.get(&effect.step_id).map(|step| step.status);
+        let run = runs.get(&effect.run_id).map(|run| run.status);
+        check_effect(&effect, step, run, ground);
+    }
+    for row in disk.list::<PatchRow>() {
+        if row.status == PatchStatus::Proposed {
+            fault(format!("patch {} of {} is proposed at the end", row.number, row.run_id));
         }
     }
-    for row in disk.rows(&RUN_PATCHES) {
-        if row.text("status") == "proposed" {
-            fault(format!("patch {} of {} is proposed at the end", row.int("number"), row.uuid("run_id")));
-        }
-    }
-    for row in disk.rows(&SCOPED_APPROVALS) {
-        if row.text("status") == "pending" {
-            fault(format!("an approval of {} is pending at the end", row.uuid("run_id")));
+    for row in disk.list::<ApprovalRow>() {
+        if row.status == RequestStatus::Pending {
+            fault(format!("an approval of {:?} is pending at the end", row.run_id));
         }
     }
     match chimera_engine::audit::verify(disk, &[]).await {
         Ok(report) if report.first_fault.is_none() => {}
         other => fault(format!("the ledger is broken: {other:?}")),
     }
+}
+
+/// Compares an effect with the outside, its step and its run.
+fn check_effect(effect: &EffectRow, step: Option<StepStatus>, run: Option<RunStatus>, ground: &SimulationContext) {
+    let fault = |what: String| ground.judge.report_violation(what);
+    let (status, key) = (effect.status, &effect.idempotency_key);
+    if status == EffectStatus::Dispatched {
+        fault(format!("effect {key} is dispatched at the end"));
+    }
+    if effect.kind == EffectPurpose::Compensation {
+        return;
+    }
+    let step_name = step.map_or("gone", StepStatus::as_str);
+    if matches!(step, Some(StepStatus::Completed | StepStatus::RolledBack)) && status != EffectStatus::Succeeded {
+        fault(format!("effect {key} is {}, but its step is {step_name}", status.as_str()));
+    }
+    let stands = ground.outside.find(&effect.tool, key).is_some();
+    if stands && status == EffectStatus::Failed {
+        fault(format!("effect {key} exists outside, but is {}", status.as_str()));
+    }
+    if stands && run == Some(RunStatus::RolledBack) {
+        fault(format!("effect {key} exists outside, but its run is rolled_back and its step is {step_name}"));
+    }
+}
+
+/// Whether a step has ended, and can only be rolled back.
+pub(super) const fn is_settled(status: StepStatus) -> bool {
+    matches!(
+        status,
+        StepStatus::Completed
+            | StepStatus::Failed
+            | StepStatus::Skipped
+            | StepStatus::Cancelled
+            | StepStatus::RolledBack
+    )
 }

@@ -11,12 +11,12 @@ use crate::flow::{BroadcastBus, ExternalSystem};
 use crate::memory::MemoryRecords;
 use crate::seeded::Seeded;
 use chimera_core::access::Level;
-use chimera_core::access::tables::TENANTS;
+use chimera_core::access::tables::{TENANTS, tenants};
 use chimera_core::flow::run::{Signal, affinity};
 use chimera_core::record::{Insert, Tx};
 use chimera_core::secret::Secret;
 use chimera_core::time::Timestamp;
-use chimera_engine::flow::gate::CallLimits;
+use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::{RunKey, RunLimits, StartRun};
 use chimera_engine::port::{Clock, Random, Records};
 use serde_json::json;
@@ -177,7 +177,7 @@ impl Simulation {
         };
         let hints = BroadcastBus::default();
         let ground = SimulationContext { clock, weather, outside, judge, random, hints, slots, places, alone };
-        let row = vec![("id", "acme".into()), ("slug", "acme".into()), ("name", "Acme".into())];
+        let row = vec![(tenants::id, "acme".into()), (tenants::slug, "acme".into()), (tenants::name, "Acme".into())];
         let tx = Tx { inserts: vec![Insert::new(&TENANTS, row).expect("a tenant")], ..Tx::default() };
         disk.commit(tx).await.expect("a store without faults");
         disk.watch(Box::new(StoreObserver(Arc::clone(&ground.judge))));
@@ -324,11 +324,11 @@ impl Simulation {
         let level =
             *dice.pick(&[Level::ExecuteSilent, Level::ExecuteSilent, Level::ExecuteNotify, Level::Ask, Level::Draft]);
         let who = people::actor("user_ann");
-        let key = |said: String| RunKey::new(&Secret::new("the seal"), &who, &said);
+        let key = |said: String| RunKey::new(&Secret::new("the seal"), &who, &said).ok();
         let ask = StartRun {
             level,
             dry_run: dice.below(12) == 0,
-            idempotency_key: (dice.below(2) == 0).then(|| key(format!("key-{}", dice.below(4)))),
+            idempotency_key: (dice.below(2) == 0).then(|| key(format!("key-{}", dice.below(4)))).flatten(),
             ..StartRun::of(
                 format!("w{}", dice.below(self.workflows)),
                 json!({"flag": dice.below(2) == 0, "list": list}),

@@ -9,7 +9,9 @@ use crate::flow::ExternalSystem;
 use crate::memory::MemoryRecords;
 use async_trait::async_trait;
 use chimera_core::error::Code;
-use chimera_core::flow::tables::EFFECTS;
+use chimera_core::flow::run::EffectStatus;
+use chimera_core::flow::tables::{EFFECTS, EffectRow};
+use chimera_core::record::StoredRow;
 use chimera_core::tool::{EffectKind, Metadata, Risk, Rollback, Spec, ToolDeclaration, is_dry_run};
 use chimera_engine::flow::port::{CallContext, CheckResult, CompletedCall, Tool, ToolError};
 use serde_json::{Value, json};
@@ -88,11 +90,12 @@ impl SimulatedTool {
         }
         let row = self.disk.row(&EFFECTS, vec![ctx.effect_id.into()]);
         let written = row.is_some_and(|row| {
+            let row = EffectRow::decode(row).expect("a row that can be read");
             // A check changes nothing, so it may come from a node that lost the run.
-            (row.text("status") == "dispatched" || what == "check")
-                && row.uuid("run_id") == ctx.run_id
-                && row.uuid("step_id") == ctx.step_id
-                && row.text("idempotency_key").starts_with(&ctx.idempotency_key)
+            (row.status == EffectStatus::Dispatched || what == "check")
+                && row.run_id == ctx.run_id
+                && row.step_id == ctx.step_id
+                && row.idempotency_key.starts_with(&ctx.idempotency_key)
         });
         if !written {
             self.judge.report_violation(format!(

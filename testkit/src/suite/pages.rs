@@ -4,9 +4,9 @@
 
 use crate::build::{run, signal};
 use crate::seeded::Seeded;
-use chimera_core::flow::tables::RUN_SIGNALS;
+use chimera_core::flow::tables::{RUN_SIGNALS, SignalBrief, run_signals};
 use chimera_core::limits::PAGE_BYTES_MAX;
-use chimera_core::record::{Direction, Insert, Json, Page, Row, Scope, Select, Tx};
+use chimera_core::record::{Direction, Insert, Json, Page, Row, Scope, Select, StoredRow, Tx};
 use chimera_engine::port::Records;
 use uuid::Uuid;
 
@@ -25,14 +25,14 @@ pub async fn a_page_is_bounded_in_bytes(store: &dyn Records, s: &Seeded) {
     for n in 0..ROWS_PER_PAGE * 2 {
         let bytes = if n == LARGEST { PAGE_BYTES_MAX + 1 } else { PAGE_BYTES_MAX / ROWS_PER_PAGE - 4_096 };
         let insert = large(signal(s, owner.id, "large").unwrap(), bytes);
-        ids.push(insert.value("id").as_uuid().unwrap());
+        ids.push(insert.value(run_signals::id).as_uuid().unwrap());
         inserts.push(insert);
     }
     for part in inserts.chunks(4) {
         store.commit(Tx { inserts: part.to_vec(), ..Tx::default() }).await.expect("large rows commit");
     }
     ids.sort_unstable();
-    let base = Select::from(&RUN_SIGNALS, Scope::System).with("run_id", owner.id);
+    let base = Select::from(&RUN_SIGNALS, Scope::System).with(run_signals::run_id, owner.id);
     for (direction, asked) in
         [Direction::Ascending, Direction::Descending].into_iter().flat_map(|way| ASKED.map(|asked| (way, asked)))
     {
@@ -43,16 +43,24 @@ pub async fn a_page_is_bounded_in_bytes(store: &dyn Records, s: &Seeded) {
         assert_eq!(seen, ids, "{direction:?}, {asked} at a time");
     }
     let (rows, more) = store.first(base.clone(), ids.len()).await.expect("the first rows");
-    assert_eq!((rows.iter().map(|row| row.uuid("id")).collect::<Vec<_>>(), more), (ids.clone(), false));
+    assert_eq!((rows.iter().map(id).collect::<Vec<_>>(), more), (ids.clone(), false));
     let (rows, more) = store.first(base.clone(), ids.len() - 1).await.expect("the first rows");
     assert_eq!((rows.len(), more), (ids.len() - 1, true));
-    let bare = store.read(base.without(&["payload"]).take(ids.len())).await.expect("a page");
+    let bare = SignalBrief::select(Scope::System).with(run_signals::run_id, owner.id).take(ids.len());
+    let bare = store.read(bare).await.expect("a page");
     assert_eq!((bare.rows.len(), bare.next), (ids.len(), None), "columns that are not fetched do not count");
-    assert!(bare.rows.iter().all(|row| row.get("payload").is_null() && row.text("kind") == "large"));
+    for row in bare.rows {
+        assert!(row.get(run_signals::payload).is_null());
+        assert_eq!(SignalBrief::decode(row).expect("a row that can be read").kind, "large");
+    }
+}
+
+fn id(row: &Row) -> Uuid {
+    SignalBrief::peek(row).expect("a row that can be read").id
 }
 
 fn large(mut insert: Insert, bytes: usize) -> Insert {
-    let at = RUN_SIGNALS.position("payload").unwrap();
+    let at = RUN_SIGNALS.position(run_signals::payload).unwrap();
     let payload = Json::encode(&"x".repeat(bytes)).unwrap();
     insert.cells.iter_mut().filter(|(column, _)| *column == at).for_each(|(_, cell)| *cell = payload.clone().into());
     insert
@@ -67,7 +75,7 @@ async fn in_pages(store: &dyn Records, mut select: Select) -> Vec<Uuid> {
         assert!(!rows.is_empty(), "an empty page with a cursor");
         assert!(rows.len() == 1 || bytes <= PAGE_BYTES_MAX, "{} rows of {bytes} bytes", rows.len());
         pages += 1;
-        seen.extend(rows.iter().map(|row| row.uuid("id")));
+        seen.extend(rows.iter().map(id));
         let Some(next) = next else { break };
         select = select.continue_at(&next.encode()).expect("its own cursor");
     }

@@ -7,15 +7,19 @@
 use crate::build::{self, NOON, entry, run, run_update, signal, step};
 use crate::seeded::Seeded;
 use crate::suite::{count, pages, unpolled_reads, views};
-use chimera_core::access::tables::APPROVAL_LINKS;
-use chimera_core::flow::tables::{APPROVAL_REQUESTS, RUN_SIGNALS, RUNS};
-use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, IDEMPOTENCY_RECORDS, LEDGER_LANES};
+use chimera_core::access::tables::{APPROVAL_LINKS, ApprovalLinkRow, approval_links};
+use chimera_core::flow::tables::{
+    APPROVAL_REQUESTS, RUN_SIGNALS, RUNS, RunVersion, SignalBrief, approval_requests, run_signals, runs,
+};
+use chimera_core::ledger::tables::{
+    AUDIT_LOG_ENTRIES, IDEMPOTENCY_RECORDS, LEDGER_LANES, LaneRow, LinkRow, audit_log_entries, idempotency_records,
+};
 use chimera_core::ledger::{ChainHead, Digest32, extend};
 use chimera_core::record::{
-    Comparison, Condition, Conflict, Direction, Insert, InvalidTx, Json, Page, Row, RowCount, Scope, Select, Step, Tx,
-    Update, Value,
+    Comparison, Condition, Conflict, Direction, Insert, InvalidTx, Json, Page, Row, RowCount, Scope, Select, Step,
+    StoredRow, Tx, Update, Value,
 };
-use chimera_core::swarm::tables::{PLANS, TASKS, TRENDS};
+use chimera_core::swarm::tables::{PLANS, TASKS, TRENDS, objectives, plans, tasks, trends};
 use chimera_engine::port::{CommitError, Random, ReadError, Records};
 use futures::future::join_all;
 use uuid::Uuid;
@@ -48,7 +52,7 @@ async fn one(store: &dyn Records, select: Select) -> Option<Row> {
 }
 
 async fn run_row(store: &dyn Records, id: Uuid) -> Option<Row> {
-    one(store, Select::from(&RUNS, Scope::System).with("id", id)).await
+    one(store, Select::from(&RUNS, Scope::System).with(runs::id, id)).await
 }
 
 async fn commit(store: &dyn Records, tx: Tx) -> Result<(), CommitError> {
@@ -66,7 +70,7 @@ pub async fn a_change_is_atomic(store: &dyn Records, s: &Seeded) {
         Tx { inserts: vec![lost.insert().unwrap(), kept.insert().unwrap()], entries: vec![sealed], ..Tx::default() };
     assert!(matches!(commit(store, both).await, Err(CommitError::Conflict(Conflict::Exists(_)))));
     assert!(run_row(store, lost.id).await.is_none(), "part of a rejected transaction was kept");
-    let entries = Select::from(&AUDIT_LOG_ENTRIES, Scope::System).with("subject_id", subject.as_str());
+    let entries = Select::from(&AUDIT_LOG_ENTRIES, Scope::System).with(audit_log_entries::subject_id, subject.as_str());
     assert!(one(store, entries).await.is_none(), "the entry of a rejected transaction was kept");
 }
 
@@ -85,7 +89,7 @@ pub async fn a_conflict_names_what_clashed(store: &dyn Records, s: &Seeded) {
     else {
         panic!("the same key twice")
     };
-    assert_eq!((by_key.columns, by_key.values), (["idempotency_key"].as_slice(), vec![key.into()]));
+    assert_eq!((by_key.columns, by_key.values), ([runs::idempotency_key].as_slice(), vec![key.into()]));
 
     let stale = Tx { updates: vec![run_update(first.id, 7, "running").unwrap()], ..Tx::default() };
     let stale = commit(store, stale).await;
@@ -100,7 +104,7 @@ pub async fn a_conflict_names_what_clashed(store: &dyn Records, s: &Seeded) {
 /// A rejected row is also missing for its children. The conflict names the cause, not the missing parent.
 pub async fn a_loser_is_told_of_its_own_loss_and_not_of_what_follows_from_it(store: &dyn Records, s: &Seeded) {
     let key = s.opaque_id();
-    let with_step = |row: &build::RunRow| {
+    let with_step = |row: &build::RunBuilder| {
         let inserts = vec![row.insert().unwrap(), step(s, row.id).unwrap()];
         Tx { inserts, entries: vec![entry(s, "acme", "begun").unwrap()], ..Tx::default() }
     };
@@ -109,7 +113,7 @@ pub async fn a_loser_is_told_of_its_own_loss_and_not_of_what_follows_from_it(sto
     let answers = join_all([with_step(&beside), with_step(&second)].map(|tx| commit(store, tx))).await;
     assert_eq!(answers[0], Ok(()), "the conflict was attributed to another transaction");
     let Err(CommitError::Conflict(Conflict::Exists(taken))) = &answers[1] else { panic!("{:?}", answers[1]) };
-    assert_eq!((taken.columns, &taken.values), (["idempotency_key"].as_slice(), &vec![key.into()]));
+    assert_eq!((taken.columns, &taken.values), ([runs::idempotency_key].as_slice(), &vec![key.into()]));
     assert!(run_row(store, second.id).await.is_none() && run_row(store, beside.id).await.is_some());
 }
 
@@ -135,26 +139,26 @@ pub async fn changes_of_one_affinity_keep_their_order(store: &dyn Records, s: &S
     let change = |version| Tx { updates: vec![run_update(row.id, version, "running").unwrap()], ..Tx::default() };
     let answers = join_all((1..=20).map(|version| store.commit(change(version)))).await;
     assert!(answers.iter().all(Result::is_ok), "an update overtook another: {answers:?}");
-    assert_eq!(run_row(store, row.id).await.expect("the row").int("state_version"), 21);
+    assert_eq!(version(run_row(store, row.id).await.expect("the row")), 21);
 }
 
 /// Steps run in order after the bulk part, each with the row count it must touch.
 pub async fn the_ordered_part_runs_as_written(store: &dyn Records, s: &Seeded) {
     let row = run(s);
     let is = |column, value| Condition { column, compare: Comparison::Is, value };
-    let mine = || vec![is("run_id", row.id.into())];
+    let mine = || vec![is(run_signals::run_id, row.id.into())];
     let steps = |deleted| {
         vec![
-            Step::Lock { table: &RUNS, conditions: vec![is("id", row.id.into())], rows: RowCount::Exactly(1) },
+            Step::Lock { table: &RUNS, conditions: vec![is(runs::id, row.id.into())], rows: RowCount::Exactly(1) },
             Step::Update {
                 table: &RUN_SIGNALS,
                 conditions: mine(),
-                set: vec![(RUN_SIGNALS.position("kind").unwrap(), "seen".into())],
+                set: vec![(RUN_SIGNALS.position(run_signals::kind).unwrap(), "seen".into())],
                 rows: RowCount::AtMost(5),
             },
             Step::Delete {
                 table: &RUN_SIGNALS,
-                conditions: [mine(), vec![is("kind", "seen".into())]].concat(),
+                conditions: [mine(), vec![is(run_signals::kind, "seen".into())]].concat(),
                 rows: RowCount::Exactly(deleted),
             },
             Step::Insert(signal(s, row.id, "after").unwrap()),
@@ -169,8 +173,9 @@ pub async fn the_ordered_part_runs_as_written(store: &dyn Records, s: &Seeded) {
 
     let right = Tx { inserts: bulk(), steps: steps(2), ..Tx::default() };
     commit(store, right).await.expect("counts that hold commit");
-    let left = store.read(Select::from(&RUN_SIGNALS, Scope::System).with("run_id", row.id)).await.expect("a read");
-    assert_eq!(left.rows.iter().map(|r| r.text("kind")).collect::<Vec<_>>(), ["after"]);
+    let left = SignalBrief::select(Scope::System).with(run_signals::run_id, row.id);
+    let left = store.read(left).await.expect("a read");
+    assert_eq!(decoded::<SignalBrief>(left.rows).map(|row| row.kind).collect::<Vec<_>>(), ["after"]);
 }
 
 /// Entries are numbered without gaps, and each hash follows from the previous one.
@@ -180,11 +185,20 @@ pub async fn every_entry_has_its_place_in_an_unbroken_chain(store: &dyn Records,
     let receipts: Vec<_> = answers.into_iter().map(|answer| answer.expect("entries commit")).collect();
     for (receipt, n) in receipts.iter().zip([3, 1, 2]) {
         let first = receipt.first_seq.expect("a number");
-        let mut query = Select::from(&AUDIT_LOG_ENTRIES, Scope::System).with("lane", receipt.lane).take(n);
-        query = query.filter("seq", Comparison::AtLeast, first);
+        let mut query =
+            Select::from(&AUDIT_LOG_ENTRIES, Scope::System).with(audit_log_entries::lane, receipt.lane).take(n);
+        query = query.filter(audit_log_entries::seq, Comparison::AtLeast, first);
         assert_eq!(store.read(query).await.expect("a read").rows.len(), n, "entries are missing");
     }
     verify_chains(store).await;
+}
+
+fn decoded<R: StoredRow>(rows: Vec<Row>) -> impl Iterator<Item = R> {
+    rows.into_iter().map(|row| R::decode(row).expect("a row that can be read"))
+}
+
+fn version(run: Row) -> i64 {
+    RunVersion::decode(run).expect("a row that can be read").state_version
 }
 
 /// Walks every lane from its first entry to the head in its row.
@@ -195,13 +209,12 @@ pub async fn verify_chains(store: &dyn Records) -> usize {
     let mut entries = 0;
     loop {
         let page = store.read(query.clone()).await.expect("a read");
-        for row in &page.rows {
-            let lane = row.int("lane");
+        for row in decoded::<LinkRow>(page.rows) {
+            let lane = row.lane;
             let head = heads.entry(lane).or_insert(ChainHead::EMPTY);
-            let digest = |column| Digest32::from_slice(row.get(column).as_bytes().expect("bytes")).expect("a digest");
-            let link = extend(lane, *head, digest("content_digest"));
-            assert_eq!((row.int("seq"), digest("prev_hash")), (link.seq, link.prev_hash), "a gap in lane {lane}");
-            assert_eq!(digest("hash"), link.hash, "a broken link in lane {lane}");
+            let link = extend(lane, *head, row.content_digest);
+            assert_eq!((row.seq, row.prev_hash), (link.seq, link.prev_hash), "a gap in lane {lane}");
+            assert_eq!(row.hash, link.hash, "a broken link in lane {lane}");
             *head = link.head();
             entries += 1;
         }
@@ -210,10 +223,10 @@ pub async fn verify_chains(store: &dyn Records) -> usize {
             None => break,
         }
     }
-    for row in lanes {
-        let head = heads.get(&row.int("lane")).copied().unwrap_or(ChainHead::EMPTY);
-        assert_eq!(row.int("head_seq"), head.seq, "the lane's row and its entries disagree");
-        assert_eq!(row.get("head_hash").as_bytes().expect("bytes"), head.hash.0.as_slice());
+    for row in decoded::<LaneRow>(lanes) {
+        let head = heads.get(&row.lane).copied().unwrap_or(ChainHead::EMPTY);
+        assert_eq!(row.head_seq, head.seq, "the lane's row and its entries disagree");
+        assert_eq!(row.head_hash, head.hash);
     }
     entries
 }
@@ -223,18 +236,18 @@ pub async fn an_idempotency_record_commits_with_what_it_guards(store: &dyn Recor
     let key = s.opaque_id();
     let record = || {
         let cells = vec![
-            ("owner", "acme/user_1".into()),
-            ("key", key.as_str().into()),
-            ("fingerprint", vec![7_u8; 32].into()),
-            ("state", "in_flight".into()),
-            ("created_at", NOON.into()),
-            ("expires_at", NOON.plus_seconds(60).into()),
-            ("state_version", Value::Int(1)),
+            (idempotency_records::owner, "acme/user_1".into()),
+            (idempotency_records::key, key.as_str().into()),
+            (idempotency_records::fingerprint, vec![7_u8; 32].into()),
+            (idempotency_records::state, "in_flight".into()),
+            (idempotency_records::created_at, NOON.into()),
+            (idempotency_records::expires_at, NOON.plus_seconds(60).into()),
+            (idempotency_records::state_version, Value::Int(1)),
         ];
         Insert::new(&IDEMPOTENCY_RECORDS, cells).unwrap()
     };
     let runs: Vec<_> = (0..8).map(|_| run(s)).collect();
-    let tx = |row: &build::RunRow| Tx { inserts: vec![record(), row.insert().unwrap()], ..Tx::default() };
+    let tx = |row: &build::RunBuilder| Tx { inserts: vec![record(), row.insert().unwrap()], ..Tx::default() };
     let answers = join_all(runs.iter().map(|row| store.commit(tx(row)))).await;
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1, "two requests used one key");
     for (row, answer) in runs.iter().zip(answers) {
@@ -249,18 +262,19 @@ pub async fn what_may_be_used_once_is_used_by_one_of_many(store: &dyn Records, s
     s.fill(&mut digest);
     let key = || Value::Bytes(digest.to_vec());
     let cells = vec![
-        ("token_digest", key()),
-        ("tenant_id", "acme".into()),
-        ("run_id", s.row_id(NOON).into()),
-        ("approval_id", s.row_id(NOON).into()),
-        ("actor", "user_ann".into()),
-        ("expires_at", NOON.into()),
+        (approval_links::token_digest, key()),
+        (approval_links::tenant_id, "acme".into()),
+        (approval_links::run_id, s.row_id(NOON).into()),
+        (approval_links::approval_id, s.row_id(NOON).into()),
+        (approval_links::actor, "user_ann".into()),
+        (approval_links::expires_at, NOON.into()),
     ];
     let row = Insert::new(&APPROVAL_LINKS, cells).unwrap();
     commit(store, Tx { inserts: vec![row], ..Tx::default() }).await.expect("a fresh row commits");
     let uses = (0..8).map(|affinity| {
-        let unused = vec![("used_at", Value::Null)];
-        let used = Update::new(&APPROVAL_LINKS, vec![key()], unused, vec![("used_at", NOON.into())]).unwrap();
+        let unused = vec![(approval_links::used_at, Value::Null)];
+        let used =
+            Update::new(&APPROVAL_LINKS, vec![key()], unused, vec![(approval_links::used_at, NOON.into())]).unwrap();
         commit(store, Tx { updates: vec![used], affinity, ..Tx::default() })
     });
     let used = join_all(uses).await;
@@ -270,9 +284,13 @@ pub async fn what_may_be_used_once_is_used_by_one_of_many(store: &dyn Records, s
             .filter_map(|used| used.as_ref().err())
             .all(|error| matches!(error, CommitError::Conflict(Conflict::Stale(_))))
     );
-    let found =
-        one(store, Select::from(&APPROVAL_LINKS, Scope::Tenant("acme".into())).with("token_digest", key())).await;
-    assert_eq!(found.expect("the row").get("used_at").as_time(), Some(NOON));
+    let found = one(
+        store,
+        Select::from(&APPROVAL_LINKS, Scope::Tenant("acme".into())).with(approval_links::token_digest, key()),
+    )
+    .await;
+    let found = ApprovalLinkRow::decode(found.expect("the row")).expect("a row that can be read");
+    assert_eq!(found.used_at, Some(NOON));
 }
 
 /// Values keep their type and content, including null and unusual characters.
@@ -284,65 +302,65 @@ pub async fn every_kind_of_value_comes_back_as_it_went_in(store: &dyn Records, s
         Insert::new(
             &chimera_core::swarm::tables::OBJECTIVES,
             vec![
-                ("objective_id", objective.into()),
-                ("objective_type", "content_creation".into()),
-                ("objective_data", doc(r#"{"a":[1,2.5,"\u00e9"],"b":null}"#)),
-                ("status", "pending".into()),
-                ("created_at", NOON.into()),
-                ("updated_at", NOON.into()),
-                ("spec_version", "1.0.0".into()),
+                (objectives::objective_id, objective.into()),
+                (objectives::objective_type, "content_creation".into()),
+                (objectives::objective_data, doc(r#"{"a":[1,2.5,"\u00e9"],"b":null}"#)),
+                (objectives::status, "pending".into()),
+                (objectives::created_at, NOON.into()),
+                (objectives::updated_at, NOON.into()),
+                (objectives::spec_version, "1.0.0".into()),
             ],
         ),
         Insert::new(
             &PLANS,
             vec![
-                ("plan_id", plan.into()),
-                ("objective_id", objective.into()),
-                ("plan_data", doc("{}")),
-                ("status", "pending".into()),
-                ("created_at", NOON.into()),
-                ("updated_at", NOON.into()),
-                ("spec_version", "1.0.0".into()),
+                (plans::plan_id, plan.into()),
+                (plans::objective_id, objective.into()),
+                (plans::plan_data, doc("{}")),
+                (plans::status, "pending".into()),
+                (plans::created_at, NOON.into()),
+                (plans::updated_at, NOON.into()),
+                (plans::spec_version, "1.0.0".into()),
             ],
         ),
         Insert::new(
             &TASKS,
             vec![
-                ("task_id", task.into()),
-                ("plan_id", plan.into()),
-                ("task_type", "trend_fetch".into()),
-                ("required_skill", odd.into()),
-                ("input_parameters", doc(r#"{"deep":{"deeper":[[]]}}"#)),
-                ("success_criteria", doc("[]")),
-                ("depends_on", vec![objective, plan].into()),
-                ("status", "pending".into()),
-                ("priority", Value::Int(1)),
-                ("created_at", NOON.into()),
+                (tasks::task_id, task.into()),
+                (tasks::plan_id, plan.into()),
+                (tasks::task_type, "trend_fetch".into()),
+                (tasks::required_skill, odd.into()),
+                (tasks::input_parameters, doc(r#"{"deep":{"deeper":[[]]}}"#)),
+                (tasks::success_criteria, doc("[]")),
+                (tasks::depends_on, vec![objective, plan].into()),
+                (tasks::status, "pending".into()),
+                (tasks::priority, Value::Int(1)),
+                (tasks::created_at, NOON.into()),
             ],
         ),
         Insert::new(
             &TRENDS,
             vec![
-                ("trend_id", task.into()),
-                ("title", odd.into()),
-                ("source", "manual".into()),
-                ("relevance_score", Value::Decimal("0.85".to_owned())),
-                ("observed_at", chimera_core::time::Timestamp::from_micros(-1).into()),
-                ("created_at", NOON.into()),
-                ("updated_at", NOON.into()),
+                (trends::trend_id, task.into()),
+                (trends::title, odd.into()),
+                (trends::source, "manual".into()),
+                (trends::relevance_score, Value::Decimal("0.85".to_owned())),
+                (trends::observed_at, chimera_core::time::Timestamp::from_micros(-1).into()),
+                (trends::created_at, NOON.into()),
+                (trends::updated_at, NOON.into()),
             ],
         ),
         Insert::new(
             &APPROVAL_REQUESTS,
             vec![
-                ("approval_request_id", task.into()),
-                ("action_type", "content_publication".into()),
-                ("action_data", doc("0.1")),
-                ("requester_agent_id", plan.into()),
-                ("workflow_type", "single".into()),
-                ("status", "pending".into()),
-                ("policy_references", vec![odd.to_owned(), String::new()].into()),
-                ("created_at", NOON.into()),
+                (approval_requests::approval_request_id, task.into()),
+                (approval_requests::action_type, "content_publication".into()),
+                (approval_requests::action_data, doc("0.1")),
+                (approval_requests::requester_agent_id, plan.into()),
+                (approval_requests::workflow_type, "single".into()),
+                (approval_requests::status, "pending".into()),
+                (approval_requests::policy_references, vec![odd.to_owned(), String::new()].into()),
+                (approval_requests::created_at, NOON.into()),
             ],
         ),
     ];
@@ -362,10 +380,10 @@ pub async fn pages_are_complete_bounded_and_ordered(store: &dyn Records, s: &See
     let owner = run(s);
     let kinds = ["a", "b", "c"];
     let inserts: Vec<_> = (0..25).map(|n| signal(s, owner.id, kinds[n % 3]).unwrap()).collect();
-    let mut ids: Vec<Uuid> = inserts.iter().map(|insert| insert.value("id").as_uuid().unwrap()).collect();
+    let mut ids: Vec<Uuid> = inserts.iter().map(|insert| insert.value(run_signals::id).as_uuid().unwrap()).collect();
     ids.sort_unstable();
     commit(store, Tx { inserts, ..Tx::default() }).await.expect("signals commit");
-    let base = Select::from(&RUN_SIGNALS, Scope::System).with("run_id", owner.id);
+    let base = Select::from(&RUN_SIGNALS, Scope::System).with(run_signals::run_id, owner.id);
 
     for direction in [Direction::Ascending, Direction::Descending] {
         let mut seen = Vec::new();
@@ -373,7 +391,7 @@ pub async fn pages_are_complete_bounded_and_ordered(store: &dyn Records, s: &See
         loop {
             let Page { rows, next } = store.read(query.clone()).await.expect("a page");
             assert!(rows.len() <= 7, "a page is too long");
-            seen.extend(rows.iter().map(|row| row.uuid("id")));
+            seen.extend(decoded::<SignalBrief>(rows).map(|row| row.id));
             let Some(next) = next else { break };
             query = query.continue_at(&next.encode()).expect("its own cursor");
         }
@@ -383,13 +401,13 @@ pub async fn pages_are_complete_bounded_and_ordered(store: &dyn Records, s: &See
         assert_eq!(seen, ids);
     }
 
-    let by_kind = base.clone().by(&["kind"], Direction::Ascending).take(1_000);
+    let by_kind = base.clone().by(&[run_signals::kind], Direction::Ascending).take(1_000);
     let listed: Vec<_> =
-        store.read(by_kind).await.expect("a page").rows.iter().map(|r| r.text("kind").to_owned()).collect();
+        decoded::<SignalBrief>(store.read(by_kind).await.expect("a page").rows).map(|row| row.kind).collect();
     assert!(listed.is_sorted() && listed.len() == 25);
-    let not_b = base.clone().filter("kind", Comparison::IsNot, "b").take(100);
+    let not_b = base.clone().filter(run_signals::kind, Comparison::IsNot, "b").take(100);
     assert_eq!(store.read(not_b).await.expect("a page").rows.len(), 17);
-    let late = base.filter("created_at", Comparison::Above, NOON);
+    let late = base.filter(run_signals::created_at, Comparison::Above, NOON);
     assert!(store.read(late).await.expect("a page").rows.is_empty());
 
     let unknown = Select::from(&RUNS, Scope::System).with("no_such_column", 1);
@@ -403,8 +421,8 @@ pub async fn a_tenant_sees_only_its_own_rows(store: &dyn Records, s: &Seeded) {
     let tx = Tx { inserts: vec![mine.insert().unwrap(), other.insert().unwrap()], ..Tx::default() };
     commit(store, tx).await.expect("two tenants commit");
     let seen = store.read(Select::from(&RUNS, Scope::Tenant(ours.clone()))).await.expect("a page").rows;
-    assert_eq!(seen.iter().map(|row| row.uuid("id")).collect::<Vec<_>>(), [mine.id]);
-    let by_id = Select::from(&RUNS, Scope::Tenant(ours.clone())).with("id", other.id);
+    assert_eq!(decoded::<RunVersion>(seen).map(|row| row.id).collect::<Vec<_>>(), [mine.id]);
+    let by_id = Select::from(&RUNS, Scope::Tenant(ours.clone())).with(runs::id, other.id);
     assert!(one(store, by_id).await.is_none(), "another tenant's row by its id");
     let untenanted = Select::from(&IDEMPOTENCY_RECORDS, Scope::Tenant(ours));
     assert!(matches!(store.read(untenanted).await, Err(ReadError::Invalid { .. })));
@@ -425,11 +443,11 @@ pub async fn what_no_store_can_hold_is_refused(store: &dyn Records, s: &Seeded) 
         Err(CommitError::Invalid(why)) => why,
         other => panic!("not refused: {other:?}"),
     };
-    let (table, column) = ("runs", "status");
+    let (table, column) = (RUNS.name, runs::status);
     assert_eq!(refused(commit(store, with(column, "a\0b".into())).await), InvalidTx::Nul { table, column });
     assert_eq!(refused(commit(store, with(column, Value::Int(1))).await), InvalidTx::WrongType { table, column });
     assert_eq!(refused(commit(store, with(column, Value::Null)).await), InvalidTx::MissingValue { table, column });
-    let (table, column) = ("runs", "priority");
+    let (table, column) = (RUNS.name, runs::priority);
     assert_eq!(refused(commit(store, with(column, Value::Int(1 << 40))).await), InvalidTx::WrongType { table, column });
     let twice = Tx {
         inserts: vec![row.insert().unwrap()],

@@ -153,6 +153,7 @@ fn tools() -> Vec<ScriptedTool> {
         says("http.request", EffectKind::Write, &["http.request", "external_api"]).with_declaration(|tool| {
             tool.reads_when = Some(ReadOnlyInputs { member: "method", values: &["GET"], deletes: &["DELETE"] });
         }),
+        says("desk.refund", EffectKind::Write, &["billing.refunds.create"]),
         says("webhook_send", EffectKind::Write, &["webhook.send", "external_api"]),
         broken.answers(|_, _| Err(ToolError::not_sent(chimera_core::error::Code::MalformedArgs, "it never works"))),
     ]

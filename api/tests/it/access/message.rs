@@ -12,7 +12,7 @@ use chimera_core::secret::Secret;
 use chimera_engine::commit::{Batch, BatchOutcome};
 use chimera_engine::port::{Outage, Random, Unavailable};
 use chimera_testkit::access::{key_of, signed};
-use reqwest::Method;
+use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -67,6 +67,16 @@ async fn sent_with(
     body: &str,
     signatures: &[(&str, &Handmade, &str)],
 ) -> ApiResponse {
+    sent(signed_request(house, method, target, body, signatures)).await
+}
+
+fn signed_request(
+    house: &FlowServer,
+    method: Method,
+    target: &str,
+    body: &str,
+    signatures: &[(&str, &Handmade, &str)],
+) -> RequestBuilder {
     let mut request = house.client.request(method, house.server.url(target)).bearer_auth(house.token("admin"));
     let (mut inputs, mut macs) = (Vec::new(), Vec::new());
     for (label, made, key) in signatures {
@@ -82,7 +92,7 @@ async fn sent_with(
     if !body.is_empty() {
         request = request.header("content-type", "application/json").body(body.to_owned());
     }
-    sent(request).await
+    request
 }
 
 /// A proxy or another library may sign too, under the same key's name: one signature that fits is enough.
@@ -175,6 +185,34 @@ async fn a_signature_from_the_future_beside_a_good_one_is_used_up_too() {
     let (never, whole) = (ahead_by(100 * 365 * 86_400), made());
     let answer = put(&[("never", &never, &key), ("whole", &whole, &key)]).await;
     assert_eq!((answer.status, answer.code()), (401, "EXPIRED_TTL"), "nobody remembers it so long: {answer:?}");
+}
+
+/// A proxy that removes or changes a field must not leave a signature over it to be used again.
+#[tokio::test]
+async fn a_signature_over_a_field_that_was_lost_on_the_way_is_used_up_too() {
+    let house = furnished(setup(), |edge| edge).await;
+    let (body, key) = (reviewed().document().to_string(), key_of("admin"));
+    let made = || Handmade::of(&house, "PUT", "/workflows/reviewed", &body);
+    let over = |value: &str| {
+        let mut made = made();
+        made.covered.push(("x-extra", value.to_owned()));
+        made
+    };
+    let put = async |extra: Option<&str>, signatures: &[(&str, &Handmade, &str)]| {
+        let request = signed_request(&house, Method::PUT, "/workflows/reviewed", &body, signatures);
+        sent(extra.into_iter().fold(request, |request, extra| request.header("x-extra", extra))).await
+    };
+    for arrived in [None, Some("changed")] {
+        let (whole, more) = (made(), over("1"));
+        let answer = put(arrived, &[("sig1", &whole, &key), ("sig2", &more, &key)]).await;
+        assert_eq!(answer.status, 200, "{arrived:?}: {answer:?}");
+        let again = put(Some("1"), &[("sig2", &more, &key)]).await;
+        assert_eq!((again.status, again.detail("reason")), (401, &json!("nonce_used")), "{arrived:?}: {again:?}");
+    }
+    let (whole, bodyless) = (made(), made().without("content-digest"));
+    assert_eq!(put(None, &[("sig1", &whole, &key), ("sig2", &bodyless, &key)]).await.status, 200);
+    let again = sent_with(&house, Method::PUT, "/workflows/reviewed", "", &[("sig2", &bodyless, &key)]).await;
+    assert_eq!((again.status, again.detail("reason")), (401, &json!("nonce_used")), "without its body: {again:?}");
 }
 
 #[tokio::test]

@@ -17,6 +17,26 @@ async fn narrow(porch: &AccessServer, actor: &str, scopes: &[&str], path: &str, 
     sent(crate::flow::signed(request, porch.house.stage.world.clock.now(), actor, &body)).await
 }
 
+/// A tool's name as a scope grants no more than the wildcard that it was taken from, in a token or for somebody else.
+#[tokio::test]
+async fn nobody_gets_more_from_the_name_of_a_tool_than_from_the_wildcard_over_it() {
+    let manager = entry("user_bob", &["desk.*", "actors.write"]);
+    let bob = ActorEntry { level: Some(Level::Draft), quota_per_minute: 30, ..manager };
+    let porch = porch_with(settings(TENANT, vec![bob]), None).await;
+    let refund = json!({"steps": [{"tool": "desk.refund", "input": {"n": 1}}]});
+    let robot = json!({"scopes": ["desk.refund"], "quota_per_minute": 10, "autonomy_level": "L0_Ask"});
+    let made = porch.ask("user_bob", Method::PUT, "/actors/service_bot", robot).await;
+    assert_eq!(made.status, 200, "{made:?}");
+    for refused in [
+        porch.act("user_bob", refund.clone()).await,
+        narrow(&porch, "user_bob", &["desk.refund"], "/act", refund.clone()).await,
+        porch.act("service_bot", refund.clone()).await,
+    ] {
+        assert_eq!((refused.status, refused.code()), (403, "RBAC_FORBIDDEN"), "{refused:?}");
+        assert_eq!(refused.detail("required_scope"), "billing.refunds.create");
+    }
+}
+
 /// Undoing a call is a call.
 #[tokio::test]
 async fn a_rollback_takes_the_scopes_of_the_tools_that_it_calls() {

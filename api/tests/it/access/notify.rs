@@ -273,6 +273,23 @@ async fn who_decides_and_has_no_address_finds_the_request_in_the_inbox() {
 }
 
 #[tokio::test]
+async fn who_decides_by_a_pattern_and_has_a_key_finds_the_request_in_the_inbox() {
+    let pattern = ActorEntry { level: None, ..entry("team_*", &["approvals.decide"]) };
+    let pattern = ActorEntry { kind: chimera_core::access::Kind::Human, ..pattern };
+    let bots = entry("service_bot", &["notion.*"]);
+    let porch = porch_with(settings(TENANT, vec![pattern, bots]), None).await;
+    let key = |of: &str| format!("/actors/{of}/keys");
+    let made = porch.ask("admin", Method::POST, &key("team_ada"), json!({})).await;
+    assert_eq!(made.status, 201, "{made:?}");
+    let note = json!([{"tool": "notion.note", "input": {"n": 1}}]);
+    let waiting = porch.act("service_bot", json!({"steps": note, "autonomy_level": "L1_Draft"})).await;
+    let rows = messages(&porch, &waiting.body);
+    let told: Vec<_> = rows.iter().filter(|row| format!("{row:?}").contains("team_ada")).collect();
+    assert_eq!(told.len(), 1, "{rows:?}");
+    assert!(!rows.iter().any(|row| format!("{row:?}").contains("team_*")), "a pattern is nobody: {rows:?}");
+}
+
+#[tokio::test]
 async fn the_links_of_whoever_is_removed_end() {
     let porch = house(&[]).await;
     let own = json!({"scopes": ["notion.*", "approvals.decide"], "notify": {"email": "zed@acme.example"}});

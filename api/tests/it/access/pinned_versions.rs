@@ -6,7 +6,7 @@ use chimera_core::access::{ActorEntry, Level};
 use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::tool::{EffectKind, ReadOnlyInputs};
 use chimera_engine::access::Permit;
-use chimera_engine::act::{ActOutcome, ActRequest, Actions, DuplicatePolicy, Objective};
+use chimera_engine::act::{ActOutcome, ActRequest, Actions, Objective};
 use chimera_engine::flow::StartRun;
 use chimera_testkit::access::{everybody, settings};
 use chimera_testkit::flow::{Air, CallLog, EngineFixture, ScriptedTool, TENANT, World, stage, workflow};
@@ -91,15 +91,13 @@ impl SocketlessServer {
             what: Objective::Workflow { id: workflow.to_owned(), version: None, inputs: json!({}) },
             level: None,
             dry_run: false,
-            idempotency_key: None,
-            on_duplicate: DuplicatePolicy::Conflict,
+            key: None,
             notify: None,
             priority: None,
             correlation_id: None,
             run_id: None,
             parent_span: None,
             request: Arc::new(json!({})),
-            unmasked: None,
         };
         match self.access.act(&service(), act).await {
             Ok(ActOutcome::Started(begun)) => (begun.started.run_id, begun.started.level),

@@ -78,6 +78,9 @@ async fn every_fault_of_a_document_is_told_with_its_place() {
         let problems = problem["error"]["details"]["problems"].as_array().unwrap();
         let at = |pointer: &str| problems.iter().any(|found| found["pointer"].as_str().unwrap().starts_with(pointer));
         assert!(at("/nodes/0/fn") && at("/nodes/1/fn"), "{problem}");
+        let text = broken.to_string();
+        let column = text.find("\"nonexistent\"").unwrap() + 1;
+        assert_eq!((&problems[0]["line"], &problems[0]["column"]), (&json!(1), &json!(column)), "{problem}");
     }
     let (status, problem) = house.ask(Method::PUT, "/workflows/other", reviewed().document().clone()).await;
     assert_eq!((status, code(&problem)), (422, "MALFORMED_ARGS"));

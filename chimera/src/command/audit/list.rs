@@ -8,8 +8,8 @@ use crate::compose::{self, Ambient};
 use crate::failure::{Failure, Outcome};
 use chimera_api::answer::EntryPage;
 use chimera_core::error::Code;
-use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
-use chimera_core::record::{Cursor, Page, Scope, Select};
+use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, EntryHead, audit_log_entries};
+use chimera_core::record::{Cursor, Page, Scope, Select, StoredRow};
 use chimera_engine::EngineError;
 use chimera_engine::audit::EntryView;
 use chimera_engine::flow::view;
@@ -34,10 +34,10 @@ async fn read_page(records: &dyn Records, list: &AuditListArgs) -> Outcome<Page>
     };
     let mut select = Select::from(&AUDIT_LOG_ENTRIES, scope).take(list.limit);
     if let Some(subject) = &list.subject_id {
-        select = select.with("subject_id", subject.as_str());
+        select = select.with(audit_log_entries::subject_id, subject.as_str());
     }
     if let Some(event) = &list.event_type {
-        select = select.with("event_type", event.as_str());
+        select = select.with(audit_log_entries::event_type, event.as_str());
     }
     if let Some(cursor) = &list.after {
         select = select.continue_at(cursor).map_err(|error| {
@@ -50,35 +50,37 @@ async fn read_page(records: &dyn Records, list: &AuditListArgs) -> Outcome<Page>
 
 fn render(page: &Page, as_json: bool) -> Outcome<String> {
     if !as_json {
-        return Ok(table(page));
+        return table(page);
     }
     let items = page.rows.iter().map(EntryView::of).collect::<Result<_, _>>().map_err(EngineError::from)?;
     let page = view::Page { items, next_cursor: page.next.as_ref().map(Cursor::encode), bytes: 0 };
     Ok(format!("{}\n", shown(EntryPage::from(page))?))
 }
 
-fn table(page: &Page) -> String {
-    page.rows.iter().fold(String::new(), |mut text, row| {
-        let at = row.get("timestamp").as_time().map(|at| at.to_string());
+fn table(page: &Page) -> Outcome<String> {
+    let mut text = String::new();
+    for row in &page.rows {
+        let entry = EntryHead::peek(row).map_err(EngineError::from)?;
         let _ = writeln!(
             text,
             "{}/{}  {}  {}  {} {}  by {} {}",
-            row.int("lane"),
-            row.int("seq"),
-            at.unwrap_or_default(),
-            row.text("event_type"),
-            row.text("subject_type"),
-            row.text("subject_id"),
-            row.text("actor_type"),
-            row.text("actor_id"),
+            entry.lane,
+            entry.seq,
+            entry.timestamp,
+            entry.event_type,
+            entry.subject_type.as_str(),
+            entry.subject_id,
+            entry.actor_type.as_str(),
+            entry.actor_id.unwrap_or_default(),
         );
-        text
-    })
+    }
+    Ok(text)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use chimera_core::access::tables::TENANTS;
     use chimera_core::record::{ColumnType, Row, Tx, Value};
     use chimera_core::time::Timestamp;
     use chimera_engine::port::{CommitError, ReadError, Receipt, Unavailable};
@@ -88,8 +90,10 @@ mod tests {
 
     fn row(seq: i64) -> Row {
         let cell = |name: &str, kind: ColumnType| match (name, kind) {
-            ("seq", _) => Value::Int(seq),
-            ("actor_id" | "run_id" | "run_seq", _) => Value::Null,
+            (audit_log_entries::seq, _) => Value::Int(seq),
+            (audit_log_entries::actor_id | audit_log_entries::run_id | audit_log_entries::run_seq, _) => Value::Null,
+            (audit_log_entries::subject_type, _) => Value::Text("other".to_owned()),
+            (audit_log_entries::actor_type, _) => Value::Text("system".to_owned()),
             (_, ColumnType::Int) => Value::Int(1),
             (_, ColumnType::Time) => Value::Time(Timestamp::from_micros(seq)),
             (_, ColumnType::ExactJson) => Value::Text("{}".to_owned()),
@@ -107,7 +111,7 @@ mod tests {
         }
 
         async fn read(&self, select: Select) -> Result<Page, ReadError> {
-            if select.table.name == "tenants" {
+            if select.table == &TENANTS {
                 // It has no slug: it is an id.
                 return Ok(select.page(Vec::new()));
             }

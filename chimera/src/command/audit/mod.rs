@@ -6,13 +6,15 @@ pub(super) mod list;
 pub(super) mod verify;
 
 use crate::failure::Outcome;
-use chimera_core::access::tables::TENANTS;
-use chimera_core::record::{Scope, Select};
+use chimera_core::access::tables::{TenantRow, tenants};
+use chimera_core::record::{Scope, StoredRow};
+use chimera_engine::EngineError;
 use chimera_engine::port::Records;
 
 /// Resolves a tenant slug; any other text is taken as an id.
 async fn tenant_id(records: &dyn Records, named: &str) -> Outcome<String> {
-    let select = Select::from(&TENANTS, Scope::System).with("slug", named).take(1);
-    let page = records.read(select).await?;
-    Ok(page.rows.first().map_or_else(|| named.to_owned(), |row| row.text("id").to_owned()))
+    let select = TenantRow::select(Scope::System).with(tenants::slug, named).take(1);
+    let row = records.read(select).await?.rows.into_iter().next();
+    let row = row.map(TenantRow::decode).transpose().map_err(EngineError::from)?;
+    Ok(row.map_or_else(|| named.to_owned(), |row| row.id))
 }

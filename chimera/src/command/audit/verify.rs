@@ -17,7 +17,7 @@ pub(crate) async fn run(scene: &CommandContext<'_>, path: Option<&Path>, keys: &
     Ok(if held.is_some() { ExitCode::from(EXIT_FOUND_WRONG) } else { ExitCode::SUCCESS })
 }
 
-/// Verifies the store; also returns why it is on hold, if it is.
+/// Verifies the store; also returns why it is held, if it is.
 async fn verify_stored(scene: &CommandContext<'_>, keys: &[String]) -> Outcome<(LedgerReport, Option<String>)> {
     let config = &scene.loaded.config;
     let marked = compose::entries_marked(config)?;
@@ -50,7 +50,7 @@ fn report_result(json: bool, found: &LedgerReport, held: Option<&str>) -> Outcom
     if !json {
         say(&summary(found));
         if let Some(reason) = held {
-            say(&format!("The store is on hold, so entries may be missing: {reason}"));
+            say(&format!("The store is held, so entries may be missing: {reason}"));
         }
     }
     Ok(())

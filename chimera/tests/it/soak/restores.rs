@@ -1,6 +1,6 @@
 //! Backups under load, and restores of one of them.
 //!
-//! All nodes stop, the store is restored and on hold, its contents are checked, and it is resumed. What was
+//! All nodes stop, the store is restored and held, its contents are checked, and it is resumed. What was
 //! acknowledged before the backup started is there; what was requested after it ended is not. A lost run is
 //! requested again with its idempotency key and becomes a new run.
 

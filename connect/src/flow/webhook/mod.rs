@@ -5,7 +5,7 @@
 
 mod sign;
 
-use crate::http::{Call, Client, Keyring, Request, Retryability, authority_of, not_retryable};
+use crate::http::{Call, Client, Keyring, Request, Retryability, authority_of, not_retryable, parse_url};
 use async_trait::async_trait;
 use chimera_core::error::Code;
 use chimera_core::flow::destination::DESTINATIONS_MEMBER as DESTINATIONS;
@@ -112,8 +112,7 @@ impl WebhookSender {
     }
 
     fn request(&self, url: &str) -> Result<Request, ToolError> {
-        let url = Url::parse(url).map_err(|error| malformed(&format!("the url is not valid: {error}")))?;
-        let mut request = Request::new(Method::POST, url, Retryability::Repeatable);
+        let mut request = Request::new(Method::POST, parse_url(url)?, Retryability::Repeatable);
         request.redirects_max = 0;
         request.truncate_answer = true;
         self.client.allows(&request)?;

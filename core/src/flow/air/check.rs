@@ -4,14 +4,17 @@
 //! schema validates the whole with placeholders for the expressions, and its errors about places that
 //! are or contain a placeholder are ignored.
 
+use super::document::Body;
 use super::graph::CompiledNode;
-use super::problem::{ProblemCode, Problems};
+use super::problem::{DocumentProblem, ProblemCode, Problems};
 use crate::flow::expr::{Mismatch, Shape, Template, TemplatePart, Type, TypeScope, pointer_token};
+use crate::flow::outputs;
 use crate::json::schema::Schema;
+use crate::limits::KNOWN_NAMES_MAX;
 use crate::text::did_you_mean;
 use crate::tool::Spec;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The expected input of a tool or child workflow.
@@ -47,6 +50,8 @@ pub(super) struct Check<'a> {
     pub(super) inputs: Type,
     pub(super) nodes: &'a [CompiledNode],
     pub(super) index: &'a BTreeMap<String, usize>,
+    /// The document was accepted before, maybe when the outputs of fewer types of nodes were known.
+    pub(super) is_stored: bool,
     pub(super) item: Option<Type>,
     pub(super) out: &'a mut Problems,
 }
@@ -56,6 +61,7 @@ struct VariableTypes<'a> {
     inputs: &'a Type,
     nodes: &'a [CompiledNode],
     index: &'a BTreeMap<String, usize>,
+    is_stored: bool,
     item: Option<&'a Type>,
 }
 
@@ -65,21 +71,20 @@ impl TypeScope for VariableTypes<'_> {
     }
 
     fn outputs(&self, node: &str) -> Type {
-        self.index.get(node).map_or(Type::Any, |at| self.nodes[*at].output_type.clone())
+        match self.index.get(node).map(|at| &self.nodes[*at]) {
+            None => Type::Any,
+            Some(node) if self.is_stored && matches!(node.node.body, Body::Hitl(_) | Body::Map(_)) => Type::Any,
+            Some(node) => node.output_type.clone(),
+        }
+    }
+
+    fn error(&self) -> Type {
+        if self.is_stored { Type::Any } else { outputs::error_type() }
     }
 
     fn item(&self) -> Option<Type> {
         self.item.cloned()
     }
-}
-
-/// What the check of a template found.
-#[derive(Default)]
-struct TemplateFindings {
-    /// Pointers to placeholders.
-    deferred: Vec<String>,
-    /// Pointers to objects whose members were already reported.
-    reported: Vec<String>,
 }
 
 impl Check<'_> {
@@ -108,7 +113,7 @@ impl Check<'_> {
 
     /// A template without an expected type.
     pub(super) fn check_untyped(&mut self, template: &Template, path: &str) {
-        self.check_part(template.root(), &Type::Any, path, &mut TemplateFindings::default());
+        self.check_part(template.root(), &Type::Any, &mut path.to_owned(), &mut Vec::new());
     }
 
     pub(super) fn condition(&mut self, template: &Template, path: &str) {
@@ -116,8 +121,8 @@ impl Check<'_> {
             return;
         }
         match self.infer(template.root(), path) {
-            None | Some(Type::Any | Type::Bool) => {}
-            Some(other) => {
+            Type::Any | Type::Bool => {}
+            other => {
                 self.out.add(ProblemCode::TypeMismatch, path, format!("a condition must be a boolean, not {other}"));
             }
         }
@@ -130,9 +135,10 @@ impl Check<'_> {
             return Type::Any;
         }
         match self.infer(template.root(), path) {
-            None | Some(Type::Any) => Type::Any,
-            Some(Type::List(item)) => (*item).clone(),
-            Some(other) => {
+            Type::Any => Type::Any,
+            Type::List(item) => (*item).clone(),
+            Type::Object(_) if self.is_stored && !template.is_constant() => Type::Any,
+            other => {
                 self.out.add(
                     ProblemCode::TypeMismatch,
                     path,
@@ -145,66 +151,78 @@ impl Check<'_> {
 
     /// The input of a tool or child workflow.
     fn check_input(&mut self, template: &Template, wanted: &ExpectedInput, path: &str) {
-        let mut seen = TemplateFindings::default();
+        // Pointers to objects whose members were already reported.
+        let mut reported = Vec::new();
         let before = self.out.count();
-        let instance = self.check_part(template.root(), &wanted.input, path, &mut seen);
+        let instance = self.check_part(template.root(), &wanted.input, &mut path.to_owned(), &mut reported);
         let Err(faults) = wanted.schema().check(&instance) else {
             return;
         };
-        let inside = |one: &str, other: &str| {
-            one.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
         for fault in faults {
             let place = format!("{path}{}", fault.pointer);
-            let unsure = seen.deferred.iter().any(|deferred| inside(&place, deferred) || inside(deferred, &place));
-            if !unsure && !seen.reported.contains(&place) {
+            if !template.root().is_unknown_at(&fault.pointer) && !reported.contains(&place) {
                 self.out.add(ProblemCode::InvalidInput, place, fault.message);
             }
         }
         // A schema error without a pointer must not be lost.
-        if seen.deferred.is_empty() && self.out.count() == before {
+        if template.is_constant() && self.out.count() == before {
             self.out.add(ProblemCode::InvalidInput, path, "the inputs do not match the schema");
         }
     }
 
-    fn infer(&mut self, part: &TemplatePart, path: &str) -> Option<Type> {
-        let known =
-            VariableTypes { inputs: &self.inputs, nodes: self.nodes, index: self.index, item: self.item.as_ref() };
-        match part.infer(&known) {
-            Ok(known) => Some(known),
-            Err(Mismatch::UnknownReference(reason)) => {
-                self.out.add(ProblemCode::UnknownReference, path, reason);
-                None
-            }
-            Err(Mismatch::Type(reason)) => {
-                self.out.add(ProblemCode::TypeMismatch, path, reason);
-                None
-            }
+    fn variables(&self) -> VariableTypes<'_> {
+        VariableTypes {
+            inputs: &self.inputs,
+            nodes: self.nodes,
+            index: self.index,
+            is_stored: self.is_stored,
+            item: self.item.as_ref(),
         }
     }
 
+    /// The type of a template that was checked.
+    pub(super) fn type_of(&self, template: &Template) -> Type {
+        template.root().infer(&self.variables(), &mut Vec::new())
+    }
+
+    /// The type of a part. Reports its mismatches.
+    fn infer(&mut self, part: &TemplatePart, path: &str) -> Type {
+        let mut found = Vec::new();
+        let known = part.infer(&self.variables(), &mut found);
+        for mismatch in found {
+            self.out.push(match mismatch {
+                Mismatch::Type(reason) => DocumentProblem::new(ProblemCode::TypeMismatch, path, reason),
+                Mismatch::UnknownReference { reason, known } => {
+                    let problem = DocumentProblem::new(ProblemCode::UnknownReference, path, reason);
+                    if known.is_empty() { problem } else { problem.with_hint(list_members(&known)) }
+                }
+            });
+        }
+        known
+    }
+
     /// Checks one part and returns its value, or a placeholder.
-    fn check_part(&mut self, part: &TemplatePart, wanted: &Type, path: &str, seen: &mut TemplateFindings) -> Value {
+    fn check_part(
+        &mut self,
+        part: &TemplatePart,
+        wanted: &Type,
+        path: &mut String,
+        reported: &mut Vec<String>,
+    ) -> Value {
         match part {
             TemplatePart::Constant(value) => {
                 if let (Value::Object(members), Type::Object(shape)) = (value, wanted) {
-                    self.check_members(
-                        &|name| members.contains_key(name),
-                        members.keys().map(String::as_str),
-                        shape,
-                        path,
-                        seen,
-                    );
+                    let names = members.keys().map(String::as_str);
+                    self.check_members(&|name| members.contains_key(name), names, shape, path, reported);
                 }
                 value.clone()
             }
             TemplatePart::Single(_) | TemplatePart::Mixed { .. } => {
-                if let Some(reason) = self.infer(part, path).and_then(|found| found.unfit(wanted)) {
-                    self.out.add(ProblemCode::TypeMismatch, path, reason);
-                }
-                seen.deferred.push(path.to_owned());
+                let found = self.infer(part, path);
+                self.check_type(&found, wanted, path);
                 placeholder(wanted)
             }
+            TemplatePart::Invalid => placeholder(wanted),
             TemplatePart::List(parts) => {
                 let item = match wanted {
                     Type::List(item) => (**item).clone(),
@@ -213,13 +231,15 @@ impl Check<'_> {
                         Type::Any
                     }
                 };
-                parts
-                    .iter()
-                    .enumerate()
-                    .map(|(at, part)| self.check_part(part, &item, &format!("{path}/{at}"), seen))
-                    .collect()
+                let mut made = Vec::with_capacity(parts.len());
+                for (at, part) in parts.iter().enumerate() {
+                    let length = extend(path, &at.to_string());
+                    made.push(self.check_part(part, &item, path, reported));
+                    path.truncate(length);
+                }
+                Value::Array(made)
             }
-            TemplatePart::Object(members) => self.object(members, wanted, path, seen),
+            TemplatePart::Object(members) => self.object(members, wanted, path, reported),
         }
     }
 
@@ -227,8 +247,8 @@ impl Check<'_> {
         &mut self,
         members: &[(String, TemplatePart)],
         wanted: &Type,
-        path: &str,
-        seen: &mut TemplateFindings,
+        path: &mut String,
+        reported: &mut Vec<String>,
     ) -> Value {
         let shape = match wanted {
             Type::Object(shape) => Some(shape),
@@ -238,14 +258,15 @@ impl Check<'_> {
             }
         };
         if let Some(shape) = shape {
-            let has = |name: &str| members.iter().any(|(member, _)| member == name);
-            self.check_members(&has, members.iter().map(|(name, _)| name.as_str()), shape, path, seen);
+            let given: BTreeSet<&str> = members.iter().map(|(name, _)| name.as_str()).collect();
+            self.check_members(&|name| given.contains(name), given.iter().copied(), shape, path, reported);
         }
         let mut made = Map::new();
         for (name, part) in members {
             let wanted = shape.and_then(|shape| shape.named.get(name)).unwrap_or(&Type::Any);
-            let place = format!("{path}/{}", pointer_token(name));
-            made.insert(name.clone(), self.check_part(part, wanted, &place, seen));
+            let length = extend(path, name);
+            made.insert(name.clone(), self.check_part(part, wanted, path, reported));
+            path.truncate(length);
         }
         Value::Object(made)
     }
@@ -263,22 +284,42 @@ impl Check<'_> {
         names: impl Iterator<Item = &'n str>,
         shape: &Shape,
         path: &str,
-        seen: &mut TemplateFindings,
+        reported: &mut Vec<String>,
     ) {
         let before = self.out.count();
         for name in shape.required.iter().filter(|name| !has(name)) {
+            if self.out.is_full() {
+                return;
+            }
             let place = format!("{path}/{}", pointer_token(name));
             self.out.add(ProblemCode::MissingInput, place, format!("the input {name} is missing"));
         }
         for name in names.filter(|name| !shape.open && !shape.named.contains_key(*name)) {
+            if self.out.is_full() {
+                return;
+            }
             let guess = did_you_mean(name, shape.named.keys().map(String::as_str));
             let place = format!("{path}/{}", pointer_token(name));
             self.out.add(ProblemCode::UnknownInput, place, format!("there is no input {name}{guess}"));
         }
-        if self.out.count() > before || self.out.is_full() {
-            seen.reported.push(path.to_owned());
+        if self.out.count() > before {
+            reported.push(path.to_owned());
         }
     }
+}
+
+fn list_members(known: &[String]) -> String {
+    let more = if known.len() < KNOWN_NAMES_MAX { "" } else { ", …" };
+    format!("its members are {}{more}", known.join(", "))
+}
+
+/// Adds a name to a JSON pointer. The length before, to remove it again: a long name is not copied for every value
+/// inside.
+fn extend(path: &mut String, name: &str) -> usize {
+    let length = path.len();
+    path.push('/');
+    path.push_str(&pointer_token(name));
+    length
 }
 
 /// A placeholder of this type.

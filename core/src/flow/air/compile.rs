@@ -1,7 +1,7 @@
 //! Compiles a document to a graph: ids, order, templates, references, types.
 //!
-//! Each pass is linear in nodes and edges. Later passes depend on earlier ones, so a document with
-//! structural problems is not type-checked; within a pass, all problems are reported.
+//! Each pass is linear in nodes and edges, and reports all its problems. A later pass checks what the earlier ones
+//! could resolve, so that all problems of a document are found together.
 
 use super::catalog::{Catalog, WorkflowInfo};
 use super::check::{Check, ExpectedInput};
@@ -10,8 +10,9 @@ use super::graph::{CompiledEdge, CompiledNode, Graph, count_child_nodes, has_loo
 use super::order::Adjacency;
 use super::parse::is_node_id;
 use super::problem::{DocumentProblem, ProblemCode, Problems};
-use super::reach::upstream;
+use super::references::References;
 use crate::flow::expr::{Template, TemplateError, Type};
+use crate::flow::outputs;
 use crate::json::Digest32;
 use crate::json::schema::Schema;
 use crate::limits::{WORKFLOW_EDGES_MAX, WORKFLOW_NODES_MAX};
@@ -31,17 +32,25 @@ pub(crate) fn compile_onto(
     document: Document,
     catalog: &dyn Catalog,
 ) -> Result<Graph, Vec<DocumentProblem>> {
-    let mut out = Problems::default();
-    let index = index_nodes(&document, &mut out);
-    let ends = resolve_edge_ends(&document, &index, &mut out);
-    if !out.is_empty() {
+    compile_source(prior, document, catalog, Problems::default())
+}
+
+/// Compiles what could be read of a document with these problems.
+pub(super) fn compile_source(
+    prior: Option<&Graph>,
+    document: Document,
+    catalog: &dyn Catalog,
+    mut out: Problems,
+) -> Result<Graph, Vec<DocumentProblem>> {
+    if report_too_large(&document, &mut out) {
         return Err(out.into_vec());
     }
-    let ways = Adjacency::new(document.nodes.len(), ends);
+    let index = index_nodes(&document, &mut out);
+    let ends = resolve_edge_ends(&document, &index, &mut out);
+    let ways = Adjacency::new(document.nodes.len(), ends.pairs.iter().flatten().copied().collect());
     let order = ways.topological_order();
     if order.len() < document.nodes.len() {
         ways.report_cycles(&order, &|node| document.nodes[node].id.clone(), &mut out);
-        return Err(out.into_vec());
     }
     let mut compiling = Compiler { prior, catalog, resolved_tools: BTreeMap::new(), out };
     let input_schema = compiling.input_schema(&document);
@@ -52,21 +61,22 @@ pub(crate) fn compile_onto(
         nodes.push(compiled);
         wanted.push(wants);
     }
-    let edges = compiling.edges(&document, &ways);
-    let path = "/outputs";
-    let outputs =
-        document.outputs.as_ref().and_then(|outputs| compiling.template(&Value::Object(outputs.clone()), path));
+    let conditions = compiling.conditions(&document);
+    let outputs = document.outputs.as_ref();
+    let outputs = outputs.map(|outputs| compiling.template(&Value::Object(outputs.clone()), "/outputs"));
     let mut out = compiling.out;
-    if out.is_empty() {
-        let checked = CompiledParts { nodes: &nodes, edges: &edges, outputs: outputs.as_ref(), index: &index };
-        checked.references(&ways, &order, prior, &mut out);
-        checked.types(input_schema.as_deref(), &wanted, prior, &mut out);
-    }
+    let parts = CompiledParts { nodes: &nodes, conditions: &conditions, outputs: outputs.as_ref(), index: &index };
+    References { parts: &parts, document: &document, prior, ends: &ends, ways: &ways, order: &order }.check(&mut out);
+    let is_stored = catalog.allows_placeholders();
+    let result = parts.types(input_schema.as_deref(), &wanted, prior, is_stored, &mut out);
+    let output_type = result.unwrap_or_else(|| type_of_sinks(&nodes));
+    out.into_result(())?;
+    let made = |((from, to), condition)| CompiledEdge { from, to, condition };
+    let edges: Vec<CompiledEdge> = ways.edges.iter().copied().zip(conditions).map(made).collect();
     let digest = Digest32::of(&document.to_value());
-    let output_type = output_type(outputs.as_ref(), &nodes);
     let (nests, may_take_long) =
         (count_child_nodes(&nodes), has_loops(&nodes, &edges, outputs.as_ref()) || is_costly(input_schema.as_deref()));
-    out.into_result(Graph {
+    Ok(Graph {
         document,
         digest,
         nodes,
@@ -80,31 +90,30 @@ pub(crate) fn compile_onto(
     })
 }
 
-/// The type of a run's outputs: the output templates, or the outputs of the sink nodes by id.
-pub(super) fn output_type(outputs: Option<&Template>, nodes: &[CompiledNode]) -> Type {
-    match outputs {
-        Some(template) => Type::closed_object(template.members().into_iter().map(|name| (name.to_owned(), Type::Any))),
-        None => {
-            let sinks = nodes.iter().filter(|node| node.outgoing.is_empty());
-            Type::closed_object(sinks.map(|node| (node.node.id.clone(), node.output_type.clone())))
-        }
-    }
+/// The type of the outputs of a run without output templates: the outputs of the sink nodes by id.
+pub(super) fn type_of_sinks(nodes: &[CompiledNode]) -> Type {
+    let sinks = nodes.iter().filter(|node| node.outgoing.is_empty());
+    Type::closed_object(sinks.map(|node| (node.node.id.clone(), node.output_type.clone()))).bounded()
 }
 
-fn index_nodes(document: &Document, out: &mut Problems) -> BTreeMap<String, usize> {
+fn report_too_large(document: &Document, out: &mut Problems) -> bool {
     let counts =
         [(document.nodes.len(), WORKFLOW_NODES_MAX, "/nodes"), (document.edges.len(), WORKFLOW_EDGES_MAX, "/edges")];
-    for (count, most, path) in counts {
-        if count > most {
-            out.add(ProblemCode::TooLarge, path, format!("{count} items, at most {most}"));
-        }
+    for (count, most, path) in counts.iter().filter(|(count, most, _)| count > most) {
+        out.add(ProblemCode::TooLarge, *path, format!("{count} items, at most {most}"));
     }
+    counts.iter().any(|(count, most, _)| count > most)
+}
+
+/// The positions of the nodes by id. A malformed id is known too: edges may name it.
+fn index_nodes(document: &Document, out: &mut Problems) -> BTreeMap<String, usize> {
     let mut index = BTreeMap::new();
-    for (at, node) in document.nodes.iter().enumerate() {
+    for (at, node) in document.nodes.iter().enumerate().filter(|(_, node)| !node.id.is_empty()) {
         let path = || format!("/nodes/{at}/id");
         if !is_node_id(&node.id) {
             out.add(ProblemCode::InvalidId, path(), format!("{:?} is not a valid node id", node.id));
-        } else if let Some(first) = index.insert(node.id.clone(), at) {
+        }
+        if let Some(first) = index.insert(node.id.clone(), at) {
             let reason = format!("duplicate node id {}, already used at /nodes/{first}", node.id);
             out.add(ProblemCode::DuplicateId, path(), reason);
         }
@@ -112,17 +121,23 @@ fn index_nodes(document: &Document, out: &mut Problems) -> BTreeMap<String, usiz
     index
 }
 
-/// The positions of the start and end node of every edge.
-fn resolve_edge_ends(document: &Document, index: &BTreeMap<String, usize>, out: &mut Problems) -> Vec<(usize, usize)> {
+/// The ends of the edges.
+pub(super) struct EdgeEnds {
+    /// The positions of the start and end node of every edge. `None` for an edge that can't be part of a graph.
+    pub(super) pairs: Vec<Option<(usize, usize)>>,
+    /// Whether both ends of every edge are known.
+    pub(super) is_complete: bool,
+}
+
+fn resolve_edge_ends(document: &Document, index: &BTreeMap<String, usize>, out: &mut Problems) -> EdgeEnds {
     let mut seen = BTreeSet::new();
-    let mut ends = Vec::with_capacity(document.edges.len());
+    let mut ends = EdgeEnds { pairs: Vec::with_capacity(document.edges.len()), is_complete: true };
+    // The name may be that of a node whose id could not be read.
+    let is_nameless = document.nodes.iter().any(|node| node.id.is_empty());
     for (at, edge) in document.edges.iter().enumerate() {
-        if out.is_full() {
-            break;
-        }
         let mut find = |id: &str, member: &str| {
             let found = index.get(id).copied();
-            if found.is_none() {
+            if found.is_none() && !id.is_empty() && !is_nameless && !out.is_full() {
                 let guess = did_you_mean(id, index.keys().map(String::as_str));
                 let reason = format!("there is no node {id:?}{guess}");
                 out.add(ProblemCode::UnknownNode, format!("/edges/{at}/{member}"), reason);
@@ -130,6 +145,8 @@ fn resolve_edge_ends(document: &Document, index: &BTreeMap<String, usize>, out: 
             found
         };
         let (Some(from), Some(to)) = (find(&edge.from, "from"), find(&edge.to, "to")) else {
+            ends.pairs.push(None);
+            ends.is_complete = false;
             continue;
         };
         if from == to {
@@ -138,7 +155,7 @@ fn resolve_edge_ends(document: &Document, index: &BTreeMap<String, usize>, out: 
             let reason = format!("duplicate edge from {} to {}", edge.from, edge.to);
             out.add(ProblemCode::DuplicateEdge, format!("/edges/{at}"), reason);
         }
-        ends.push((from, to));
+        ends.pairs.push((from != to).then_some((from, to)));
     }
     ends
 }
@@ -176,19 +193,18 @@ impl Compiler<'_> {
         }
     }
 
-    fn template(&mut self, value: &Value, path: &str) -> Option<Template> {
-        match Template::compile(value) {
-            Ok(template) => Some(template),
-            Err(error) => {
-                let (code, at, reason) = match error {
-                    TemplateError::Invalid { path, reason } => (ProblemCode::InvalidExpression, path, reason),
-                    TemplateError::UnknownReference { path, reason } => (ProblemCode::UnknownReference, path, reason),
-                    TemplateError::TooMany => (ProblemCode::TooLarge, String::new(), error.to_string()),
-                };
-                self.out.add(code, format!("{path}{at}"), reason);
-                None
-            }
+    /// The template, with invalid parts where it has problems.
+    fn template(&mut self, value: &Value, path: &str) -> Template {
+        let (template, errors) = Template::compile_all(value);
+        for error in errors {
+            let (code, at, reason) = match error {
+                TemplateError::Invalid { path, reason } => (ProblemCode::InvalidExpression, path, reason),
+                TemplateError::UnknownReference { path, reason } => (ProblemCode::UnknownReference, path, reason),
+                TemplateError::TooMany => (ProblemCode::TooLarge, String::new(), error.to_string()),
+            };
+            self.out.add(code, format!("{path}{at}"), reason);
         }
+        template
     }
 
     fn node(&mut self, at: usize, node: &Node, document: &Document, ways: &Adjacency) -> (CompiledNode, OptionalInput) {
@@ -213,18 +229,19 @@ impl Compiler<'_> {
         match &node.body {
             Body::Function(_) | Body::Workflow(_) => wants = self.compile_action(node, document, &path, &mut compiled),
             Body::Map(each) => {
-                compiled.over = self.template(&each.over, &format!("{path}/over"));
+                compiled.over = Some(self.template(&each.over, &format!("{path}/over")));
                 wants = self.compile_action(node, document, &format!("{path}/do"), &mut compiled);
-                compiled.output_type = Type::Any;
+                compiled.output_type = outputs::mapped_type(compiled.output_type);
             }
             Body::Hitl(hitl) => {
                 let prompt = hitl.prompt.clone().map(Value::String);
-                compiled.prompt = prompt.and_then(|prompt| self.template(&prompt, &format!("{path}/prompt")));
-                compiled.show = hitl.show.as_ref().and_then(|show| self.template(show, &format!("{path}/show")));
+                compiled.prompt = prompt.map(|prompt| self.template(&prompt, &format!("{path}/prompt")));
+                compiled.show = hitl.show.as_ref().map(|show| self.template(show, &format!("{path}/show")));
+                compiled.output_type = outputs::approved_type();
             }
             Body::Agent(members) | Body::Swarm(members) => {
                 let inputs = members.get("inputs");
-                compiled.inputs = inputs.and_then(|inputs| self.template(inputs, &format!("{path}/inputs")));
+                compiled.inputs = inputs.map(|inputs| self.template(inputs, &format!("{path}/inputs")));
             }
         }
         (compiled, wants)
@@ -239,7 +256,7 @@ impl Compiler<'_> {
         compiled: &mut CompiledNode,
     ) -> OptionalInput {
         if let Some(function) = node.function() {
-            compiled.inputs = self.template(&Value::Object(function.inputs.clone()), &format!("{path}/inputs"));
+            compiled.inputs = Some(self.template(&Value::Object(function.inputs.clone()), &format!("{path}/inputs")));
             let kind = self.tool(&function.tool, path)?;
             let writes = kind.spec.effect == EffectKind::Write && kind.spec.reads_when.is_none() && !kind.absent;
             if function.cache.is_some() && writes {
@@ -248,12 +265,14 @@ impl Compiler<'_> {
             }
             compiled.tool = Some(kind.spec);
             compiled.is_tool_absent = kind.absent;
-            compiled.output_type = kind.output;
+            // A dry run has outputs of its own.
+            let is_real = function.inputs.get("dry_run").is_none_or(|dry| *dry == Value::Bool(false));
+            compiled.output_type = if is_real { kind.output } else { Type::Any };
             return Some(kind.wanted);
         }
         let child = node.child()?;
-        compiled.inputs = self.template(&Value::Object(child.inputs.clone()), &format!("{path}/inputs"));
-        if child.workflow_id == document.workflow_id && child.version.is_none() {
+        compiled.inputs = Some(self.template(&Value::Object(child.inputs.clone()), &format!("{path}/inputs")));
+        if child.workflow_id.is_empty() || (child.workflow_id == document.workflow_id && child.version.is_none()) {
             // A workflow may start itself. Its interface is not known until it is compiled.
             return None;
         }
@@ -266,7 +285,7 @@ impl Compiler<'_> {
             }
             WorkflowInfo::Exists => None,
             WorkflowInfo::Interface { inputs, outputs } => {
-                compiled.output_type = outputs;
+                compiled.output_type = outputs::completed_type(outputs);
                 inputs.map(|schema| Arc::new(ExpectedInput::new(schema)))
             }
         }
@@ -280,11 +299,11 @@ impl Compiler<'_> {
             let stand_in = || catalog.allows_placeholders().then(|| Spec::placeholder(name).ok())?.map(Arc::new);
             let spec = found.or_else(stand_in)?;
             let wanted = Arc::new(ExpectedInput::of_tool(Arc::clone(&spec)));
-            let output = Type::from_schema(spec.output.document());
+            let output = outputs::completed_type(Type::from_schema(spec.output.document()));
             Some(ResolvedTool { spec, wanted, output, absent })
         });
         let known = known.clone();
-        if known.is_none() && !self.out.is_full() {
+        if known.is_none() && !name.is_empty() && !self.out.is_full() {
             let reason = match catalog.unavailable_reason(name) {
                 Some(why) => format!("the tool {name:?} is not configured here: {why}"),
                 None => {
@@ -297,106 +316,59 @@ impl Compiler<'_> {
         known
     }
 
-    fn edges(&mut self, document: &Document, ways: &Adjacency) -> Vec<CompiledEdge> {
-        let mut edges = Vec::with_capacity(document.edges.len());
+    /// The conditions of the edges.
+    fn conditions(&mut self, document: &Document) -> Vec<Option<Template>> {
+        let mut conditions = Vec::with_capacity(document.edges.len());
         for (at, edge) in document.edges.iter().enumerate() {
-            let (from, to) = ways.edges[at];
             if let Some(old) = self.prior.and_then(|prior| prior.edges.get(at)) {
-                edges.push(old.clone());
+                conditions.push(old.condition.clone());
                 continue;
             }
             let path = format!("/edges/{at}/condition");
             let condition = edge.condition.clone().map(Value::String);
-            let condition = condition.and_then(|condition| self.template(&condition, &path));
-            if condition
-                .as_ref()
-                .is_some_and(|condition| !condition.is_single_expression() && !condition.is_constant_bool())
-            {
+            let condition = condition.map(|condition| self.template(&condition, &path));
+            if condition.as_ref().is_some_and(|condition| !condition.can_be_condition()) {
                 let reason = "a condition must be a single ${…} that is true or false, with nothing around it";
+                let before = self.out.count();
                 self.out.add(ProblemCode::InvalidExpression, path, reason);
+                self.out.mark_unreadable(before);
             }
-            edges.push(CompiledEdge { from, to, condition });
+            conditions.push(condition);
         }
-        edges
+        conditions
     }
 }
 
 /// The compiled parts, for the checks across nodes.
-struct CompiledParts<'a> {
-    nodes: &'a [CompiledNode],
-    edges: &'a [CompiledEdge],
-    outputs: Option<&'a Template>,
-    index: &'a BTreeMap<String, usize>,
+pub(super) struct CompiledParts<'a> {
+    pub(super) nodes: &'a [CompiledNode],
+    /// The conditions of all edges of the document.
+    pub(super) conditions: &'a [Option<Template>],
+    pub(super) outputs: Option<&'a Template>,
+    pub(super) index: &'a BTreeMap<String, usize>,
 }
 
 impl CompiledParts<'_> {
-    /// The templates of a node with their JSON pointers.
-    fn templates(node: &CompiledNode, at: usize) -> impl Iterator<Item = (&Template, String)> {
-        let inputs = if matches!(node.node.body, Body::Map(_)) { "do/inputs" } else { "inputs" };
-        let all = [(&node.inputs, inputs), (&node.over, "over"), (&node.prompt, "prompt"), (&node.show, "show")];
-        all.into_iter().filter_map(move |(template, name)| Some((template.as_ref()?, format!("/nodes/{at}/{name}"))))
-    }
-
-    /// Checks that every reference names an existing upstream node.
-    fn references(&self, ways: &Adjacency, order: &[usize], prior: Option<&Graph>, out: &mut Problems) {
-        let mut asked: Vec<(usize, usize)> = Vec::new();
-        let mut places: Vec<(Template, String)> = Vec::new();
-        let mut ask = |reader: usize, own: bool, template: &Template, path: String| {
-            for name in template.references() {
-                match self.index.get(name) {
-                    Some(target) if own && *target == reader => {}
-                    Some(target) => {
-                        asked.push((reader, *target));
-                        places.push((template.clone(), path.clone()));
-                    }
-                    None if out.is_full() => {}
-                    None => {
-                        let guess = did_you_mean(name, self.index.keys().map(String::as_str));
-                        let place = format!("{path}{}", template.pointer_to(name));
-                        out.add(ProblemCode::UnknownReference, place, format!("there is no node {name}{guess}"));
-                    }
-                }
-            }
-        };
-        for (at, node) in self.nodes.iter().enumerate().skip(prior.map_or(0, |prior| prior.nodes.len())) {
-            Self::templates(node, at).for_each(|(template, path)| ask(at, false, template, path));
-        }
-        for (at, edge) in self.edges.iter().enumerate().skip(prior.map_or(0, |prior| prior.edges.len())) {
-            edge.condition.iter().for_each(|template| ask(edge.from, true, template, format!("/edges/{at}/condition")));
-        }
-        if let Some(outputs) = self.outputs.filter(|_| prior.is_none()) {
-            for name in outputs.references().iter().filter(|name| !self.index.contains_key(*name)) {
-                let guess = did_you_mean(name, self.index.keys().map(String::as_str));
-                let place = format!("/outputs{}", outputs.pointer_to(name));
-                out.add(ProblemCode::UnknownReference, place, format!("there is no node {name}{guess}"));
-            }
-        }
-        let answers = upstream(ways, order, &asked);
-        for (pair, _) in answers.upstream.iter().enumerate().filter(|(_, upstream)| !**upstream) {
-            let (reader, target) = asked[pair];
-            let (template, path) = &places[pair];
-            let (target, reader) = (&self.nodes[target].node.id, &self.nodes[reader].node.id);
-            let reason = if target == reader {
-                format!("{target} can't see its own outputs")
-            } else {
-                format!("{target} is not upstream of {reader}: no path leads from it to here")
-            };
-            out.add(ProblemCode::UnknownReference, format!("{path}{}", template.pointer_to(target)), reason);
-        }
-    }
-
-    /// Checks that every expression has a type that can fit.
-    fn types(&self, inputs: Option<&Schema>, wanted: &[OptionalInput], prior: Option<&Graph>, out: &mut Problems) {
+    /// Checks that every expression has a type that can fit. The type of the output templates, if there are any.
+    fn types(
+        &self,
+        inputs: Option<&Schema>,
+        wanted: &[OptionalInput],
+        prior: Option<&Graph>,
+        is_stored: bool,
+        out: &mut Problems,
+    ) -> Option<Type> {
         let inputs = inputs.map_or(Type::Any, |schema| Type::from_schema(schema.document()));
-        let mut check = Check { inputs, nodes: self.nodes, index: self.index, item: None, out };
+        let mut check = Check { inputs, nodes: self.nodes, index: self.index, is_stored, item: None, out };
         for (at, node) in self.nodes.iter().enumerate().skip(prior.map_or(0, |prior| prior.nodes.len())) {
             check.node(at, node, wanted[at].as_deref());
         }
-        for (at, edge) in self.edges.iter().enumerate().skip(prior.map_or(0, |prior| prior.edges.len())) {
-            edge.condition.iter().for_each(|condition| check.condition(condition, &format!("/edges/{at}/condition")));
+        for (at, condition) in self.conditions.iter().enumerate().skip(prior.map_or(0, |prior| prior.edges.len())) {
+            condition.iter().for_each(|condition| check.condition(condition, &format!("/edges/{at}/condition")));
         }
         if let Some(outputs) = self.outputs.filter(|_| prior.is_none()) {
             check.check_untyped(outputs, "/outputs");
         }
+        self.outputs.map(|outputs| check.type_of(outputs).bounded())
     }
 }

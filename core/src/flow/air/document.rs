@@ -6,7 +6,6 @@
 use crate::words::words;
 use serde_json::{Map, Value};
 
-/// A workflow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {
     /// The format version: `1.0`, or `0.1`, which means the same.

@@ -1,11 +1,11 @@
 //! A compiled workflow: immutable, and shared by all runs of its version.
 //!
 //! Nodes and edges are identified by their position in the document, so that a run's state can be a
-//! plain list. A patch appends, so positions stay. Reverting a patch shifts the positions of nodes
+//! plain list. A patch appends, so positions stay. Removing a patch shifts the positions of nodes
 //! that a later patch added.
 
 use super::catalog::WorkflowInfo;
-use super::compile::output_type;
+use super::compile::type_of_sinks;
 use super::document::{Body, Document, Node};
 use super::problem::{DocumentProblem, ProblemCode, Problems};
 use crate::flow::expr::{Template, Type};
@@ -17,7 +17,6 @@ use std::sync::Arc;
 
 #[derive(Clone, Debug)]
 pub struct Graph {
-    /// The source.
     pub document: Document,
     /// SHA-256 of the document's canonical JSON.
     pub digest: Digest32,
@@ -38,7 +37,6 @@ pub struct Graph {
 
 #[derive(Clone, Debug)]
 pub struct CompiledNode {
-    /// The source.
     pub node: Node,
     /// The template of the input of the tool or child run. In a map, of one item.
     pub inputs: Option<Template>,
@@ -146,7 +144,8 @@ impl Graph {
         }
         let out = Problems::default();
         let digest = Digest32::of(&document.to_value());
-        let output_type = output_type(self.outputs.as_ref(), &nodes);
+        // The templates of the outputs name no node that a patch added.
+        let output_type = if self.outputs.is_some() { self.output_type.clone() } else { type_of_sinks(&nodes) };
         let (input_schema, outputs) = (self.input_schema.clone(), self.outputs.clone());
         let (nests, may_take_long) = (
             count_child_nodes(&nodes),

@@ -1,8 +1,8 @@
 //! AIR, the document format of workflows, and the graph it compiles to.
 //!
-//! [`parse`] reads a text strictly and knows nothing of tools. [`compile`] checks the document
-//! against a [`Catalog`] and produces the immutable [`Graph`] that all runs of a version share. Both
-//! collect all problems instead of stopping at the first.
+//! [`Source`] reads a text strictly, checks it against a [`Catalog`] and produces the immutable [`Graph`]
+//! that all runs of a version share, or all problems of the text with their positions. [`parse`] and
+//! [`compile`] are its two halves, for documents that were accepted before or have no text.
 
 mod catalog;
 mod check;
@@ -14,6 +14,8 @@ mod parse;
 mod problem;
 mod reach;
 mod read;
+mod references;
+mod source;
 mod write;
 
 pub use catalog::{Catalog, WorkflowInfo};
@@ -23,11 +25,12 @@ pub use document::{
     Approval, Body, Cache, ChildWorkflow, Document, Edge, Function, Hitl, Join, MapBody, MapItem, Node, NodeKind, Retry,
 };
 pub use graph::{CompiledEdge, CompiledNode, Graph};
-pub use parse::{CURRENT_NODE, is_node_id, parse};
+pub use parse::{CURRENT_NODE, is_node_id};
 pub(crate) use parse::{read_edges, read_nodes};
 pub(crate) use problem::Problems;
 pub use problem::{DocumentProblem, ProblemCode};
 pub(crate) use read::Members;
+pub use source::{Source, parse};
 
 /// The JSON Schema of an AIR document, for editors and other programs.
 pub const SCHEMA: &str = include_str!("air.schema.json");

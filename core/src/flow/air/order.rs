@@ -49,23 +49,44 @@ impl Adjacency {
         order
     }
 
-    /// Reports a cycle, and the nodes that are reachable only through one.
+    /// Reports the cycles, and the nodes that are reachable only through one. Of cycles that share nodes, one is reported.
     pub(super) fn report_cycles(&self, order: &[usize], name: &dyn Fn(usize) -> String, out: &mut Problems) {
         let mut ordered = vec![false; self.incoming.len()];
         order.iter().for_each(|node| ordered[*node] = true);
-        let cycle = self.cycle(&ordered);
-        let Some(first) = cycle.first() else {
-            return;
-        };
-        let names: Vec<String> =
-            abbreviate(&cycle).into_iter().map(|node| node.map_or_else(|| "…".to_owned(), name)).collect();
-        let reason = format!("cycle: {} → {}", names.join(" → "), name(*first));
-        out.add(ProblemCode::Cycle, format!("/nodes/{first}"), reason);
+        let unordered = |node| self.predecessors(node).filter(|before| !ordered[*before]).count();
+        let mut waits: Vec<usize> = (0..ordered.len()).map(unordered).collect();
+        let mut on_cycle = vec![false; ordered.len()];
+        while !out.is_full() {
+            let cycle = self.cycle(&ordered);
+            let Some(first) = cycle.first() else { break };
+            let names: Vec<String> =
+                abbreviate(&cycle).into_iter().map(|node| node.map_or_else(|| "…".to_owned(), name)).collect();
+            let reason = format!("cycle: {} → {}", names.join(" → "), name(*first));
+            out.add(ProblemCode::Cycle, format!("/nodes/{first}"), reason);
+            cycle.iter().for_each(|node| on_cycle[*node] = true);
+            self.order_without(cycle, &mut waits, &mut ordered);
+        }
         let reached = self.reachable();
-        let lost = (0..ordered.len()).filter(|node| !reached[*node] && !cycle.contains(node));
+        let lost = (0..ordered.len()).filter(|node| !reached[*node] && !on_cycle[*node]);
         for node in lost.take(PROBLEMS_MAX) {
             let reason = format!("{} is unreachable: no path leads to it from a start node", name(node));
             out.add(ProblemCode::Unreachable, format!("/nodes/{node}"), reason);
+        }
+    }
+
+    /// Marks the nodes of a cycle as ordered, and those that only wait for ordered ones. `waits` counts for how many
+    /// unordered ones each node waits.
+    fn order_without(&self, cycle: Vec<usize>, waits: &mut [usize], ordered: &mut [bool]) {
+        cycle.iter().for_each(|node| ordered[*node] = true);
+        let mut waiting = cycle;
+        while let Some(node) = waiting.pop() {
+            for next in self.successors(node) {
+                waits[next] -= 1;
+                if waits[next] == 0 && !ordered[next] {
+                    ordered[next] = true;
+                    waiting.push(next);
+                }
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! Parses a workflow document: strict JSON, then every member by name.
+//! Reads a workflow document, every member by name.
 //!
 //! Nothing here knows of tools, types or the order of nodes. Unknown members are refused, because a
 //! mistyped option that is silently ignored is worse than an error.
@@ -8,10 +8,9 @@ use super::document::{
 };
 use super::problem::{DocumentProblem, ProblemCode, Problems};
 use super::read::Members;
-use crate::json;
 use crate::limits::{
     APPROVALS_NEEDED_MAX, APPROVERS_MAX, FLOW_SECONDS_MAX, MAP_PARALLEL_DEFAULT, MAP_PARALLEL_MAX, RETRIES_MAX,
-    WORKFLOW_BYTES_MAX, WORKFLOW_EDGES_MAX, WORKFLOW_ID_CHARS_MAX, WORKFLOW_NODES_MAX,
+    WORKFLOW_EDGES_MAX, WORKFLOW_ID_CHARS_MAX, WORKFLOW_NODES_MAX,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -21,16 +20,6 @@ pub const CURRENT_NODE: &str = "CURRENT_NODE";
 
 const VERSIONS: &[&str] = &["1.0", "0.1"];
 const KINDS: &[&str] = &["function", "hitl", "workflow", "map", "agent", "swarm"];
-
-pub fn parse(text: &str) -> Result<Document, Vec<DocumentProblem>> {
-    if text.len() > WORKFLOW_BYTES_MAX {
-        let reason = format!("the document has {} bytes, at most {WORKFLOW_BYTES_MAX}", text.len());
-        return Err(vec![DocumentProblem::new(ProblemCode::TooLarge, "", reason)]);
-    }
-    let value = json::parse_exact(text)
-        .map_err(|error| vec![DocumentProblem::new(ProblemCode::NotJson, "", error.to_string())])?;
-    Document::from_value(value)
-}
 
 /// Whether a text is a valid node id.
 #[must_use]
@@ -54,20 +43,34 @@ fn is_workflow_id(id: &str) -> bool {
 impl Document {
     pub fn from_value(value: Value) -> Result<Self, Vec<DocumentProblem>> {
         let mut out = Problems::default();
-        if !value.is_object() {
-            Members::of(value, "", &mut out).finish(&mut out);
-            return Err(out.into_vec());
+        match Self::read(value, &mut out) {
+            Some(document) => out.into_result(document),
+            None => Err(out.into_vec()),
         }
-        let mut members = Members::of(value, "", &mut out);
+    }
+
+    /// What can be read of a document. Names that are missing or malformed are empty. `None` after a problem that
+    /// leaves no graph to check.
+    pub(super) fn read(value: Value, out: &mut Problems) -> Option<Self> {
+        if !value.is_object() {
+            Members::of(value, "", out).finish(out);
+            return None;
+        }
+        let mut members = Members::of(value, "", out);
+        let fits = |name: &str, most: usize| match members.peek(name) {
+            None => true,
+            Some(list) => list.as_array().is_some_and(|list| list.len() <= most),
+        };
+        let has_graph = fits("nodes", WORKFLOW_NODES_MAX) && fits("edges", WORKFLOW_EDGES_MAX);
         let document = Self {
-            air_version: members.text("air_version", &mut out),
-            workflow_id: read_workflow_id(&mut members, &mut out),
-            description: members.optional_text("description", &mut out),
-            inputs: members.object("inputs", &mut out).map(Value::Object),
-            outputs: members.object("outputs", &mut out),
-            timeout_seconds: members.count("timeout_seconds", 1..=FLOW_SECONDS_MAX, &mut out),
-            nodes: read_nodes(&mut members, "nodes", WORKFLOW_NODES_MAX, &mut out),
-            edges: read_edges(&mut members, "edges", WORKFLOW_EDGES_MAX, &mut out),
+            air_version: members.text("air_version", out),
+            workflow_id: read_workflow_id(&mut members, out),
+            description: members.optional_text("description", out),
+            inputs: members.object("inputs", out).map(Value::Object),
+            outputs: members.object("outputs", out),
+            timeout_seconds: members.count("timeout_seconds", 1..=FLOW_SECONDS_MAX, out),
+            nodes: read_nodes(&mut members, "nodes", WORKFLOW_NODES_MAX, out),
+            edges: read_edges(&mut members, "edges", WORKFLOW_EDGES_MAX, out),
         };
         if !document.air_version.is_empty() && !VERSIONS.contains(&document.air_version.as_str()) {
             out.add(ProblemCode::InvalidValue, "/air_version", "air_version must be \"1.0\" or \"0.1\"");
@@ -75,8 +78,8 @@ impl Document {
         if document.nodes.is_empty() && out.is_empty() {
             out.add(ProblemCode::InvalidValue, "/nodes", "a workflow needs at least one node");
         }
-        members.finish(&mut out);
-        out.into_result(document)
+        members.finish(out);
+        Some(document).filter(|document| has_graph && !document.nodes.is_empty())
     }
 }
 
@@ -128,6 +131,7 @@ fn read_workflow_id(members: &mut Members, out: &mut Problems) -> String {
             "a workflow id consists of letters, digits, `_`, `-` and `.`, begins with a letter or digit and has at most {WORKFLOW_ID_CHARS_MAX} characters"
         );
         out.add(ProblemCode::InvalidId, members.path("workflow_id"), reason);
+        return String::new();
     }
     id
 }

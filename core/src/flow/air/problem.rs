@@ -1,5 +1,6 @@
-//! A problem in a workflow or a patch: a stable code, a JSON pointer and a reason.
+//! A problem in a workflow or a patch: a stable code, a JSON pointer, a reason and, if the text is known, its position.
 
+use crate::json::Position;
 use crate::limits::PROBLEMS_MAX;
 use serde::Serialize;
 
@@ -57,7 +58,7 @@ pub enum ProblemCode {
     ForbiddenEdge,
     /// `CURRENT_NODE` where not exactly one node is current.
     AmbiguousCurrent,
-    /// An added node that has started, so the patch can't be reverted.
+    /// An added node that has started, so the patch can't be removed.
     NotPending,
 }
 
@@ -123,6 +124,18 @@ impl ProblemCode {
             Self::NotPending => "not_pending",
         }
     }
+
+    /// What to do about every problem of this kind.
+    const fn hint(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Cycle => "remove one of the edges of the cycle",
+            Self::UnknownTool => "GET /tools lists the tools of this server",
+            Self::UnknownWorkflow => "apply that workflow first; `chimera workflow list` shows what there is",
+            Self::InvalidExpression => "`$${` writes a literal `${`",
+            Self::NotCacheable => "remove the cache",
+            _ => return None,
+        })
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
@@ -132,11 +145,22 @@ pub struct DocumentProblem {
     /// A JSON pointer into the checked document.
     pub path: String,
     pub reason: String,
+    /// What to do about it, if that is known.
+    pub hint: Option<String>,
+    /// Where the value is in the text. `None` if only the document is known, not its text.
+    pub position: Option<Position>,
 }
 
 impl DocumentProblem {
     pub fn new(code: ProblemCode, path: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self { code, path: path.into(), reason: reason.into() }
+        let hint = code.hint().map(str::to_owned);
+        Self { code, path: path.into(), reason: reason.into(), hint, position: None }
+    }
+
+    /// Replaces the hint of the code.
+    #[must_use]
+    pub fn with_hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
     }
 }
 
@@ -144,6 +168,8 @@ impl DocumentProblem {
 #[derive(Debug, Default)]
 pub(crate) struct Problems {
     kept: Vec<DocumentProblem>,
+    /// Pointers to values that could not be read.
+    unreadable: Vec<String>,
 }
 
 impl Problems {
@@ -151,10 +177,32 @@ impl Problems {
         self.push(DocumentProblem::new(code, path, reason));
     }
 
+    /// Adds a problem unless it is known, or follows from one that is.
     pub(crate) fn push(&mut self, problem: DocumentProblem) {
-        if self.kept.len() < PROBLEMS_MAX {
+        if self.is_full() || self.is_unreadable(&problem.path) {
+            return;
+        }
+        let is_same = |kept: &DocumentProblem| {
+            (kept.code, kept.path.as_str(), kept.reason.as_str()) == (problem.code, &problem.path, &problem.reason)
+        };
+        if !self.kept.iter().any(is_same) {
             self.kept.push(problem);
         }
+    }
+
+    /// Problems from the number `since` on are about values that could not be read: later problems of these, and of
+    /// what is inside, only follow from them.
+    pub(crate) fn mark_unreadable(&mut self, since: usize) {
+        let paths = self.kept.iter().skip(since).map(|problem| problem.path.clone());
+        self.unreadable.extend(paths);
+    }
+
+    fn is_unreadable(&self, path: &str) -> bool {
+        let contains = |outer: &String| {
+            path.strip_prefix(outer.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        // A problem of the whole document, such as a missing member, says nothing about its parts.
+        self.unreadable.iter().any(|outer| !outer.is_empty() && contains(outer))
     }
 
     pub(crate) const fn is_full(&self) -> bool {

@@ -3,6 +3,7 @@
 //! Every getter returns a usable value even after a problem, so that one pass finds all problems.
 
 use super::problem::{ProblemCode, Problems};
+use crate::flow::expr::pointer_token;
 use crate::text::did_you_mean;
 use serde_json::{Map, Value};
 use std::ops::RangeInclusive;
@@ -30,7 +31,7 @@ const fn type_with_article(value: &Value) -> &'static str {
 
 /// A pointer to the first string that contains U+0000, which not every store supports.
 pub(crate) fn find_nul(value: &Value) -> Option<String> {
-    let child = |name: &str, value: &Value| find_nul(value).map(|rest| format!("/{name}{rest}"));
+    let child = |name: &str, value: &Value| find_nul(value).map(|rest| format!("/{}{rest}", pointer_token(name)));
     match value {
         Value::String(text) => text.contains('\0').then(String::new),
         Value::Array(items) => items.iter().enumerate().find_map(|(at, item)| child(&at.to_string(), item)),
@@ -198,7 +199,7 @@ impl Members {
                 return;
             }
             let guess = did_you_mean(name, self.known.iter().copied());
-            let pointer = format!("{}/{}", self.path, crate::flow::expr::pointer_token(name));
+            let pointer = format!("{}/{}", self.path, pointer_token(name));
             out.add(ProblemCode::UnknownMember, pointer, format!("unknown member {name:?}{guess}"));
         }
     }

@@ -9,6 +9,7 @@ mod text;
 pub use change::Change;
 
 use crate::error::Code;
+use crate::flow::approval::{Decision, RequestStatus, RequestedAction};
 use crate::flow::risk::{Factor, Score};
 use crate::time::Timestamp;
 use crate::tool::Risk;
@@ -101,6 +102,19 @@ pub enum Subject {
     ChildRun,
     Map,
     Call,
+}
+
+impl Subject {
+    const fn of(action: &RequestedAction) -> Self {
+        match action {
+            RequestedAction::Plan => Self::Plan,
+            RequestedAction::Patch => Self::Patch,
+            RequestedAction::Question => Self::Question,
+            RequestedAction::ChildRun => Self::ChildRun,
+            RequestedAction::Map => Self::Map,
+            RequestedAction::Call(_) => Self::Call,
+        }
+    }
 }
 
 /// The question of a `hitl` node.
@@ -204,14 +218,7 @@ impl Review {
     #[must_use]
     pub fn of(request: &ApprovalRecord<'_>) -> Self {
         let data = request.data;
-        let subject = match request.action_type {
-            "plan" => Subject::Plan,
-            "graph.patch" => Subject::Patch,
-            "hitl" => Subject::Question,
-            "workflow" => Subject::ChildRun,
-            "map" => Subject::Map,
-            _ => Subject::Call,
-        };
+        let subject = Subject::of(&RequestedAction::parse(request.action_type));
         let calls = calls_of(subject, data);
         let (calls_unlisted, maps_unknown) = unlisted_calls(subject, data);
         let refused = |call: &PlannedCall| Some(format!("{}: {}", call.place, call.refused.as_deref()?));
@@ -262,7 +269,8 @@ impl PlannedCall {
 /// Why the dry run stored in `data` rules out an approval.
 #[must_use]
 pub fn refusals(action_type: &str, data: &Value) -> Vec<String> {
-    let subject = if action_type == "plan" { Subject::Plan } else { Subject::Call };
+    let subject =
+        if RequestedAction::parse(action_type) == RequestedAction::Plan { Subject::Plan } else { Subject::Call };
     let refused = |call: PlannedCall| Some(format!("{}: {}", call.place, call.refused?));
     calls_of(subject, data).into_iter().filter_map(refused).collect()
 }
@@ -409,17 +417,18 @@ fn risk(value: &Value) -> Option<RiskSummary> {
 
 fn approval_state(request: &ApprovalRecord<'_>) -> ApprovalState {
     let late = request.expires_at.is_some_and(|end| end <= request.now);
-    let status = match request.status {
-        "pending" if late => ApprovalStatus::Expired,
-        "pending" => ApprovalStatus::Open,
-        "approved" => ApprovalStatus::Approved,
-        "denied" => ApprovalStatus::Denied,
-        "expired" => ApprovalStatus::Expired,
-        "superseded" => ApprovalStatus::Superseded,
-        _ => ApprovalStatus::Cancelled,
+    let status = match RequestStatus::parse(request.status) {
+        Some(RequestStatus::Pending) if late => ApprovalStatus::Expired,
+        Some(RequestStatus::Pending) => ApprovalStatus::Open,
+        Some(RequestStatus::Approved) => ApprovalStatus::Approved,
+        Some(RequestStatus::Denied) => ApprovalStatus::Denied,
+        Some(RequestStatus::Expired) => ApprovalStatus::Expired,
+        Some(RequestStatus::Superseded) => ApprovalStatus::Superseded,
+        Some(RequestStatus::Cancelled) | None => ApprovalStatus::Cancelled,
     };
     let said = request.decisions.as_array().into_iter().flatten();
-    let approving = said.filter(|said| said["decision"] == "approve").filter_map(|said| text_of(&said["by"]));
+    let approving =
+        said.filter(|said| said["decision"] == Decision::Approve.as_str()).filter_map(|said| text_of(&said["by"]));
     let by = match status {
         ApprovalStatus::Approved => approving.collect(),
         ApprovalStatus::Open | ApprovalStatus::Expired => Vec::new(),

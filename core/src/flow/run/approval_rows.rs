@@ -1,26 +1,19 @@
 //! The rows of approval requests and messages.
 
+use super::RunHead;
 use super::close::names_or_null;
-use super::demand::ApprovalRequirement;
-use super::env::Env;
-use super::event::Effect;
-use super::task::ApprovalRequest;
 use super::turn_builder::TurnBuilder;
-use super::{RunHead, RunStatus};
 use crate::access::Level;
-use crate::error::ErrorBody;
+use crate::flow::approval::{ApprovalRequest, ApprovalRequirement, RequestStatus, RequestedAction, SHOWING};
 use crate::flow::tables::{APPROVAL_DETAILS, APPROVAL_REQUESTS, INBOX_MESSAGES, NOTIFICATIONS};
 use crate::json::Digest32;
 use crate::ledger::tables::RECORD_SCOPES;
-use crate::record::{Insert, Json, Unstorable, Update, Value};
+use crate::record::{Insert, Json, Unstorable, Value};
 use crate::time::Timestamp;
 use crate::{id, limits};
 use serde::Serialize;
 use serde_json::json;
 use uuid::Uuid;
-
-/// The member of an approval request's data that counts the earlier requests of the run.
-pub(crate) const SHOWING: &str = "showing";
 
 /// A new approval request. The notifications are committed with the turn.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,170 +33,99 @@ pub struct ApprovalRequested {
     pub requesters: Vec<String>,
 }
 
-impl TurnBuilder {
-    /// Adds an approval request and its details.
-    #[expect(clippy::too_many_arguments, reason = "the columns of two rows")]
-    pub(crate) fn add_approval_request(
-        &mut self,
-        head: &RunHead,
-        asked: &ApprovalRequest,
-        step: Option<(Uuid, &str)>,
-        action_type: &str,
-        data: serde_json::Value,
-        demand: &ApprovalRequirement,
-        requesters: Vec<String>,
-        now: Timestamp,
-    ) -> Result<(), Unstorable> {
-        let action: String = action_type.chars().take(limits::APPROVAL_ACTION_CHARS_MAX).collect();
-        let mut data = data;
-        data["demands"] = demand.to_value();
-        if asked.earlier_requests > 0 {
-            data[SHOWING] = asked.earlier_requests.into();
-        }
-        self.insert(Insert::new(
-            &APPROVAL_REQUESTS,
-            vec![
-                ("approval_request_id", asked.id.into()),
-                ("action_type", action.into()),
-                ("action_data", Json::encode(&data)?.into()),
-                ("requester_agent_id", id::agent(&head.tenant, &head.actor).into()),
-                ("workflow_type", "run".into()),
-                ("status", "pending".into()),
-                ("policy_references", Vec::<String>::new().into()),
-                ("created_at", now.into()),
-                ("expires_at", asked.expires_at.into()),
-            ],
-        )?);
-        self.insert(Insert::new(
-            &RECORD_SCOPES,
-            vec![
-                ("record_kind", "approval_request".into()),
-                ("record_id", asked.id.into()),
-                ("tenant_id", head.tenant.as_str().into()),
-                ("trace_id", id::trace_id(head.id).into()),
-            ],
-        )?);
-        let approvers = demand.approver_patterns();
-        let approvers = if approvers.is_empty() { Value::Null } else { approvers.into() };
-        self.insert(Insert::new(
-            &APPROVAL_DETAILS,
-            vec![
-                ("approval_request_id", asked.id.into()),
-                ("tenant_id", head.tenant.as_str().into()),
-                ("action_digest", Value::Bytes(asked.digest.to_vec())),
-                ("run_id", head.id.into()),
-                ("step_id", step.map(|(step, _)| step).into()),
-                ("node_id", step.map(|(_, node)| node.to_owned()).into()),
-                ("requester_actor", head.actor.as_str().into()),
-                ("co_requesters", names_or_null(requesters.get(1..).unwrap_or_default())),
-                ("approvals_needed", i64::from(demand.people()).into()),
-                ("approvers", approvers),
-                ("decisions", Json::encode(&json!([]))?.into()),
-                ("state_version", 1.into()),
-            ],
-        )?);
-        // At L3 there are no notifications.
-        if head.level != Level::ExecuteSilent {
-            self.requested.push(ApprovalRequested {
-                approval: asked.id,
-                step: step.map(|(step, node)| (step, node.to_owned())),
-                action: action_type.to_owned(),
-                data,
-                digest: asked.digest,
-                expires_at: asked.expires_at,
-                demand: demand.clone(),
-                requesters,
-            });
-        }
-        Ok(())
-    }
-
-    /// Closes a pending request without a decision.
-    pub(crate) fn close_approval_request(
-        &mut self,
-        asked: &ApprovalRequest,
-        status: &'static str,
-        now: Timestamp,
-    ) -> Result<(), Unstorable> {
-        if !asked.open {
-            return Ok(());
-        }
-        let set = vec![("status", status.into()), ("reviewed_at", now.into())];
-        let expect = vec![("status", "pending".into())];
-        self.update(Update::new(&APPROVAL_REQUESTS, vec![asked.id.into()], expect, set)?);
-        Ok(())
-    }
-
-    /// Adds the notifications that the run has ended. Without a recipient, it goes to the actor's inbox.
-    pub(crate) fn notify(
-        &mut self,
-        head: &RunHead,
-        status: RunStatus,
-        result: Option<&serde_json::Value>,
-        failure: Option<&ErrorBody>,
-        env: &mut Env<'_>,
-    ) -> Result<(), Unstorable> {
-        let named = |channel: &'static str| {
-            let target = head.notify.as_ref()?.get(channel)?.as_str()?;
-            Some((channel, target))
-        };
-        let told: Vec<(&str, &str)> = ["webhook", "email"].into_iter().filter_map(named).collect();
-        let event_type = format!("run.{}", status.as_str());
-        if told.is_empty() {
-            self.insert(inbox_row((env.ids)(), head, &head.actor, (&event_type, None), env.now)?);
-            return Ok(());
-        }
-        let payload = RunEndedMessage {
-            data: RunEndedData {
-                actor: &head.actor,
-                error: failure,
-                result,
-                run_id: head.id,
-                status: status.as_str(),
-                trace_id: id::trace_id(head.id),
-                workflow_id: &head.workflow.id,
-            },
-            timestamp: env.now.to_string(),
-            event_type,
-        };
-        for (channel, target) in told {
-            let row = outbox_row((env.ids)(), head, None, (channel, target), &payload, env.now)?;
-            self.insert(row);
-            self.effects.push(Effect::Notify);
-        }
-        Ok(())
-    }
+/// A request that is being made.
+pub(crate) struct NewRequest<'a> {
+    pub(crate) asked: &'a ApprovalRequest,
+    /// The step and its node, if the request is about one.
+    pub(crate) step: Option<(Uuid, &'a str)>,
+    pub(crate) action: &'a RequestedAction,
+    /// The action, as people see it.
+    pub(crate) data: serde_json::Value,
+    pub(crate) demand: &'a ApprovalRequirement,
+    /// The actor of the run, then the other requesters.
+    pub(crate) requesters: Vec<String>,
+    pub(crate) at: Timestamp,
 }
 
-/// The message that a run has ended.
-#[derive(Serialize)]
-struct RunEndedMessage<'a> {
-    data: RunEndedData<'a>,
-    timestamp: String,
-    #[serde(rename = "type")]
-    event_type: String,
+/// Adds the rows of an approval request to the turn.
+pub(crate) fn add_request(head: &RunHead, request: NewRequest<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
+    let NewRequest { asked, step, action, mut data, demand, requesters, at } = request;
+    let action_type: String = action.as_str().chars().take(limits::APPROVAL_ACTION_CHARS_MAX).collect();
+    data["demands"] = demand.to_value();
+    if asked.earlier_requests > 0 {
+        data[SHOWING] = asked.earlier_requests.into();
+    }
+    book.insert(Insert::new(
+        &APPROVAL_REQUESTS,
+        vec![
+            ("approval_request_id", asked.id.into()),
+            ("action_type", action_type.into()),
+            ("action_data", Json::encode(&data)?.into()),
+            ("requester_agent_id", id::agent(&head.tenant, &head.actor).into()),
+            ("workflow_type", "run".into()),
+            ("status", RequestStatus::Pending.as_str().into()),
+            ("policy_references", Vec::<String>::new().into()),
+            ("created_at", at.into()),
+            ("expires_at", asked.expires_at.into()),
+        ],
+    )?);
+    book.insert(Insert::new(
+        &RECORD_SCOPES,
+        vec![
+            ("record_kind", "approval_request".into()),
+            ("record_id", asked.id.into()),
+            ("tenant_id", head.tenant.as_str().into()),
+            ("trace_id", id::trace_id(head.id).into()),
+        ],
+    )?);
+    let approvers = demand.approver_patterns();
+    let approvers = if approvers.is_empty() { Value::Null } else { approvers.into() };
+    book.insert(Insert::new(
+        &APPROVAL_DETAILS,
+        vec![
+            ("approval_request_id", asked.id.into()),
+            ("tenant_id", head.tenant.as_str().into()),
+            ("action_digest", Value::Bytes(asked.digest.to_vec())),
+            ("run_id", head.id.into()),
+            ("step_id", step.map(|(step, _)| step).into()),
+            ("node_id", step.map(|(_, node)| node.to_owned()).into()),
+            ("requester_actor", head.actor.as_str().into()),
+            ("co_requesters", names_or_null(requesters.get(1..).unwrap_or_default())),
+            ("approvals_needed", i64::from(demand.people()).into()),
+            ("approvers", approvers),
+            ("decisions", Json::encode(&json!([]))?.into()),
+            ("state_version", 1.into()),
+        ],
+    )?);
+    // At L3 there are no notifications.
+    if head.level != Level::ExecuteSilent {
+        book.requested.push(ApprovalRequested {
+            approval: asked.id,
+            step: step.map(|(step, node)| (step, node.to_owned())),
+            action: action.as_str().to_owned(),
+            data,
+            digest: asked.digest,
+            expires_at: asked.expires_at,
+            demand: demand.clone(),
+            requesters,
+        });
+    }
+    Ok(())
 }
 
-#[derive(Serialize)]
-struct RunEndedData<'a> {
-    actor: &'a str,
-    error: Option<&'a ErrorBody>,
-    result: Option<&'a serde_json::Value>,
-    run_id: Uuid,
-    status: &'static str,
-    trace_id: String,
-    workflow_id: &'a str,
+/// A message to send.
+pub struct OutboxMessage<'a> {
+    pub id: Uuid,
+    /// The request that it is about, if it is about one.
+    pub approval: Option<Uuid>,
+    pub channel: &'a str,
+    pub target: &'a str,
+    pub at: Timestamp,
 }
 
 /// The outbox row of a message to send.
-pub fn outbox_row(
-    id: Uuid,
-    head: &RunHead,
-    approval: Option<Uuid>,
-    (channel, target): (&str, &str),
-    payload: &impl Serialize,
-    now: Timestamp,
-) -> Result<Insert, Unstorable> {
+pub fn outbox_row(head: &RunHead, message: &OutboxMessage<'_>, payload: &impl Serialize) -> Result<Insert, Unstorable> {
+    let OutboxMessage { id, approval, channel, target, at: now } = *message;
     Ok(Insert::new(
         &NOTIFICATIONS,
         vec![

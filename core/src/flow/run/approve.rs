@@ -1,531 +1,350 @@
-//! When approval is required, and what it covers.
+//! Requests approvals, and applies what people decide.
 //!
 //! An approval is bound to a digest of exactly what would run, and to an expiry. It is stored in
 //! `approval_requests`, so it survives restarts. A decision reaches the run as a signal.
 
-use super::demand::ApprovalRequirement;
-use super::env::Env;
+use super::approval_rows::NewRequest;
+use super::drafting::plan;
 use super::event::GovernanceDecision;
+use super::patches::apply;
 use super::replay::RecordedOutcome;
 use super::requesters::merge_names;
 use super::scope::RunScope;
 use super::start::{Work, too_deep, validate_input};
-use super::task::{ApprovalRequest, StepApproval, TaskState, request_digest};
-use super::turn_builder::TurnBuilder;
-use super::{ReplayMode, Run, RunPlace};
-use crate::access::{Actor, Level};
+use super::stopping::rejection_reason;
+use super::tasks::edges;
+use super::tasks::task::TaskState;
+use super::turn_builder::TurnContext;
+use super::{Run, RunPlace, answer, approval_rows, demands, map_calls, replay, requesters, start, stop};
+use crate::access::Actor;
 use crate::error::{Code, ErrorBody};
-use crate::flow::air::{Approval, Body};
+use crate::flow::air::Body;
+use crate::flow::approval::{
+    ApprovalRequest, ApprovalRequirement, Decision, EDITED_BY, RequestStatus, RequestedAction, StepApproval,
+};
 use crate::flow::expr::{RenderError, Template};
-use crate::flow::policy::{Action, Because, Policy, PolicyVerdict};
+use crate::flow::outputs;
+use crate::flow::policy::{Policy, PolicyVerdict};
 use crate::json::{CanonicalJson, Digest32};
 use crate::ledger::decision::{DecisionSource, Outcome};
-use crate::limits;
 use crate::record::Unstorable;
-use crate::time::Timestamp;
-use crate::tool::{EffectKind, Risk, Spec, is_dry_run};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// The member of an approval request's data that names the editors of the input.
-pub(crate) const EDITED_BY: &str = "edited_by";
-
-impl Run {
-    /// The approval that the node requires.
-    pub(crate) fn demand_of_node(&self, at: RunPlace) -> Option<ApprovalRequirement> {
-        let node = &self.graph.nodes[at.node].node;
-        node.requires_approval.as_ref().map(|approval| demand(approval, "the workflow requires approval for this node"))
-    }
-
-    /// The approval that the level requires. At L0: for every call. At L1: for a call whose input was not known
-    /// when the plan was approved, if it is risky by itself or riskier than it looked. At L2 and L3: for a call
-    /// whose tool requires it or that would have lowered the level.
-    pub(crate) fn demand_of_level(
-        &self,
-        at: RunPlace,
-        spec: &Spec,
-        input: &Value,
-        env: &Env<'_>,
-    ) -> Option<ApprovalRequirement> {
-        match self.head.level {
-            Level::Ask => Some(ApprovalRequirement::one_approval("every step needs approval at L0_Ask")),
-            // A frozen replay makes no calls.
-            Level::Draft if self.replay_mode() == Some(ReplayMode::Freeze) => None,
-            Level::Draft if self.replay_mode() == Some(ReplayMode::Shadow) => self.demand_of_shadow(at, spec, input),
-            level => match self.demand_if_lapsed(at, env) {
-                None if self.is_planned(at) => None,
-                None => self.demand_of_call(level, at, spec, input, env),
-                lapsed => lapsed,
-            },
+/// The digest of exactly what a place would do.
+pub(crate) fn action_digest(run: &Run, at: RunPlace) -> Digest32 {
+    let mut input = run.tasks.task(at).and_then(|task| task.digest);
+    let (tool, version) = match start::work(run, at) {
+        Work::Map => {
+            input = Some(map_calls::calls_of_map(run, at.node).digest());
+            ("map".to_owned(), String::new())
         }
-    }
+        Work::Tool(spec) => (spec.name.clone(), spec.version.clone()),
+        Work::Child { workflow, version } => (format!("workflow {workflow}"), format!("{version:?}")),
+        _ => ("hitl".to_owned(), String::new()),
+    };
+    let action = json!({
+        "run_id": run.head.id,
+        "node": run.tasks.name(at),
+        "item": at.item,
+        "tool": tool,
+        "tool_version": version,
+        "input": input,
+    });
+    Digest32::of(&action)
+}
 
-    /// The approval that the level requires for a call that no larger approval covers.
-    fn demand_of_call(
-        &self,
-        level: Level,
-        at: RunPlace,
-        spec: &Spec,
-        input: &Value,
-        env: &Env<'_>,
-    ) -> Option<ApprovalRequirement> {
-        match level {
-            Level::Ask | Level::Draft => {
-                if let Some(unseen) = self.demand_of_item(at) {
-                    return Some(unseen);
-                }
-                let risky = spec.metadata.requires_approval || spec.metadata.risk_level == Risk::High;
-                let unknown = "the input was not known when the plan was approved";
-                let differs = "what would run differs from what was approved";
-                match self.plan.as_ref().and_then(|plan| plan.node(self.name(at))) {
-                    None if self.is_patched(at.node) && self.is_tool_changed(at.node, spec) => {
-                        Some(ApprovalRequirement::one_approval(differs))
-                    }
-                    None if self.is_patched(at.node) => {
-                        let rises = env.policy.score_call(spec, input).score
-                            > env.policy.score_call(spec, &self.input_templates(at)).score;
-                        (risky || rises).then(|| ApprovalRequirement::one_approval(unknown))
-                    }
-                    None => Some(ApprovalRequirement::one_approval("the approved plan does not contain this step")),
-                    Some(planned) if planned.differs(at.item, spec) => Some(ApprovalRequirement::one_approval(differs)),
-                    Some(planned) => {
-                        let rises = env.policy.score_call(spec, input).score > planned.risk;
-                        (risky || rises).then(|| ApprovalRequirement::one_approval(unknown))
-                    }
-                }
-            }
-            Level::ExecuteNotify | Level::ExecuteSilent => {
-                let must = spec.metadata.requires_approval && !is_dry_run(input);
-                let tool = must.then(|| ApprovalRequirement::one_approval("the tool requires approval for every call"));
-                let demands = [self.demand_of_item(at), tool, self.demand_of_cap(at, spec, input, env)];
-                demands.into_iter().flatten().reduce(ApprovalRequirement::and)
-            }
+/// Marks requests that were withdrawn together with a signal.
+pub(crate) fn mark_withdrawn(run: &mut Run, requests: &[Uuid]) {
+    for request in requests {
+        if let Some((at, mut asked)) = place_awaiting(run, *request) {
+            asked.withdraw();
+            run.tasks.enter(at, TaskState::AwaitingApproval(asked));
         }
-    }
-
-    /// The approval that a read of a shadow replay requires. None if the original run made exactly this call.
-    fn demand_of_shadow(&self, at: RunPlace, spec: &Spec, input: &Value) -> Option<ApprovalRequirement> {
-        if self.reach(at, spec) == EffectKind::Pure {
-            return None;
-        }
-        if spec.metadata.requires_approval && !is_dry_run(input) {
-            return Some(ApprovalRequirement::one_approval("the tool requires approval for every call"));
-        }
-        let digest = self.task(at).and_then(|task| task.digest);
-        let reason = match self.recording(at) {
-            Some(recording) if recording.tool_version.as_ref() != Some(&spec.version) => {
-                "the original run made this call with another version of the tool"
-            }
-            Some(recording) if recording.input.is_some() && recording.input == digest => return None,
-            _ => "the original run made this call with another input",
-        };
-        Some(ApprovalRequirement::one_approval(reason))
-    }
-
-    /// The approval for a call that would have capped the level, had its input and current tool been known.
-    fn demand_of_cap(&self, at: RunPlace, spec: &Spec, input: &Value, env: &Env<'_>) -> Option<ApprovalRequirement> {
-        if is_dry_run(input) {
-            return None;
-        }
-        let (tenant, actor, level) = (self.head.tenant.as_str(), self.head.actor.as_str(), self.head.level);
-        let action = Action { tenant, actor, level, node: self.name(at), tool: spec, input };
-        // No run is admitted at this level with such a tool: its risk level has changed since.
-        let high = (spec.metadata.risk_level == Risk::High).then_some(Because::HighRiskTool);
-        let what = match high.or_else(|| env.policy.mandatory_approval_reason(&action))? {
-            Because::HighRiskTool => "the tool can do much harm",
-            Because::Deletes => "the call deletes something",
-            _ => "the call writes to somebody outside",
-        };
-        Some(ApprovalRequirement::one_approval(format!("{what}, which was not known when the level was decided")))
-    }
-
-    /// The input templates of a place, which is what people see of a patch.
-    fn input_templates(&self, at: RunPlace) -> Value {
-        self.function(at).map(|function| function.inputs.clone()).unwrap_or_default().into()
-    }
-
-    /// Whether exactly this call was approved within the plan or with its map.
-    pub(crate) fn is_planned(&self, at: RunPlace) -> bool {
-        self.plan_approvers(at).is_some()
-    }
-
-    /// Who approved exactly this call, within the plan or with its map.
-    pub(crate) fn plan_approvers(&self, at: RunPlace) -> Option<&[String]> {
-        let Work::Tool(spec) = self.work(at) else { return None };
-        let digest = self.task(at)?.digest?;
-        let plan = self.plan.as_ref().filter(|plan| plan.asked.is_none());
-        let plan =
-            plan.filter(|plan| plan.node(self.name(at)).is_some_and(|planned| planned.covers(at.item, digest, &spec)));
-        self.map_approvers(at, digest, &spec).or(plan.map(|plan| plan.by.as_slice()))
-    }
-
-    /// The digest of exactly what a place would do.
-    pub(crate) fn action_digest(&self, at: RunPlace) -> Digest32 {
-        let mut input = self.task(at).and_then(|task| task.digest);
-        let (tool, version) = match self.work(at) {
-            Work::Map => {
-                input = Some(self.calls_of_map(at.node).digest());
-                ("map".to_owned(), String::new())
-            }
-            Work::Tool(spec) => (spec.name.clone(), spec.version.clone()),
-            Work::Child { workflow, version } => (format!("workflow {workflow}"), format!("{version:?}")),
-            _ => ("hitl".to_owned(), String::new()),
-        };
-        let action = json!({
-            "run_id": self.head.id,
-            "node": self.name(at),
-            "item": at.item,
-            "tool": tool,
-            "tool_version": version,
-            "input": input,
-        });
-        Digest32::of(&action)
-    }
-
-    /// The next approval request, for this digest. Each is dated later than the previous one, even if the clock was set
-    /// back: the date tells which of them is current.
-    pub(crate) fn next_request(
-        &mut self,
-        digest: Digest32,
-        demand: &ApprovalRequirement,
-        env: &mut Env<'_>,
-    ) -> ApprovalRequest {
-        let showing = self.approvals;
-        self.approvals += 1;
-        self.last_request_at = env.now.max(Timestamp::from_micros(self.last_request_at.micros().saturating_add(1)));
-        let expires_at = expires_at(demand, env);
-        ApprovalRequest { id: (env.ids)(), digest, earlier_requests: showing, expires_at, open: true, withdrawn: false }
-    }
-
-    /// The digest of the next approval request for this content.
-    pub(crate) fn next_request_digest(&self, content: Digest32) -> Digest32 {
-        request_digest(content, self.approvals)
-    }
-
-    /// Marks requests that were withdrawn together with a signal.
-    pub(crate) fn mark_withdrawn(&mut self, requests: &[Uuid]) {
-        for request in requests {
-            if let Some((at, mut asked)) = self.place_awaiting(*request) {
-                asked.withdraw();
-                self.enter(at, TaskState::AwaitingApproval(asked));
-            }
-            let plan = self.plan.iter_mut().filter_map(|plan| plan.asked.as_mut());
-            let patches = self.patches_by_number.values_mut().filter_map(|overlay| overlay.asked.as_mut());
-            plan.chain(patches).filter(|asked| asked.id == *request).for_each(ApprovalRequest::withdraw);
-        }
-    }
-
-    /// The action type of an approval request and the data that it shows.
-    fn request_data(&self, at: RunPlace, demand: &ApprovalRequirement, policy: &dyn Policy) -> (String, Value) {
-        let input = || self.task(at).and_then(|task| task.input.as_deref()).cloned();
-        let (node, item, reason) = (self.name(at), at.item, &demand.reason);
-        match self.work(at) {
-            Work::Map => {
-                let calls = self.calls_of_map(at.node);
-                let data = json!({
-                    "node": node, "calls": calls.lines, "items": calls.total, "items_listed": calls.inputs.len(),
-                    "reason": reason, "risk": self.score_known(policy),
-                });
-                ("map".to_owned(), data)
-            }
-            Work::Tool(spec) => {
-                let input = input().unwrap_or_default();
-                let data = json!({
-                    "node": node, "item": item, "tool": spec.name, "tool_version": spec.version, "reason": reason,
-                    "risk": policy.score_call(&spec, &input), "input": input,
-                });
-                (spec.name.clone(), data)
-            }
-            Work::Child { workflow, version } => {
-                let data = json!({
-                    "node": node, "item": item, "tool": "workflow", "workflow_id": workflow, "version": version,
-                    "input": input(), "reason": reason,
-                });
-                ("workflow".to_owned(), data)
-            }
-            _ => {
-                let data = json!({"node": node, "item": item, "tool": "hitl", "input": input(), "reason": reason});
-                ("hitl".to_owned(), data)
-            }
-        }
-    }
-
-    /// Requests approval. The place waits.
-    pub(crate) fn request_approval(
-        &mut self,
-        at: RunPlace,
-        demand: &ApprovalRequirement,
-        env: &mut Env<'_>,
-        book: &mut TurnBuilder,
-    ) -> Result<(), Unstorable> {
-        if self.approvals >= limits::RUN_APPROVALS_MAX {
-            let error = ErrorBody::new(Code::ValidationFailed, "the run exceeds its limit of approval requests");
-            return self.fail_step(at, error, env, book);
-        }
-        let step = self.ensure_step(at, env);
-        let digest = self.next_request_digest(self.action_digest(at));
-        let asked = self.next_request(digest, demand, env);
-        let (tool, mut data) = self.request_data(at, demand, env.policy);
-        if let Some(task) = self.task(at).filter(|task| !task.changed_by.is_empty()) {
-            data[EDITED_BY] = task.changed_by.clone().into();
-        }
-        let requesters = self.requesters_of(at);
-        book.add_approval_request(
-            &self.head,
-            &asked,
-            Some((step, self.name(at))),
-            &tool,
-            data,
-            demand,
-            requesters,
-            self.last_request_at,
-        )?;
-        let rationale = demand.reason.clone();
-        let verdict = GovernanceDecision {
-            source: DecisionSource::Approval,
-            outcome: Outcome::Deferred,
-            rationale,
-            policies: Vec::new(),
-        };
-        let data = json!({"node": self.name(at), "approval_id": asked.id, "digest": digest, "needed": demand.people()});
-        book.add_decision("approval.requested", Some(step), None, data, verdict);
-        self.enter(at, TaskState::AwaitingApproval(asked));
-        self.mark_dirty(at, env, book);
-        Ok(())
-    }
-
-    /// Starts a `hitl` node.
-    pub(crate) fn start_person(
-        &mut self,
-        at: RunPlace,
-        env: &mut Env<'_>,
-        book: &mut TurnBuilder,
-    ) -> Result<(), Unstorable> {
-        let compiled = &self.graph.nodes[at.node];
-        let Body::Hitl(hitl) = &compiled.node.body else { return Ok(()) };
-        let demand = demand(&hitl.approval, "a person decides here");
-        let shown = match self.question(at) {
-            Ok(shown) => shown,
-            Err(error) => {
-                let error = ErrorBody::new(Code::ValidationFailed, format!("the question can't be rendered: {error}"));
-                return self.fail_step(at, error, env, book);
-            }
-        };
-        match CanonicalJson::new(shown) {
-            Ok(shown) => drop(self.fix_input(at, shown)),
-            Err(error) => return self.fail_step(at, too_deep("the question", &error), env, book),
-        }
-        match self.recorded_outcome(at, None) {
-            RecordedOutcome::NotUsed => self.request_approval(at, &demand, env, book),
-            RecordedOutcome::Output(output) => self.complete_decision(at, output, env, book),
-            RecordedOutcome::Failed(error) => self.fail_step(at, error, env, book),
-            RecordedOutcome::Missing => self.not_recorded(at, env, book),
-        }
-    }
-
-    /// The prompt and the data of a question. The decision covers both.
-    fn question(&self, at: RunPlace) -> Result<Value, RenderError> {
-        let (compiled, view) = (&self.graph.nodes[at.node], RunScope::at(self, at));
-        let rendered =
-            |template: &Option<Template>| template.as_ref().map(|template| template.render(&view)).transpose();
-        let show = rendered(&compiled.show)?.unwrap_or_else(|| json!({}));
-        Ok(match rendered(&compiled.prompt)? {
-            None => show,
-            Some(prompt) => json!({"prompt": prompt, "show": show}),
-        })
-    }
-
-    /// Enough people approved.
-    pub(crate) fn apply_approval(
-        &mut self,
-        approval: Uuid,
-        by: Vec<String>,
-        notes: Option<String>,
-        env: &mut Env<'_>,
-        book: &mut TurnBuilder,
-    ) -> Result<(), Unstorable> {
-        if self.plan_approved(approval, &by, book)? || self.patch_approved(approval, &by, env, book)? {
-            return Ok(());
-        }
-        let Some((at, asked)) = self.place_awaiting(approval) else { return Ok(()) };
-        if let Some(task) = self.task_mut(at) {
-            let (digest, showing) = (asked.digest, asked.earlier_requests);
-            task.approved =
-                Some(StepApproval { digest, earlier_requests: showing, by: by.clone(), notes: notes.clone() });
-        }
-        if matches!(self.work(at), Work::Person) {
-            // Later steps may use their notes.
-            self.add_co_requesters(by.iter().filter(|_| notes.is_some()).map(String::as_str));
-            let output = json!({"decision": "approve", "approved_by": by, "notes": notes, "success": true});
-            return self.complete_decision(at, output, env, book);
-        }
-        book.add_note(
-            "step.approved",
-            self.step_id(at),
-            by.first().map(Actor::person),
-            json!({"node": self.name(at), "by": by}),
-        );
-        self.enter(at, TaskState::Ready);
-        self.mark_dirty(at, env, book);
-        self.ready.push_front(at);
-        Ok(())
-    }
-
-    /// Completes a `hitl` node.
-    fn complete_decision(
-        &mut self,
-        at: RunPlace,
-        output: Value,
-        env: &mut Env<'_>,
-        book: &mut TurnBuilder,
-    ) -> Result<(), Unstorable> {
-        let given = Digest32::of(&output);
-        let data = json!({"node": self.name(at), "how": "decided", "output_digest": given});
-        self.ensure_step(at, env);
-        let seq = book.add_note("step.completed", self.step_id(at), None, data) + self.run_seq;
-        self.enter(at, TaskState::Completed { output: Arc::new(output), seq, items: Vec::new() });
-        self.mark_dirty(at, env, book);
-        self.place_ended(at, env, book)
-    }
-
-    /// A person rejected the request. At a `hitl` node that is a failure which the graph may handle; anywhere
-    /// else it cancels the run.
-    pub(crate) fn apply_rejection(
-        &mut self,
-        approval: Uuid,
-        by: Actor,
-        notes: Option<String>,
-        changes: bool,
-        env: &mut Env<'_>,
-        book: &mut TurnBuilder,
-    ) -> Result<(), Unstorable> {
-        if self.patch_denied(approval, &by, book)? {
-            return Ok(());
-        }
-        let decision = rejection_name(changes);
-        let reason = rejection_reason(&by, changes);
-        if let Some(plan) = self.plan.as_mut().filter(|plan| plan.approval() == Some(approval)) {
-            plan.asked = None;
-            return self.stop(by, notes.or(Some(reason)), env, book);
-        }
-        let Some((at, _)) = self.place_awaiting(approval) else { return Ok(()) };
-        if matches!(self.work(at), Work::Person) {
-            self.add_co_requesters(notes.is_some().then_some(by.id.as_str()));
-            let error = ErrorBody::new(Code::PolicyDenied, reason).with("decision", decision).with("notes", notes);
-            return self.fail_step(at, error, env, book);
-        }
-        self.enter(at, TaskState::Cancelled { items: Vec::new() });
-        self.mark_dirty(at, env, book);
-        self.place_ended(at, env, book)?;
-        self.stop(by, notes.or(Some(reason)), env, book)
-    }
-
-    /// The request expired: cancels the step and the run.
-    pub(crate) fn expire(
-        &mut self,
-        at: RunPlace,
-        asked: &ApprovalRequest,
-        env: &mut Env<'_>,
-        book: &mut TurnBuilder,
-    ) -> Result<(), Unstorable> {
-        book.close_approval_request(asked, "expired", env.now)?;
-        let rationale = "nobody decided in time".to_owned();
-        let verdict = GovernanceDecision {
-            source: DecisionSource::Approval,
-            outcome: Outcome::Rejected,
-            rationale: rationale.clone(),
-            policies: Vec::new(),
-        };
-        book.add_decision("approval.expired", self.step_id(at), None, json!({"approval_id": asked.id}), verdict);
-        self.enter(at, TaskState::Cancelled { items: Vec::new() });
-        self.mark_dirty(at, env, book);
-        self.place_ended(at, env, book)?;
-        self.stop(Actor::system(), Some(rationale), env, book)
-    }
-
-    /// A person changed the input of a step that awaits approval. The old request was withdrawn with their
-    /// signal; a new one with a new digest replaces it.
-    pub(crate) fn apply_edit(
-        &mut self,
-        step: Uuid,
-        input: Value,
-        by: Actor,
-        approval: Option<Uuid>,
-        env: &mut Env<'_>,
-        book: &mut TurnBuilder,
-    ) -> Result<(), Unstorable> {
-        let Some(at) = self.place_of_step(step) else { return Ok(()) };
-        let Some(TaskState::AwaitingApproval(asked)) = self.task(at).map(|task| task.state.clone()) else {
-            return Ok(());
-        };
-        let Work::Tool(spec) = self.work(at) else { return Ok(()) };
-        // The signal is about an earlier request, which was already replaced.
-        if asked.open && approval.is_some_and(|approval| approval != asked.id) {
-            return Ok(());
-        }
-        if approval.is_none() {
-            book.close_approval_request(&asked, "superseded", env.now)?;
-        }
-        match validate_input(&spec, input) {
-            Err(error) => {
-                let data = json!({"code": error.code, "message": error.message});
-                book.add_note("step.edit_refused", Some(step), Some(by), data);
-            }
-            Ok(input) => {
-                let data = json!({"node": self.name(at), "input_digest": input.digest()});
-                book.add_note("step.edited", Some(step), Some(by.clone()), data);
-                // An edit that changes nothing does not make its author a requester. The input stays as written, since
-                // numbers in different notations have the same digest.
-                let same = self.task(at).is_some_and(|task| task.digest == Some(input.digest()));
-                if !same {
-                    self.fix_input(at, input);
-                }
-                if let Some(task) = self.task_mut(at).filter(|_| !same) {
-                    task.approved = None;
-                    // Earlier editors stay: parts of their input may remain.
-                    task.changed_by = merge_names(std::mem::take(&mut task.changed_by), [by.id.as_str()]);
-                }
-            }
-        }
-        let edited = ApprovalRequirement::one_approval("the input was edited");
-        match self.judge(at, &spec, env) {
-            PolicyVerdict::Deny { rule, reason } => self.refuse_by_policy(at, rule, reason, env, book),
-            PolicyVerdict::Ask(demand) => self.request_approval(at, &demand.and(edited), env, book),
-            PolicyVerdict::Allow => self.request_approval(at, &edited, env, book),
-        }
-    }
-
-    fn place_awaiting(&self, approval: Uuid) -> Option<(RunPlace, ApprovalRequest)> {
-        self.places().find_map(|at| match &self.task(at)?.state {
-            TaskState::AwaitingApproval(asked) if asked.id == approval => Some((at, asked.clone())),
-            _ => None,
-        })
+        run.drafting.withdraw(*request);
+        run.patches.withdraw(*request);
     }
 }
 
-/// The wire name of a rejection.
-const fn rejection_name(changes: bool) -> &'static str {
-    if changes { "request_changes" } else { "reject" }
-}
-
-/// The reason of a rejection without notes.
-pub(crate) fn rejection_reason(by: &Actor, changes: bool) -> String {
-    format!("{} by {}", rejection_name(changes), by.id)
-}
-
-pub(crate) fn expires_at(demand: &ApprovalRequirement, env: &Env<'_>) -> crate::time::Timestamp {
-    let seconds = demand.expires_seconds.unwrap_or(limits::APPROVAL_SECONDS_DEFAULT).min(limits::APPROVAL_SECONDS_MAX);
-    env.now.plus_seconds(i64::from(seconds))
-}
-
-fn demand(approval: &Approval, reason: &str) -> ApprovalRequirement {
-    ApprovalRequirement {
-        needed: approval.approvals_needed,
-        approvers: approval.approvers.clone(),
-        other_than_requester: approval.other_than_requester,
-        expires_seconds: approval.expires_seconds,
-        reason: reason.to_owned(),
-        further: Vec::new(),
+/// The action type of an approval request and the data that it shows.
+fn request_data(
+    run: &Run,
+    at: RunPlace,
+    demand: &ApprovalRequirement,
+    policy: &dyn Policy,
+) -> (RequestedAction, Value) {
+    let input = || run.tasks.task(at).and_then(|task| task.input.as_deref()).cloned();
+    let (node, item, reason) = (run.tasks.name(at), at.item, &demand.reason);
+    match start::work(run, at) {
+        Work::Map => {
+            let calls = map_calls::calls_of_map(run, at.node);
+            let data = json!({
+                "node": node, "calls": calls.lines, "items": calls.total, "items_listed": calls.inputs.len(),
+                "reason": reason, "risk": map_calls::score_known(run, policy),
+            });
+            (RequestedAction::Map, data)
+        }
+        Work::Tool(spec) => {
+            let input = input().unwrap_or_default();
+            let data = json!({
+                "node": node, "item": item, "tool": spec.name, "tool_version": spec.version, "reason": reason,
+                "risk": policy.score_call(&spec, &input), "input": input,
+            });
+            (RequestedAction::Call(spec.name.clone()), data)
+        }
+        Work::Child { workflow, version } => {
+            let data = json!({
+                "node": node, "item": item, "tool": "workflow", "workflow_id": workflow, "version": version,
+                "input": input(), "reason": reason,
+            });
+            (RequestedAction::ChildRun, data)
+        }
+        _ => {
+            let data = json!({"node": node, "item": item, "tool": "hitl", "input": input(), "reason": reason});
+            (RequestedAction::Question, data)
+        }
     }
+}
+
+/// Requests approval. The place waits.
+pub(crate) fn request_approval(
+    run: &mut Run,
+    at: RunPlace,
+    demand: &ApprovalRequirement,
+    cx: &mut TurnContext<'_>,
+) -> Result<(), Unstorable> {
+    if run.approvals.is_exhausted() {
+        let error = ErrorBody::new(Code::ValidationFailed, "the run exceeds its limit of approval requests");
+        return answer::fail_step(run, at, error, cx);
+    }
+    let step = run.tasks.ensure_step(at, &mut cx.env);
+    let digest = run.approvals.next_digest(action_digest(run, at));
+    let asked = run.approvals.next(digest, demand, &mut cx.env);
+    let (action, mut data) = request_data(run, at, demand, cx.env.policy);
+    if let Some(task) = run.tasks.task(at).filter(|task| !task.changed_by.is_empty()) {
+        data[EDITED_BY] = task.changed_by.clone().into();
+    }
+    let requesters = requesters::requesters_of(run, at);
+    let request = NewRequest {
+        asked: &asked,
+        step: Some((step, run.tasks.name(at))),
+        action: &action,
+        data,
+        demand,
+        requesters,
+        at: run.approvals.last_at(),
+    };
+    approval_rows::add_request(&run.head, request, &mut cx.book)?;
+    let rationale = demand.reason.clone();
+    let verdict = GovernanceDecision {
+        source: DecisionSource::Approval,
+        outcome: Outcome::Deferred,
+        rationale,
+        policies: Vec::new(),
+    };
+    let data =
+        json!({"node": run.tasks.name(at), "approval_id": asked.id, "digest": digest, "needed": demand.people()});
+    cx.book.add_decision("approval.requested", Some(step), data, verdict);
+    run.tasks.enter(at, TaskState::AwaitingApproval(asked));
+    run.tasks.mark_dirty(at, cx);
+    Ok(())
+}
+
+/// Starts a `hitl` node.
+pub(crate) fn start_person(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
+    let compiled = &run.tasks.graph().nodes[at.node];
+    let Body::Hitl(hitl) = &compiled.node.body else { return Ok(()) };
+    let demand = demands::demand(&hitl.approval, "a person decides here");
+    let shown = match question(run, at) {
+        Ok(shown) => shown,
+        Err(error) => {
+            let error = ErrorBody::new(Code::ValidationFailed, format!("the question can't be rendered: {error}"));
+            return answer::fail_step(run, at, error, cx);
+        }
+    };
+    match CanonicalJson::new(shown) {
+        Ok(shown) => drop(run.tasks.fix_input(at, shown)),
+        Err(error) => return answer::fail_step(run, at, too_deep("the question", &error), cx),
+    }
+    match replay::recorded_outcome(run, at, None) {
+        RecordedOutcome::NotUsed => request_approval(run, at, &demand, cx),
+        RecordedOutcome::Output(output) => complete_decision(run, at, output, cx),
+        RecordedOutcome::Failed(error) => answer::fail_step(run, at, error, cx),
+        RecordedOutcome::Missing => replay::not_recorded(run, at, cx),
+    }
+}
+
+/// The prompt and the data of a question. The decision covers both.
+fn question(run: &Run, at: RunPlace) -> Result<Value, RenderError> {
+    let (compiled, view) = (&run.tasks.graph().nodes[at.node], RunScope::at(run, at));
+    let rendered = |template: &Option<Template>| template.as_ref().map(|template| template.render(&view)).transpose();
+    let show = rendered(&compiled.show)?.unwrap_or_else(|| json!({}));
+    Ok(match rendered(&compiled.prompt)? {
+        None => show,
+        Some(prompt) => json!({"prompt": prompt, "show": show}),
+    })
+}
+
+/// Enough people approved.
+pub(crate) fn apply_approval(
+    run: &mut Run,
+    approval: Uuid,
+    by: Vec<String>,
+    notes: Option<String>,
+    cx: &mut TurnContext<'_>,
+) -> Result<(), Unstorable> {
+    if plan::approved(run, approval, &by, &mut cx.book)? || apply::approved(run, approval, &by, cx)? {
+        return Ok(());
+    }
+    let Some((at, asked)) = place_awaiting(run, approval) else { return Ok(()) };
+    if let Some(task) = run.tasks.task_mut(at) {
+        let (digest, showing) = (asked.digest, asked.earlier_requests);
+        task.approved = Some(StepApproval { digest, earlier_requests: showing, by: by.clone(), notes: notes.clone() });
+    }
+    if matches!(start::work(run, at), Work::Person) {
+        // Later steps may use their notes.
+        requesters::add_co_requesters(run, by.iter().filter(|_| notes.is_some()).map(String::as_str));
+        return complete_decision(run, at, outputs::approved(&by, notes.as_deref()), cx);
+    }
+    cx.book.add_note(
+        "step.approved",
+        run.tasks.step_id(at),
+        by.first().map(Actor::person),
+        json!({"node": run.tasks.name(at), "by": by}),
+    );
+    run.tasks.enter(at, TaskState::Ready);
+    run.tasks.mark_dirty(at, cx);
+    run.tasks.push_ready_first(at);
+    Ok(())
+}
+
+/// Completes a `hitl` node.
+fn complete_decision(run: &mut Run, at: RunPlace, output: Value, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
+    let given = Digest32::of(&output);
+    let data = json!({"node": run.tasks.name(at), "how": "decided", "output_digest": given});
+    run.tasks.ensure_step(at, &mut cx.env);
+    let seq = cx.book.add_note("step.completed", run.tasks.step_id(at), None, data);
+    requesters::add_requesters_of_place(run, at);
+    run.tasks.enter(at, TaskState::Completed { output: Arc::new(output), seq, items: Vec::new() });
+    run.tasks.mark_dirty(at, cx);
+    edges::place_ended(run, at, cx)
+}
+
+/// A person's rejection of a request.
+pub(crate) struct Rejection {
+    pub(crate) approval: Uuid,
+    pub(crate) by: Actor,
+    pub(crate) notes: Option<String>,
+    /// Rejected for good, or until it is changed.
+    pub(crate) decision: Decision,
+}
+
+/// A person's change of the input of a step that awaits approval.
+pub(crate) struct StepEdit {
+    pub(crate) step: Uuid,
+    pub(crate) input: Value,
+    pub(crate) by: Actor,
+    /// The request that was withdrawn with the change.
+    pub(crate) approval: Option<Uuid>,
+}
+
+/// A person rejected the request. At a `hitl` node that is a failure which the graph may handle; anywhere
+/// else it cancels the run.
+pub(crate) fn apply_rejection(run: &mut Run, rejection: Rejection, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
+    let Rejection { approval, by, notes, decision } = rejection;
+    if apply::denied(run, approval, &by, &mut cx.book)? {
+        return Ok(());
+    }
+    let reason = rejection_reason(&by, decision);
+    if run.drafting.reject_plan(approval) {
+        stop::cancel_run(run, by, notes.or(Some(reason)), cx);
+        return Ok(());
+    }
+    let Some((at, _)) = place_awaiting(run, approval) else { return Ok(()) };
+    if matches!(start::work(run, at), Work::Person) {
+        requesters::add_co_requesters(run, notes.is_some().then_some(by.id.as_str()));
+        let error = ErrorBody::new(Code::PolicyDenied, reason).with("decision", decision.as_str()).with("notes", notes);
+        return answer::fail_step(run, at, error, cx);
+    }
+    run.tasks.enter(at, TaskState::Cancelled { items: Vec::new() });
+    run.tasks.mark_dirty(at, cx);
+    edges::place_ended(run, at, cx)?;
+    stop::cancel_run(run, by, notes.or(Some(reason)), cx);
+    Ok(())
+}
+
+/// The request expired: cancels the step and the run.
+pub(crate) fn expire(
+    run: &mut Run,
+    at: RunPlace,
+    asked: &ApprovalRequest,
+    cx: &mut TurnContext<'_>,
+) -> Result<(), Unstorable> {
+    cx.book.close_approval_request(asked, RequestStatus::Expired, cx.env.now)?;
+    let rationale = "nobody decided in time".to_owned();
+    let verdict = GovernanceDecision {
+        source: DecisionSource::Approval,
+        outcome: Outcome::Rejected,
+        rationale: rationale.clone(),
+        policies: Vec::new(),
+    };
+    cx.book.add_decision("approval.expired", run.tasks.step_id(at), json!({"approval_id": asked.id}), verdict);
+    run.tasks.enter(at, TaskState::Cancelled { items: Vec::new() });
+    run.tasks.mark_dirty(at, cx);
+    edges::place_ended(run, at, cx)?;
+    stop::cancel_run(run, Actor::system(), Some(rationale), cx);
+    Ok(())
+}
+
+/// A person changed the input of a step that awaits approval. The old request was withdrawn with their
+/// signal; a new one with a new digest replaces it.
+pub(crate) fn apply_edit(run: &mut Run, edit: StepEdit, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
+    let StepEdit { step, input, by, approval } = edit;
+    let Some(at) = run.tasks.place_of_step(step) else { return Ok(()) };
+    let Some(TaskState::AwaitingApproval(asked)) = run.tasks.task(at).map(|task| task.state.clone()) else {
+        return Ok(());
+    };
+    let Work::Tool(spec) = start::work(run, at) else { return Ok(()) };
+    // The signal is about an earlier request, which was already replaced.
+    if asked.is_pending() && approval.is_some_and(|approval| approval != asked.id) {
+        return Ok(());
+    }
+    if approval.is_none() {
+        cx.book.close_approval_request(&asked, RequestStatus::Superseded, cx.env.now)?;
+    }
+    match validate_input(&spec, input) {
+        Err(error) => {
+            let data = json!({"code": error.code, "message": error.message});
+            cx.book.add_note("step.edit_refused", Some(step), Some(by), data);
+        }
+        Ok(input) => {
+            let data = json!({"node": run.tasks.name(at), "input_digest": input.digest()});
+            cx.book.add_note("step.edited", Some(step), Some(by.clone()), data);
+            // An edit that changes nothing does not make its author a requester. The input stays as written, since
+            // numbers in different notations have the same digest.
+            let same = run.tasks.task(at).is_some_and(|task| task.digest == Some(input.digest()));
+            if !same {
+                run.tasks.fix_input(at, input);
+            }
+            if let Some(task) = run.tasks.task_mut(at).filter(|_| !same) {
+                task.approved = None;
+                // Earlier editors stay: parts of their input may remain.
+                task.changed_by = merge_names(std::mem::take(&mut task.changed_by), [by.id.as_str()]);
+            }
+        }
+    }
+    let edited = ApprovalRequirement::one_approval("the input was edited");
+    match start::judge(run, at, &spec, &cx.env) {
+        PolicyVerdict::Deny { rule, reason } => start::refuse_by_policy(run, at, rule, reason, cx),
+        PolicyVerdict::Ask(demand) => request_approval(run, at, &demand.and(edited), cx),
+        PolicyVerdict::Allow => request_approval(run, at, &edited, cx),
+    }
+}
+
+fn place_awaiting(run: &Run, approval: Uuid) -> Option<(RunPlace, ApprovalRequest)> {
+    run.tasks.places().find_map(|at| match &run.tasks.task(at)?.state {
+        TaskState::AwaitingApproval(asked) if asked.id == approval => Some((at, asked.clone())),
+        _ => None,
+    })
 }

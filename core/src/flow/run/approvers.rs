@@ -4,78 +4,74 @@
 //! steps. The approval of a person who was disabled or lost the right to decide meanwhile no longer counts. There is no
 //! search for the runs of such a person: the policy is checked at every dispatch that depends on an approval.
 
-use super::demand::ApprovalRequirement;
 use super::env::Env;
 use super::requesters::merge_names;
-use super::{ReplayMode, Run, RunPlace};
+use super::{ReplayMode, Run, RunPlace, approve, demands, replay, requesters};
 use crate::access::Level;
+use crate::flow::approval::ApprovalRequirement;
 
-impl Run {
-    /// Those of these people whose approval counts now.
-    pub(crate) fn valid_approvers(&self, by: &[String], env: &Env<'_>) -> Vec<String> {
-        let (tenant, requester) = (self.head.tenant.as_str(), self.head.actor.as_str());
-        by.iter().filter(|who| env.policy.may_decide(tenant, who, requester)).cloned().collect()
+/// Those of these people whose approval counts now.
+pub(crate) fn valid_approvers(run: &Run, by: &[String], env: &Env<'_>) -> Vec<String> {
+    let (tenant, requester) = (run.head.tenant.as_str(), run.head.actor.as_str());
+    by.iter().filter(|who| env.policy.may_decide(tenant, who, requester)).cloned().collect()
+}
+
+/// Whether an approval of exactly this call, on its own or within the plan, meets the demand with approvers who may
+/// still decide.
+pub(crate) fn is_met(run: &Run, at: RunPlace, demand: &ApprovalRequirement, env: &Env<'_>) -> bool {
+    let requesters = requesters::requesters_of(run, at);
+    approvals_of(run, at).any(|by| {
+        demand.is_met(&valid_approvers(run, by, env), &requesters, &|one, other| env.policy.is_same_person(one, other))
+    })
+}
+
+/// An unmet demand, with the names of approvers who may no longer decide.
+pub(crate) fn with_lapsed_approvers(
+    run: &Run,
+    at: RunPlace,
+    demand: ApprovalRequirement,
+    env: &Env<'_>,
+) -> ApprovalRequirement {
+    let (mut by, mut counting) = (Vec::new(), Vec::new());
+    for approved in approvals_of(run, at) {
+        by = merge_names(by, approved.iter().map(String::as_str));
+        counting.extend(valid_approvers(run, approved, env));
     }
-
-    /// Whether an approval of exactly this call, on its own or within the plan, meets the demand with approvers who may
-    /// still decide.
-    pub(crate) fn is_met(&self, at: RunPlace, demand: &ApprovalRequirement, env: &Env<'_>) -> bool {
-        let requesters = self.requesters_of(at);
-        self.approvals_of(at).any(|by| {
-            demand.is_met(&self.valid_approvers(by, env), &requesters, &|one, other| {
-                env.policy.is_same_person(one, other)
-            })
-        })
+    match by.iter().any(|who| !counting.contains(who)) {
+        true => demand.and(lapsed_demand(&by, &counting)),
+        false => demand,
     }
+}
 
-    /// An unmet demand, with the names of approvers who may no longer decide.
-    pub(crate) fn with_lapsed_approvers(
-        &self,
-        at: RunPlace,
-        demand: ApprovalRequirement,
-        env: &Env<'_>,
-    ) -> ApprovalRequirement {
-        let (mut by, mut counting) = (Vec::new(), Vec::new());
-        for approved in self.approvals_of(at) {
-            by = merge_names(by, approved.iter().map(String::as_str));
-            counting.extend(self.valid_approvers(approved, env));
-        }
-        match by.iter().any(|who| !counting.contains(who)) {
-            true => demand.and(lapsed_demand(&by, &counting)),
-            false => demand,
-        }
+/// The demand of a call that is covered by an approval of something larger, if none of its approvers may still
+/// decide.
+pub(crate) fn demand_if_lapsed(run: &Run, at: RunPlace, env: &Env<'_>) -> Option<ApprovalRequirement> {
+    let by = covering_approvers(run, at)?;
+    valid_approvers(run, by, env).is_empty().then(|| lapsed_demand(by, &[]))
+}
+
+/// Whether people approved a call, by itself or as a part of something.
+pub(crate) fn was_approved(run: &Run, at: RunPlace) -> bool {
+    approvals_of(run, at).next().is_some() || covering_approvers(run, at).is_some()
+}
+
+/// Who approved exactly this call: by itself, and together with others.
+fn approvals_of(run: &Run, at: RunPlace) -> impl Iterator<Item = &[String]> {
+    let content = approve::action_digest(run, at);
+    let own = run.tasks.task(at).and_then(|task| task.approved.as_ref()).filter(|own| own.is_about(content));
+    own.map(|approved| approved.by.as_slice()).into_iter().chain(demands::plan_approvers(run, at))
+}
+
+/// Who approved what a call is a part of: the items of its map, the patch that it came with, or the plan.
+fn covering_approvers(run: &Run, at: RunPlace) -> Option<&[String]> {
+    if let Some(listed) = at.item.and_then(|_| run.drafting.approved_map(at.node)) {
+        return Some(&listed.by);
     }
-
-    /// The demand of a call that is covered by an approval of something larger, if none of its approvers may still
-    /// decide.
-    pub(crate) fn demand_if_lapsed(&self, at: RunPlace, env: &Env<'_>) -> Option<ApprovalRequirement> {
-        let by = self.covering_approvers(at)?;
-        self.valid_approvers(by, env).is_empty().then(|| lapsed_demand(by, &[]))
-    }
-
-    /// Whether people approved a call, by itself or as a part of something.
-    pub(crate) fn was_approved(&self, at: RunPlace) -> bool {
-        self.approvals_of(at).next().is_some() || self.covering_approvers(at).is_some()
-    }
-
-    /// Who approved exactly this call: by itself, and together with others.
-    fn approvals_of(&self, at: RunPlace) -> impl Iterator<Item = &[String]> {
-        let content = self.action_digest(at);
-        let own = self.task(at).and_then(|task| task.approved.as_ref()).filter(|own| own.is_about(content));
-        own.map(|approved| approved.by.as_slice()).into_iter().chain(self.plan_approvers(at))
-    }
-
-    /// Who approved what a call is a part of: the items of its map, the patch that it came with, or the plan.
-    fn covering_approvers(&self, at: RunPlace) -> Option<&[String]> {
-        if let Some(listed) = at.item.and_then(|_| self.approved_maps.get(&at.node)) {
-            return Some(&listed.by);
-        }
-        let plans = self.head.level == Level::Draft
-            && !matches!(self.replay_mode(), Some(ReplayMode::Freeze | ReplayMode::Shadow));
-        match self.patch_of_node(at.node).filter(|_| plans) {
-            Some(overlay) => Some(&overlay.approved_by),
-            None => self.plan.as_ref().filter(|plan| plans && plan.asked.is_none()).map(|plan| plan.by.as_slice()),
-        }
+    let plans = run.head.level == Level::Draft
+        && !matches!(replay::replay_mode(run), Some(ReplayMode::Freeze | ReplayMode::Shadow));
+    match run.patches.of_node(at.node).filter(|_| plans) {
+        Some(overlay) => Some(&overlay.approved_by),
+        None => run.drafting.approved_plan().filter(|_| plans).map(|plan| plan.by.as_slice()),
     }
 }
 

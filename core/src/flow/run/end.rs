@@ -1,172 +1,211 @@
 //! Ends a run and notifies its parent and recipients.
+//!
+//! `conclude` is the last part of every turn: it ends the run if nothing is left to do, and otherwise says what it waits
+//! for.
 
+use super::approval_rows::{OutboxMessage, inbox_row, outbox_row};
+use super::drafting::plan;
 use super::env::Env;
 use super::event::{Effect, SignalKind};
+use super::patches::apply;
 use super::scope::RunScope;
-use super::task::TaskState;
-use super::turn_builder::TurnBuilder;
-use super::undo::RollbackProgress;
-use super::{ReplayMode, Run, RunPlace, RunStatus};
+use super::turn_builder::{TurnBuilder, TurnContext};
+use super::{ReplayMode, Run, RunStatus, replay, requesters, stop};
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::json::Digest32;
-use crate::limits;
 use crate::record::{Json, Unstorable};
+use crate::{id, limits};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
+use uuid::Uuid;
 
-impl Run {
-    /// Ends the run if nothing is left to do. Otherwise updates its status.
-    pub(crate) fn conclude(&mut self, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
-        if self.status.is_final() || book.more {
+/// Ends the run if nothing is left to do. Otherwise updates its status.
+pub(crate) fn conclude(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
+    if run.status.is_final() || cx.book.more {
+        return Ok(());
+    }
+    if run.stopping.is_stopping() {
+        plan::cancel(run, cx)?;
+        run.drafting.drop_draft();
+        if stop::cancel_waiting(run, cx)? {
+            update_status(run, &mut cx.book);
             return Ok(());
         }
-        if self.is_stopping() {
-            self.drop_plan(env, book)?;
-            self.drop_draft();
-            if self.cancel_waiting(env, book)? {
-                self.update_status(book);
-                return Ok(());
+        let status = if run.stopping.cancellation().is_some() { RunStatus::Cancelled } else { RunStatus::Failed };
+        return finish(run, status, cx);
+    }
+    if run.tasks.are_done() && !run.drafting.is_under_way() && !run.drafting.is_plan_pending() {
+        match checked_outputs(run) {
+            Ok(result) => {
+                run.result = Some(result);
+                return finish(run, RunStatus::Completed, cx);
             }
-            let status = if self.cancelled_by.is_some() { RunStatus::Cancelled } else { RunStatus::Failed };
-            return self.end(status, env, book);
-        }
-        if self.open_nodes == 0 && self.settled.is_empty() && self.draft.is_none() && !self.is_plan_pending() {
-            match self.checked_outputs() {
-                Ok(result) => {
-                    self.result = Some(result);
-                    return self.end(RunStatus::Completed, env, book);
-                }
-                Err(error) => {
-                    self.fail_with(error);
-                    return self.end(RunStatus::Failed, env, book);
-                }
+            Err(error) => {
+                run.stopping.fail_with(error);
+                return finish(run, RunStatus::Failed, cx);
             }
         }
-        self.update_status(book);
-        Ok(())
     }
+    update_status(run, &mut cx.book);
+    Ok(())
+}
 
-    /// Updates the status of a run that has not ended: it awaits approval if nothing else can happen.
-    fn update_status(&mut self, book: &mut TurnBuilder) {
-        let asks = self.is_plan_pending() || self.approvals_pending > 0;
-        let status = if asks && self.calls.is_empty() { RunStatus::AwaitingApproval } else { RunStatus::Running };
-        if self.status != status {
-            self.status = status;
-            book.status = Some(status);
-        }
-    }
-
-    /// The result: the workflow's output templates, or the outputs of the sink nodes.
-    fn outputs(&self) -> Result<Value, ErrorBody> {
-        let Some(template) = &self.graph.outputs else {
-            let sinks = self.graph.sinks().filter_map(|node| {
-                let output = self.nodes[node].output()?;
-                Some((self.graph.nodes[node].node.id.clone(), (**output).clone()))
-            });
-            return Ok(Value::Object(sinks.collect::<Map<_, _>>()));
-        };
-        template.render(&RunScope::of(self)).map_err(|error| {
-            ErrorBody::new(Code::ValidationFailed, format!("the outputs of the workflow can't be resolved: {error}"))
-        })
-    }
-
-    /// The result, checked against the limits of the store.
-    fn checked_outputs(&self) -> Result<Value, ErrorBody> {
-        let outputs = self.outputs()?;
-        let text = Json::encode(&outputs).map_err(|error| ErrorBody::new(Code::ValidationFailed, error.to_string()))?;
-        if text.as_str().len() > limits::RESULT_BYTES_MAX {
-            return Err(ErrorBody::new(Code::PayloadTooLarge, "the result of the run is too large"));
-        }
-        Ok(outputs)
-    }
-
-    pub(crate) fn end(
-        &mut self,
-        status: RunStatus,
-        env: &mut Env<'_>,
-        book: &mut TurnBuilder,
-    ) -> Result<(), Unstorable> {
-        self.drop_proposals(env, book)?;
-        self.status = status;
-        self.completed_at = Some(env.now);
+/// Updates the status of a run that has not ended: it awaits approval if nothing else can happen.
+fn update_status(run: &mut Run, book: &mut TurnBuilder) {
+    let asks = run.drafting.is_plan_pending() || run.tasks.awaiting_approval() > 0;
+    let status = if asks && run.tasks.calls().is_empty() { RunStatus::AwaitingApproval } else { RunStatus::Running };
+    if run.status != status {
+        run.status = status;
         book.status = Some(status);
-        book.ended = true;
-        self.close_patches(env, book)?;
-        self.close_drafted(status, book);
-        if self.replay_mode() == Some(ReplayMode::Shadow) {
-            self.result = Some(json!({"result": self.result, "differences": self.differences()}));
-        }
-        let (event, by) = match status {
-            RunStatus::Completed => ("run.completed", None),
-            RunStatus::Cancelled => ("run.cancelled", self.cancelled_by.as_ref().map(|(by, _)| by.clone())),
-            _ => ("run.failed", None),
-        };
-        let digest = self.result.as_ref().map(Digest32::of);
-        let error = self.failure.as_ref().map(|error| json!({"code": error.code, "message": error.message}));
-        let reason = self.cancelled_by.as_ref().and_then(|(_, reason)| reason.clone());
-        book.add_note(event, None, by, json!({"result_digest": digest, "error": error, "reason": reason}));
-        if self.cancelled_by.is_some() && self.failure.is_none() {
-            let reason = reason.unwrap_or_else(|| "the run was cancelled".to_owned());
-            self.failure = Some(Box::new(ErrorBody::new(Code::Cancelled, reason)));
-        }
-        if let Some((parent, step)) = self.head.parent {
-            let error = self.failure.as_deref().cloned();
-            let (status, result) = (status.as_str().to_owned(), self.result.clone());
-            let told = SignalKind::ChildEnded { step, status, result, error, changed_by: self.contributors_to_end() };
-            book.send_signal(&self.head.tenant, parent, &told, env)?;
-            book.effects.push(Effect::Wake(parent));
-        }
-        // Dry runs and replays without effects send no notifications.
-        let real = !self.head.dry_run && self.replay_mode().is_none_or(|mode| mode == ReplayMode::Retry);
-        if self.head.level != Level::ExecuteSilent && self.head.parent.is_none() && real {
-            book.notify(&self.head, status, self.result.as_ref(), self.failure.as_deref(), env)?;
-        }
-        Ok(())
     }
+}
 
-    /// Closes steps that have a row from the dry run but never started.
-    fn close_drafted(&mut self, status: RunStatus, book: &mut TurnBuilder) {
-        for (node, task) in self.nodes.iter_mut().enumerate() {
-            if matches!(task.state, TaskState::Pending { .. }) && task.step.is_some() {
-                let done = status == RunStatus::Completed;
-                task.state = if done { TaskState::Skipped } else { TaskState::Cancelled { items: Vec::new() } };
-                book.dirty.insert(RunPlace::node(node));
-            }
-        }
-    }
+/// The result: the workflow's output templates, or the outputs of the sink nodes.
+fn outputs(run: &Run) -> Result<Value, ErrorBody> {
+    let Some(template) = &run.tasks.graph().outputs else {
+        let sinks = run.tasks.graph().sinks().filter_map(|node| {
+            let output = run.tasks.node(node).output()?;
+            Some((run.tasks.graph().nodes[node].node.id.clone(), (**output).clone()))
+        });
+        return Ok(Value::Object(sinks.collect::<Map<_, _>>()));
+    };
+    template.render(&RunScope::of(run)).map_err(|error| {
+        ErrorBody::new(Code::ValidationFailed, format!("the outputs of the workflow can't be resolved: {error}"))
+    })
+}
 
-    /// At L0, nothing else starts while an approval is pending.
-    pub(crate) fn is_blocked_by_approval(&self) -> bool {
-        self.head.level == Level::Ask && self.approvals_pending > 0
+/// The result, checked against the limits of the store.
+fn checked_outputs(run: &Run) -> Result<Value, ErrorBody> {
+    let outputs = outputs(run)?;
+    let text = Json::encode(&outputs).map_err(|error| ErrorBody::new(Code::ValidationFailed, error.to_string()))?;
+    if text.as_str().len() > limits::RESULT_BYTES_MAX {
+        return Err(ErrorBody::new(Code::PayloadTooLarge, "the result of the run is too large"));
     }
+    Ok(outputs)
+}
 
-    /// Whether the run can leave memory until a signal arrives or a timer is due.
-    pub(crate) fn can_park(&self, env: &Env<'_>) -> bool {
-        // A node that claims a parked run assumes that no other process works on it.
-        if self.timers.iter().any(|(_, at)| self.is_lost(*at)) {
-            return false;
-        }
-        let far = |due: crate::time::Timestamp| due > env.now.plus_seconds(limits::PARK_SECONDS_MIN);
-        let idle = self.calls.is_empty()
-            && self.settled.is_empty()
-            && self.pending_roots.is_empty()
-            && self.draft.is_none()
-            && self.undo.as_ref().is_none_or(RollbackProgress::waits_for_child)
-            && (self.ready.is_empty() || self.paused_by.is_some() || self.is_blocked_by_approval());
-        idle && self.next_deadline().is_none_or(far)
+pub(crate) fn finish(run: &mut Run, status: RunStatus, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
+    apply::drop_proposals(run, cx)?;
+    run.status = status;
+    run.completed_at = Some(cx.env.now);
+    cx.book.status = Some(status);
+    cx.book.ended = true;
+    apply::close(run, cx)?;
+    run.tasks.close_drafted(status == RunStatus::Completed, &mut cx.book);
+    if replay::replay_mode(run) == Some(ReplayMode::Shadow) {
+        run.result = Some(json!({"result": run.result, "differences": replay::differences(run)}));
     }
+    let (event, by) = match status {
+        RunStatus::Completed => ("run.completed", None),
+        RunStatus::Cancelled => ("run.cancelled", run.stopping.cancellation().map(|stop| stop.by.clone())),
+        _ => ("run.failed", None),
+    };
+    let digest = run.result.as_ref().map(Digest32::of);
+    let error = run.stopping.failure().map(|error| json!({"code": error.code, "message": error.message}));
+    let reason = run.stopping.cancellation().and_then(|stop| stop.reason.clone());
+    cx.book.add_note(event, None, by, json!({"result_digest": digest, "error": error, "reason": reason}));
+    if run.stopping.cancellation().is_some() && run.stopping.failure().is_none() {
+        let reason = reason.unwrap_or_else(|| "the run was cancelled".to_owned());
+        run.stopping.fail_with(ErrorBody::new(Code::Cancelled, reason));
+    }
+    if let Some((parent, step)) = run.head.parent {
+        let error = run.stopping.failure().cloned();
+        let (status, result) = (status.as_str().to_owned(), run.result.clone());
+        let told =
+            SignalKind::ChildEnded { step, status, result, error, changed_by: requesters::contributors_to_end(run) };
+        cx.book.send_signal(&run.head.tenant, parent, &told, &mut cx.env)?;
+        cx.book.effects.push(Effect::Wake(parent));
+    }
+    // Dry runs and replays without effects send no notifications.
+    let real = !run.head.dry_run && replay::replay_mode(run).is_none_or(|mode| mode == ReplayMode::Retry);
+    if run.head.level != Level::ExecuteSilent && run.head.parent.is_none() && real {
+        notify(run, cx)?;
+    }
+    Ok(())
+}
 
-    /// Whether nothing is in flight and the run only waits for a slot.
-    pub(crate) fn waits_for_slot(&self, env: &Env<'_>) -> bool {
-        let far = |due: crate::time::Timestamp| due > env.now.plus_seconds(limits::PARK_SECONDS_MIN);
-        self.wants_slot()
-            && self.calls.is_empty()
-            && self.settled.is_empty()
-            && self.pending_roots.is_empty()
-            && self.draft.is_none()
-            // A rollback stays with its owner.
-            && self.undo.is_none()
-            && !self.timers.iter().any(|(_, at)| self.is_lost(*at))
-            && self.next_deadline().is_none_or(far)
+/// At L0, nothing else starts while an approval is pending.
+pub(crate) fn is_blocked_by_approval(run: &Run) -> bool {
+    run.head.level == Level::Ask && run.tasks.awaiting_approval() > 0
+}
+
+/// Whether the run can leave memory until a signal arrives or a timer is due.
+pub(crate) fn can_park(run: &Run, env: &Env<'_>) -> bool {
+    // A node that claims a parked run assumes that no other process works on it.
+    if run.tasks.has_lost_call() {
+        return false;
     }
+    let far = |due: crate::time::Timestamp| due > env.now.plus_seconds(limits::PARK_SECONDS_MIN);
+    let idle = run.tasks.are_idle()
+        && !run.drafting.is_under_way()
+        && run.rollback.may_park()
+        && (!run.tasks.has_ready() || run.stopping.is_paused() || is_blocked_by_approval(run));
+    idle && run.next_deadline().is_none_or(far)
+}
+
+/// Whether nothing is in flight and the run only waits for a slot.
+pub(crate) fn waits_for_slot(run: &Run, env: &Env<'_>) -> bool {
+    let far = |due: crate::time::Timestamp| due > env.now.plus_seconds(limits::PARK_SECONDS_MIN);
+    run.wants_slot()
+        && run.tasks.are_idle()
+        && !run.drafting.is_under_way()
+        // A rollback stays with its owner.
+        && !run.rollback.is_under_way()
+        && !run.tasks.has_lost_call()
+        && run.next_deadline().is_none_or(far)
+}
+
+/// Adds the notifications that the run has ended. Without a recipient, it goes to the actor's inbox.
+fn notify(run: &Run, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
+    let head = &run.head;
+    let named = |channel: &'static str| {
+        let target = head.notify.as_ref()?.get(channel)?.as_str()?;
+        Some((channel, target))
+    };
+    let told: Vec<(&str, &str)> = ["webhook", "email"].into_iter().filter_map(named).collect();
+    let (event_type, at) = (format!("run.{}", run.status.as_str()), cx.env.now);
+    if told.is_empty() {
+        cx.book.insert(inbox_row((cx.env.ids)(), head, &head.actor, (&event_type, None), at)?);
+        return Ok(());
+    }
+    let payload = RunEndedMessage {
+        data: RunEndedData {
+            actor: &head.actor,
+            error: run.stopping.failure(),
+            result: run.result.as_ref(),
+            run_id: head.id,
+            status: run.status.as_str(),
+            trace_id: id::trace_id(head.id),
+            workflow_id: &head.workflow.id,
+        },
+        timestamp: at.to_string(),
+        event_type,
+    };
+    for (channel, target) in told {
+        let message = OutboxMessage { id: (cx.env.ids)(), approval: None, channel, target, at };
+        cx.book.insert(outbox_row(head, &message, &payload)?);
+        cx.book.effects.push(Effect::Notify);
+    }
+    Ok(())
+}
+
+/// The message that a run has ended.
+#[derive(Serialize)]
+struct RunEndedMessage<'a> {
+    data: RunEndedData<'a>,
+    timestamp: String,
+    #[serde(rename = "type")]
+    event_type: String,
+}
+
+#[derive(Serialize)]
+struct RunEndedData<'a> {
+    actor: &'a str,
+    error: Option<&'a ErrorBody>,
+    result: Option<&'a serde_json::Value>,
+    run_id: Uuid,
+    status: &'static str,
+    trace_id: String,
+    workflow_id: &'a str,
 }

@@ -4,13 +4,14 @@
 //! performed once the rows are durable.
 
 use super::approval_rows::ApprovalRequested;
+use super::doubts::UnknownOutcome;
 use super::status::RunStatus;
-use super::unknown_outcome::UnknownOutcome;
 use crate::access::Actor;
 use crate::error::ErrorBody;
 use crate::flow::call::CallOutcome;
+use crate::flow::tables::RUN_SIGNALS;
 use crate::ledger::decision::{DecisionSource, Outcome};
-use crate::record::Tx;
+use crate::record::{Insert, Json, JsonError, Row, Tx, Unstorable};
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -191,7 +192,7 @@ pub enum SignalKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         risk: Option<Value>,
     },
-    /// Revert a patch.
+    /// Remove a patch.
     Unpatch {
         /// Its number within the run.
         number: u32,
@@ -346,4 +347,48 @@ pub struct Turn {
     pub parked: bool,
     /// It is parked until a slot is free, and resumes by itself then.
     pub waits_for_slot: bool,
+}
+
+/// The member of a signal's payload that names the approval requests withdrawn with it.
+const TAKEN_BACK: &str = "taken_back";
+
+impl Signal {
+    /// A signal that withdraws no requests.
+    #[must_use]
+    pub const fn new(id: Uuid, told: SignalKind) -> Self {
+        Self { id, told, withdrawn: Vec::new() }
+    }
+
+    pub fn row(&self, tenant: &str, run: Uuid, now: Timestamp) -> Result<Insert, Unstorable> {
+        Ok(Insert::new(
+            &RUN_SIGNALS,
+            vec![
+                ("run_id", run.into()),
+                ("id", self.id.into()),
+                ("tenant_id", tenant.into()),
+                ("kind", self.told.kind().into()),
+                ("payload", self.payload()?.into()),
+                ("created_at", now.into()),
+            ],
+        )?)
+    }
+
+    fn payload(&self) -> Result<Json, Unstorable> {
+        if self.withdrawn.is_empty() {
+            return Ok(Json::encode(&self.told)?);
+        }
+        let mut payload = serde_json::to_value(&self.told).map_err(JsonError::Serialise)?;
+        payload[TAKEN_BACK] = self.withdrawn.iter().map(Uuid::to_string).collect();
+        Ok(Json::encode(&payload)?)
+    }
+
+    /// Reads the signal of a row. An unreadable one becomes `Unreadable`, which the run records in the ledger.
+    #[must_use]
+    pub fn of_row(row: &Row) -> Self {
+        let payload = row.get("payload").as_json().map(Json::to_value).unwrap_or_default();
+        let unreadable = |_| SignalKind::Unreadable { kind: row.text("kind").to_owned() };
+        let requests = payload.get(TAKEN_BACK).and_then(Value::as_array).into_iter().flatten();
+        let withdrawn = requests.filter_map(|id| Uuid::parse_str(id.as_str()?).ok()).collect();
+        Self { id: row.uuid("id"), told: serde_json::from_value(payload).unwrap_or_else(unreadable), withdrawn }
+    }
 }

@@ -5,27 +5,23 @@
 //! as if they requested it now: their change to another actor's run does not outlive their right to make the
 //! request.
 
-use super::demand::ApprovalRequirement;
 use super::env::Env;
-use super::{Run, RunPlace};
+use super::{Run, RunPlace, requesters};
+use crate::flow::approval::ApprovalRequirement;
 use crate::flow::policy::{Action, PolicyVerdict};
 
-impl Run {
-    /// The strictest verdict over all requesters of a call.
-    pub(crate) fn judge_for_requesters(&self, at: RunPlace, action: &Action<'_>, env: &Env<'_>) -> PolicyVerdict {
-        let mut verdict = env.policy.judge(action);
-        for who in self.requesters_of(at).iter().skip(1) {
-            let action = Action { actor: who, ..*action };
-            verdict = verdict.and(match self.writers_of(at).any(|writer| writer == who) {
-                true => env.policy.judge(&action),
-                false if self.head.co_requesters.contains(who) => {
-                    env.policy.judge_contributor(&action).for_contributor(who)
-                }
-                false => env.policy.judge_contributor(&action),
-            });
-        }
-        verdict
+/// The strictest verdict over all requesters of a call.
+pub(crate) fn judge_for_requesters(run: &Run, at: RunPlace, action: &Action<'_>, env: &Env<'_>) -> PolicyVerdict {
+    let mut verdict = env.policy.judge(action);
+    for who in requesters::requesters_of(run, at).iter().skip(1) {
+        let action = Action { actor: who, ..*action };
+        verdict = verdict.and(match requesters::writers_of(run, at).any(|writer| writer == who) {
+            true => env.policy.judge(&action),
+            false if run.head.co_requesters.contains(who) => env.policy.judge_contributor(&action).for_contributor(who),
+            false => env.policy.judge_contributor(&action),
+        });
     }
+    verdict
 }
 
 impl PolicyVerdict {

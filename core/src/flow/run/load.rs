@@ -4,28 +4,27 @@
 //! the graph: the edges of settled nodes are decided again, against what had settled by then and therefore
 //! with the same result, and nodes without a row become ready as before.
 
-use super::approval_rows::SHOWING;
-use super::approve::EDITED_BY;
-use super::cancel::paused_by;
-use super::edges::SettledNode;
-use super::patch::RunPatch;
-use super::pins::request_of_row;
-use super::plan::{DraftedPlan, PlanEdit};
+use super::approvals::Approvals;
+use super::doubts::Doubts;
+use super::drafting::Drafting;
+use super::patches::Patches;
+use super::patches::apply::RunPatch;
 use super::requesters::merge_names;
 use super::restore::is_written_since_restore;
-use super::task::{ApprovalRequest, MapProgress, StepApproval, StoredEffect, StoredStep, Task, TaskState, approvers};
-use super::{
-    EffectStatus, LaneOwner, Replay, ReplayMode, Run, RunHead, RunPlace, RunStatus, Source, StepStatus, WorkflowRef,
-};
-use crate::access::{Actor, Level};
+use super::row::StoredRow;
+use super::stopping::Stopping;
+use super::tasks::task::{MapProgress, StoredEffect, StoredStep, Task, TaskState};
+use super::{EffectStatus, ReplayMode, Run, RunHead, RunPlace, RunStatus, StepStatus, map_calls, requesters, rollback};
+use crate::access::Actor;
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Body, Graph};
+use crate::flow::approval::{RequestState, StoredApproval, current, newest_approved};
 use crate::flow::patch::Patch;
 use crate::json::Digest32;
-use crate::record::{DamagedRows, Row};
+use crate::record::{DamagedRows, Json, Row};
 use crate::time::Timestamp;
 use crate::tool::EffectKind;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use uuid::Uuid;
@@ -99,11 +98,11 @@ impl RunRecording {
         };
         let ended = steps.iter().filter(|row| counts(row.text("status")));
         let outputs = ended.map(|row| {
-            let json = |column| row.get(column).as_json().map(crate::record::Json::to_value);
+            let json = |column| row.get(column).as_json().map(Json::to_value);
             let item = row.get("map_index").as_int().and_then(|item| u32::try_from(item).ok());
             let output = Arc::new(json("output").unwrap_or_default());
             let error = json("error").filter(|_| row.text("status") == "failed");
-            let unreadable = |_| ErrorBody::new(Code::Internal, "the error was not kept");
+            let unreadable = |_| ErrorBody::new(Code::Internal, "the stored error can't be read");
             let error = error.map(|error| serde_json::from_value(error).unwrap_or_else(unreadable));
             let input = digest(row, "input_digest");
             let tool_version = row.get("tool_version").as_text().map(str::to_owned);
@@ -134,389 +133,211 @@ pub fn with_descendants(graph: &Graph, nodes: impl IntoIterator<Item = usize>) -
     found
 }
 
-impl RunHead {
-    /// Reads the head from a run's row.
-    pub fn of_row(row: &Row) -> Result<Self, DamagedRows> {
-        let word = |what: &str| DamagedRows { what: what.to_owned() };
-        let replay = match row.get("replay_mode").as_text() {
-            None => None,
-            Some(mode) => Some(Replay {
-                of: row.uuid("replay_of"),
-                mode: ReplayMode::parse(mode).ok_or_else(|| word("replay_mode"))?,
-                from: row.get("replay_from").as_text().map(str::to_owned),
-            }),
-        };
-        let parent = row.get("parent_run_id").as_uuid().zip(row.get("parent_step_id").as_uuid());
-        let json = |column| row.get(column).as_json().map(crate::record::Json::to_value);
-        let (request, pins) = request_of_row(row);
-        Ok(Self {
-            id: row.uuid("id"),
-            tenant: row.text("tenant_id").to_owned(),
-            actor_kind: Actor::from_record(row.text("actor"), row.get("actor_kind").as_text()).kind,
-            co_requesters: row.get("co_requesters").as_texts().to_vec(),
-            actor: row.text("actor").to_owned(),
-            level: Level::parse(row.text("autonomy_level")).ok_or_else(|| word("autonomy_level"))?,
-            priority: i32::try_from(row.int("priority")).unwrap_or(5),
-            dry_run: row.get("dry_run") == &crate::record::Value::Bool(true),
-            source: Source::parse(row.text("source")).ok_or_else(|| word("source"))?,
-            workflow: WorkflowRef {
-                id: row.text("workflow_id").to_owned(),
-                version: row.get("workflow_version").as_int(),
-            },
-            pins: Arc::new(pins),
-            parent,
-            depth: u32::try_from(row.int("depth")).unwrap_or(0),
-            replay,
-            inputs: Arc::new(json("inputs").unwrap_or_else(|| json!({}))),
-            request: Arc::new(request),
-            risk: json("risk").map(Arc::new),
-            idempotency_key: row.get("idempotency_key").as_text().map(str::to_owned),
-            correlation_id: row.get("correlation_id").as_text().map(str::to_owned),
-            notify: json("notify"),
-            created_at: row.get("created_at").as_time().unwrap_or(Timestamp::from_micros(0)),
-            timeout_at: row.get("timeout_at").as_time(),
-        })
+/// Loads a run.
+pub(crate) fn load(stored: StoredRun) -> Result<Run, DamagedRows> {
+    let mut head = RunHead::of_row(&stored.run)?;
+    let row = &stored.run;
+    let status = RunStatus::parse(row.text("status")).ok_or_else(|| DamagedRows { what: "status".to_owned() })?;
+    head.workflow.version.get_or_insert(stored.version);
+    if status == RunStatus::Pending {
+        let own = RunHead::timeout_for(&stored.graph, head.created_at);
+        head.timeout_at = Some(head.timeout_at.map_or(own, |end| end.min(own)));
     }
+    let approvals = StoredApproval::of_rows(&stored.approvals)?;
+    let (stored_row, mut graph) = (StoredRow::load(row, &head), stored.graph);
+    let patches = load_patches(row, stored.patches, &approvals, &mut graph);
+    let mut run = Run {
+        status,
+        result: row.get("result").as_json().map(Json::to_value),
+        completed_at: row.get("completed_at").as_time(),
+        row: stored_row,
+        approvals: Approvals::load(&approvals),
+        drafting: Drafting::load(row, &approvals),
+        patches,
+        stopping: Stopping::load(row, status.is_final())?,
+        ..Run::new(head, graph, stored.recorded)
+    };
+    requesters::add_co_requesters(&mut run, stored.author.as_deref());
+    load_steps(&mut run, &stored.steps, &stored.effects, &approvals)?;
+    run.budget.count_values(run.tasks.values(), &run.head.inputs);
+    map_calls::load_listed(&mut run);
+    rollback::loading::load(&mut run, row, &stored.steps, &stored.effects);
+    run.doubts = Doubts::load(row, &stored.steps, &run.tasks);
+    run.tasks.rebuild_queues(status.is_final());
+    Ok(run)
 }
 
-impl Run {
-    /// Loads a run. Send it `Begun` next.
-    pub fn load(stored: StoredRun) -> Result<Self, DamagedRows> {
-        let mut head = RunHead::of_row(&stored.run)?;
-        let row = &stored.run;
-        let status = RunStatus::parse(row.text("status")).ok_or_else(|| DamagedRows { what: "status".to_owned() })?;
-        head.workflow.version.get_or_insert(stored.version);
-        if status == RunStatus::Pending {
-            let own = RunHead::timeout_for(&stored.graph, head.created_at);
-            head.timeout_at = Some(head.timeout_at.map_or(own, |end| end.min(own)));
-        }
-        let mut run = Self::new(head, Arc::clone(&stored.graph), stored.recorded);
-        run.add_co_requesters(stored.author.as_deref());
-        run.status = status;
-        run.version = row.int("state_version");
-        run.run_seq = row.int("run_seq");
-        run.restored_at = row.get("restored_at").as_time();
-        run.owner = row
-            .get("owner_lane")
-            .as_int()
-            .zip(row.get("owner_epoch").as_int())
-            .map(|(lane, epoch)| LaneOwner { lane, epoch });
-        run.paused_by = paused_by(row);
-        run.patches = u32::try_from(row.int("patches")).unwrap_or(0);
-        run.approvals = u32::try_from(stored.approvals.len()).unwrap_or(u32::MAX);
-        let asked_at = stored.approvals.iter().filter_map(|row| row.get("created_at").as_time()).max();
-        run.last_request_at = asked_at.unwrap_or(run.last_request_at);
-        run.result = row.get("result").as_json().map(crate::record::Json::to_value);
-        run.completed_at = row.get("completed_at").as_time();
-        run.load_stopping(row)?;
-        run.load_patches(stored.patches, &stored.approvals);
-        run.load_plan(row, &stored.approvals);
-        run.load_steps(&stored.steps, &stored.effects, &stored.approvals)?;
-        run.count_values();
-        run.load_listed();
-        run.load_undo(row, &stored.steps, &stored.effects);
-        run.load_doubts(row, &stored.steps);
-        run.rebuild_queues();
-        Ok(run)
-    }
-
-    fn load_patches(&mut self, patches: Vec<StoredPatch>, approvals: &[Row]) {
-        for stored in patches {
-            let before = stored.applied.map(|graph| std::mem::replace(&mut self.graph, graph));
-            let asked = stored
-                .approval
-                .filter(|_| before.is_none())
-                .and_then(|id| current_request(approvals, |row| row.uuid("approval_request_id") == id));
-            let risk = stored.approval.and_then(|id| risk_shown(approvals, id));
-            let request = approvals.iter().find(|row| Some(row.uuid("approval_request_id")) == stored.approval);
-            let approved_by = request.filter(|row| row.text("status") == "approved").map(approvers).unwrap_or_default();
-            let StoredPatch { number, patch, by, version, applied_seq, .. } = stored;
-            // Older rows have no sequence number; they were applied in the order of their patch numbers.
-            let seq = applied_seq.unwrap_or(if before.is_some() { -1 } else { i64::MAX });
-            self.patches_by_number
-                .insert(number, RunPatch { patch, by, version, asked, before, seq, risk, approved_by });
-        }
-        let incoming = |node: usize| self.graph.nodes[node].incoming.len();
-        self.nodes = (0..self.graph.nodes.len())
-            .map(|node| Task::pending(u32::try_from(incoming(node)).unwrap_or(u32::MAX)))
-            .collect();
-    }
-
-    fn load_plan(&mut self, row: &Row, approvals: &[Row]) {
-        let Some(document) = row.get("plan").as_json().map(crate::record::Json::to_value) else { return };
-        let edits = document.get("edits").and_then(Value::as_object).into_iter().flatten();
-        // Older rows hold a single name: that of the last editor.
-        let by = |node: &str| match &document["edited_by"][node] {
-            Value::String(one) => vec![one.clone()],
-            several => {
-                several.as_array().into_iter().flatten().filter_map(|by| Some(by.as_str()?.to_owned())).collect()
-            }
+/// Loads the patches. `graph` becomes the patched graph.
+fn load_patches(row: &Row, stored: Vec<StoredPatch>, approvals: &[StoredApproval], graph: &mut Arc<Graph>) -> Patches {
+    let mut patches = Patches::load(u32::try_from(row.int("patches")).unwrap_or(0));
+    for stored in stored {
+        let before = stored.applied.map(|patched| std::mem::replace(graph, patched));
+        let asked = stored
+            .approval
+            .filter(|_| before.is_none())
+            .and_then(|id| current(approvals, |approval| approval.id == id));
+        let request = approvals.iter().find(|approval| Some(approval.id) == stored.approval);
+        let risk = request.and_then(|approval| approval.data.risk()).cloned();
+        let approved_by = match request.map(|approval| &approval.state) {
+            Some(RequestState::Approved { by, .. }) => by.clone(),
+            _ => Vec::new(),
         };
-        self.edits =
-            edits.map(|(node, input)| (node.clone(), PlanEdit { input: input.clone(), by: by(node) })).collect();
-        let approved = !row.get("plan_digest").is_null();
-        let waits = |row: &Row| row.get("step_id").is_null() && row.text("action_type") == "plan";
-        let by = approvals.iter().filter(|row| waits(row) && row.text("status") == "approved");
-        let by = by.max_by_key(|row| request_order(row)).map(approvers);
-        let asked = if approved { None } else { current_request(approvals, waits) };
-        self.plan = DraftedPlan::from_document(&document, asked, by.unwrap_or_default());
+        let StoredPatch { number, patch, by, version, applied_seq, .. } = stored;
+        // Older rows have no sequence number; they were applied in the order of their patch numbers.
+        let seq = applied_seq.unwrap_or(if before.is_some() { -1 } else { i64::MAX });
+        patches.load_patch(number, RunPatch { patch, by, version, asked, before, seq, risk, approved_by });
     }
+    patches
+}
 
-    fn load_steps(&mut self, steps: &[Row], effects: &[Row], approvals: &[Row]) -> Result<(), DamagedRows> {
-        let calls = effects.iter().filter(|row| row.text("kind") != "compensation");
-        let effects: BTreeMap<Uuid, &Row> = calls.map(|row| (row.uuid("step_id"), row)).collect();
-        // Parents first: items are stored in the state of their map.
-        for row in steps.iter().filter(|row| row.get("map_index").is_null()) {
-            let node = self.position(row)?;
-            let task = self.load_task(row, effects.get(&row.uuid("id")).copied(), approvals)?;
-            self.nodes[node] = task;
-            self.places_by_step.insert(row.uuid("id"), RunPlace::node(node));
-        }
-        for row in steps.iter().filter(|row| !row.get("map_index").is_null()) {
-            let node = self.position(row)?;
-            let task = self.load_task(row, effects.get(&row.uuid("id")).copied(), approvals)?;
-            let item = usize::try_from(row.int("map_index")).unwrap_or(0);
-            let Some(items) = self.nodes[node].items_mut() else { continue };
-            while items.len() <= item {
-                items.push(Task { state: TaskState::Ready, ..Task::pending(0) });
-            }
-            items[item] = task;
-            self.places_by_step.insert(row.uuid("id"), RunPlace { node, item: u32::try_from(item).ok() });
-        }
-        Ok(())
+fn load_steps(run: &mut Run, steps: &[Row], effects: &[Row], approvals: &[StoredApproval]) -> Result<(), DamagedRows> {
+    let calls = effects.iter().filter(|row| row.text("kind") != "compensation");
+    let effects: BTreeMap<Uuid, &Row> = calls.map(|row| (row.uuid("step_id"), row)).collect();
+    // Parents first: items are stored in the state of their map.
+    let (nodes, items): (Vec<&Row>, Vec<&Row>) = steps.iter().partition(|row| row.get("map_index").is_null());
+    for row in nodes.into_iter().chain(items) {
+        let (node, id) = (position(run, row)?, row.uuid("id"));
+        let task = load_task(run, row, effects.get(&id).copied(), approvals)?;
+        let item = row.get("map_index").as_int().map(|item| u32::try_from(item).unwrap_or(0));
+        run.tasks.load_step(RunPlace { node, item }, id, task);
     }
+    Ok(())
+}
 
-    fn position(&self, row: &Row) -> Result<usize, DamagedRows> {
-        let name = row.text("node_id");
-        self.graph.position(name).ok_or_else(|| DamagedRows { what: format!("there is no node {name}") })
+fn position(run: &Run, row: &Row) -> Result<usize, DamagedRows> {
+    let name = row.text("node_id");
+    run.tasks.graph().position(name).ok_or_else(|| DamagedRows { what: format!("there is no node {name}") })
+}
+
+fn load_task(run: &Run, row: &Row, effect: Option<&Row>, approvals: &[StoredApproval]) -> Result<Task, DamagedRows> {
+    let id = row.uuid("id");
+    let status = StepStatus::parse(row.text("status")).ok_or_else(|| DamagedRows { what: "step status".to_owned() })?;
+    let json = |column| row.get(column).as_json().map(Json::to_value);
+    let of_step = |approval: &StoredApproval| approval.step == Some(id);
+    let approved = newest_approved(approvals, of_step);
+    let asked = approvals.iter().filter(|approval| of_step(approval)).max_by_key(|approval| approval.order());
+    let changed_by = asked.map(|asked| editors(run, row, asked)).unwrap_or_default();
+    let attempt = u32::try_from(row.int("attempt")).unwrap_or(0);
+    let counted = effect.and_then(|effect| u32::try_from(effect.int("attempt")).ok());
+    Ok(Task {
+        state: load_state(run, row, status, effect, approvals)?,
+        step: Some(StoredStep { id, version: row.int("state_version") }),
+        effect: effect.map(|effect| StoredEffect {
+            id: effect.uuid("id"),
+            version: effect.int("state_version"),
+            status: EffectStatus::parse(effect.text("status")).unwrap_or(EffectStatus::Dispatched),
+            since_restore: is_written_since_restore(effect, run.row.restored_at()),
+        }),
+        input: json("input").map(Arc::new),
+        digest: digest(row, "input_digest"),
+        attempt,
+        resends: counted.map_or(0, |counted| attempt.saturating_sub(counted)),
+        checks: 0,
+        doubt: None,
+        in_doubt: effect.is_some_and(|effect| effect.text("status") == EffectStatus::Unknown.as_str()),
+        not_recorded: false,
+        approved,
+        changed_by,
+        child: row.get("child_run_id").as_uuid(),
+        started_at: row.get("started_at").as_time(),
+    })
+}
+
+/// The editors of a step, according to its last approval request. Older requests don't name them: then, all
+/// co-requesters of the request who are not requesters for another reason.
+fn editors(run: &Run, step: &Row, asked: &StoredApproval) -> Vec<String> {
+    if let Some(editors) = asked.data.edited_by() {
+        return editors;
     }
+    let patch = position(run, step).ok().and_then(|node| run.patches.of_node(node));
+    let planned = run.drafting.editors_of(step.text("node_id"));
+    let others = patch.into_iter().flat_map(RunPatch::writers).chain(planned);
+    let known = merge_names(run.head.requesters(), others);
+    asked.requesters.iter().skip(1).filter(|who| !known.contains(who)).cloned().collect()
+}
 
-    fn load_task(&self, row: &Row, effect: Option<&Row>, approvals: &[Row]) -> Result<Task, DamagedRows> {
-        let id = row.uuid("id");
-        let status =
-            StepStatus::parse(row.text("status")).ok_or_else(|| DamagedRows { what: "step status".to_owned() })?;
-        let json = |column| row.get(column).as_json().map(crate::record::Json::to_value);
-        let approved = approvals.iter().filter(|a| a.uuid("step_id") == id && a.text("status") == "approved");
-        let approved = approved.max_by_key(|a| request_order(a));
-        let approved = approved.and_then(|a| {
-            let notes = a.get("review_notes").as_text().map(str::to_owned);
-            Some(StepApproval {
-                digest: digest(a, "action_digest")?,
-                earlier_requests: earlier_requests(a),
-                by: approvers(a),
-                notes,
-            })
-        });
-        let asked = approvals.iter().filter(|a| a.uuid("step_id") == id).max_by_key(|a| request_order(a));
-        let changed_by = asked.map(|asked| self.editors(row, asked)).unwrap_or_default();
-        let attempt = u32::try_from(row.int("attempt")).unwrap_or(0);
-        let counted = effect.and_then(|effect| u32::try_from(effect.int("attempt")).ok());
-        Ok(Task {
-            state: self.load_state(row, status, effect, approvals)?,
-            step: Some(StoredStep { id, version: row.int("state_version") }),
-            effect: effect.map(|effect| StoredEffect {
-                id: effect.uuid("id"),
-                version: effect.int("state_version"),
-                status: EffectStatus::parse(effect.text("status")).unwrap_or(EffectStatus::Dispatched),
-                since_restore: is_written_since_restore(effect, self.restored_at),
-            }),
-            input: json("input").map(Arc::new),
-            digest: digest(row, "input_digest"),
-            attempt,
-            resends: counted.map_or(0, |counted| attempt.saturating_sub(counted)),
-            checks: 0,
-            doubt: None,
-            in_doubt: effect.is_some_and(|effect| effect.text("status") == EffectStatus::Unknown.as_str()),
-            not_recorded: false,
-            approved,
-            changed_by,
-            child: row.get("child_run_id").as_uuid(),
-            started_at: row.get("started_at").as_time(),
-        })
+fn load_state(
+    run: &Run,
+    row: &Row,
+    status: StepStatus,
+    effect: Option<&Row>,
+    approvals: &[StoredApproval],
+) -> Result<TaskState, DamagedRows> {
+    let json = |column| row.get(column).as_json().map(Json::to_value);
+    let error = || -> Box<ErrorBody> {
+        let body = json("error").and_then(|error| serde_json::from_value(error).ok());
+        Box::new(body.unwrap_or_else(|| ErrorBody::new(Code::Internal, "the stored error can't be read")))
+    };
+    let due = row.get("retry_at").as_time();
+    let output = || Arc::new(json("output").unwrap_or_default());
+    let id = row.uuid("id");
+    Ok(match status {
+        StepStatus::Pending => match due {
+            Some(until) => TaskState::Delayed { until },
+            // It was drafted and has not started.
+            None => load_pending(run, row)?,
+        },
+        StepStatus::Ready | StepStatus::Judging | StepStatus::Paused => TaskState::Ready,
+        StepStatus::AwaitingApproval => match current(approvals, |approval| approval.step == Some(id)) {
+            Some(asked) => TaskState::AwaitingApproval(asked),
+            None => return Err(DamagedRows { what: "an approval is missing".to_owned() }),
+        },
+        StepStatus::Running => load_running(run, row, effect),
+        // The missing `effects` row would say whether the first attempt may have taken effect.
+        StepStatus::RetryWait if effect.is_none() && writes(run, row) => {
+            TaskState::Lost { deadline: due.unwrap_or(Timestamp::from_micros(0)) }
+        }
+        StepStatus::RetryWait => {
+            TaskState::RetryWait { until: due.unwrap_or(Timestamp::from_micros(0)), error: error() }
+        }
+        StepStatus::OutcomeUnknown => TaskState::OutcomeUnknown { error: error() },
+        StepStatus::Completed => {
+            TaskState::Completed { output: output(), seq: row.int("completed_seq"), items: Vec::new() }
+        }
+        StepStatus::Failed => {
+            let seq = row.get("completed_seq").as_int().unwrap_or(0);
+            TaskState::Failed { error: error(), output: output(), seq, items: Vec::new() }
+        }
+        StepStatus::Skipped => TaskState::Skipped,
+        StepStatus::Cancelled => TaskState::Cancelled { items: Vec::new() },
+        StepStatus::RolledBack => TaskState::RolledBack { output: output() },
+    })
+}
+
+fn load_pending(run: &Run, row: &Row) -> Result<TaskState, DamagedRows> {
+    let incoming = run.tasks.graph().nodes[position(run, row)?].incoming.len();
+    Ok(TaskState::Pending { undecided: u32::try_from(incoming).unwrap_or(u32::MAX), taken: false })
+}
+
+/// Whether the tool of a step is a write, so that every call has a row in `effects`.
+fn writes(run: &Run, step: &Row) -> bool {
+    let node = run.tasks.graph().position(step.text("node_id")).and_then(|at| run.tasks.graph().nodes.get(at));
+    node.and_then(|node| node.tool.as_ref()).is_some_and(|spec| spec.effect == EffectKind::Write)
+}
+
+fn load_running(run: &Run, row: &Row, effect: Option<&Row>) -> TaskState {
+    if let Some(child) = row.get("child_run_id").as_uuid() {
+        return TaskState::AwaitingChild { run: child };
     }
-
-    /// The editors of a step, according to its last approval request. Older requests don't name them: then, all
-    /// co-requesters of the request who are not requesters for another reason.
-    fn editors(&self, step: &Row, asked: &Row) -> Vec<String> {
-        let data = asked.get("action_data").as_json().map(crate::record::Json::to_value).unwrap_or_default();
-        if let Some(said) = data.get(EDITED_BY).and_then(Value::as_array) {
-            return said.iter().filter_map(|editor| Some(editor.as_str()?.to_owned())).collect();
-        }
-        let patch = self.position(step).ok().and_then(|node| self.patch_of_node(node));
-        let planned = self.edits.get(step.text("node_id")).into_iter().flat_map(|edit| &edit.by);
-        let others = patch.into_iter().flat_map(RunPatch::writers).chain(planned.map(String::as_str));
-        let known = merge_names(self.head.requesters(), others);
-        asked.get("co_requesters").as_texts().iter().filter(|who| !known.contains(who)).cloned().collect()
+    let node = run.tasks.graph().position(row.text("node_id")).and_then(|at| run.tasks.graph().nodes.get(at));
+    if row.get("map_index").is_null() && node.is_some_and(|node| matches!(node.node.body, Body::Map(_))) {
+        let input = row.get("input").as_json().map(Json::to_value).unwrap_or_default();
+        let over = input.get("over").and_then(Value::as_array).cloned().unwrap_or_default();
+        let open = over.len();
+        return TaskState::Mapping(MapProgress { over: Arc::new(over), open, ..MapProgress::default() });
     }
-
-    fn load_state(
-        &self,
-        row: &Row,
-        status: StepStatus,
-        effect: Option<&Row>,
-        approvals: &[Row],
-    ) -> Result<TaskState, DamagedRows> {
-        let json = |column| row.get(column).as_json().map(crate::record::Json::to_value);
-        let error = || -> Box<ErrorBody> {
-            let body = json("error").and_then(|error| serde_json::from_value(error).ok());
-            Box::new(body.unwrap_or_else(|| ErrorBody::new(Code::Internal, "the error was not kept")))
-        };
-        let due = row.get("retry_at").as_time();
-        let output = || Arc::new(json("output").unwrap_or_default());
-        let id = row.uuid("id");
-        Ok(match status {
-            StepStatus::Pending => match due {
-                Some(until) => TaskState::Delayed { until },
-                // It was drafted and has not started.
-                None => self.load_pending(row)?,
-            },
-            StepStatus::Ready | StepStatus::Judging | StepStatus::Paused => TaskState::Ready,
-            StepStatus::AwaitingApproval => match current_request(approvals, |row| row.uuid("step_id") == id) {
-                Some(asked) => TaskState::AwaitingApproval(asked),
-                None => return Err(DamagedRows { what: "an approval is missing".to_owned() }),
-            },
-            StepStatus::Running => self.load_running(row, effect),
-            // The missing `effects` row would say whether the first attempt may have taken effect.
-            StepStatus::RetryWait if effect.is_none() && self.writes(row) => {
-                TaskState::Lost { deadline: due.unwrap_or(Timestamp::from_micros(0)) }
-            }
-            StepStatus::RetryWait => {
-                TaskState::RetryWait { until: due.unwrap_or(Timestamp::from_micros(0)), error: error() }
-            }
-            StepStatus::OutcomeUnknown => TaskState::OutcomeUnknown { error: error() },
-            StepStatus::Completed => {
-                TaskState::Completed { output: output(), seq: row.int("completed_seq"), items: Vec::new() }
-            }
-            StepStatus::Failed => {
-                let seq = row.get("completed_seq").as_int().unwrap_or(0);
-                TaskState::Failed { error: error(), output: output(), seq, items: Vec::new() }
-            }
-            StepStatus::Skipped => TaskState::Skipped,
-            StepStatus::Cancelled => TaskState::Cancelled { items: Vec::new() },
-            StepStatus::RolledBack => TaskState::RolledBack { output: output() },
-        })
-    }
-
-    fn load_pending(&self, row: &Row) -> Result<TaskState, DamagedRows> {
-        let incoming = self.graph.nodes[self.position(row)?].incoming.len();
-        Ok(TaskState::Pending { undecided: u32::try_from(incoming).unwrap_or(u32::MAX), taken: false })
-    }
-
-    /// Whether the tool of a step is a write, so that every call has a row in `effects`.
-    fn writes(&self, step: &Row) -> bool {
-        let node = self.graph.position(step.text("node_id")).and_then(|at| self.graph.nodes.get(at));
-        node.and_then(|node| node.tool.as_ref()).is_some_and(|spec| spec.effect == EffectKind::Write)
-    }
-
-    fn load_running(&self, row: &Row, effect: Option<&Row>) -> TaskState {
-        if let Some(run) = row.get("child_run_id").as_uuid() {
-            return TaskState::AwaitingChild { run };
-        }
-        let node = self.graph.position(row.text("node_id")).and_then(|at| self.graph.nodes.get(at));
-        if row.get("map_index").is_null() && node.is_some_and(|node| matches!(node.node.body, Body::Map(_))) {
-            let input = row.get("input").as_json().map(crate::record::Json::to_value).unwrap_or_default();
-            let over = input.get("over").and_then(Value::as_array).cloned().unwrap_or_default();
-            let open = over.len();
-            return TaskState::Mapping(MapProgress { over: Arc::new(over), open, ..MapProgress::default() });
-        }
-        let lost = |effect: Option<&Row>| {
-            let deadline = effect.and_then(|effect| effect.get("deadline").as_time());
-            TaskState::Lost {
-                deadline: row.get("retry_at").as_time().or(deadline).unwrap_or(Timestamp::from_micros(0)),
-            }
-        };
-        match effect {
-            Some(effect) if effect.text("status") == "dispatched" => lost(Some(effect)),
-            // A write is recorded before it is made, so somebody deleted its row.
-            None if self.writes(row) => lost(None),
-            _ => TaskState::Ready,
-        }
-    }
-
-    /// Puts the queues right: what was settled decides its edges again, what was ready is ready.
-    fn rebuild_queues(&mut self) {
-        let mut settled = Vec::new();
-        self.open_nodes = self.nodes.iter().filter(|task| !task.is_settled()).count();
-        if self.status.is_final() {
-            return;
-        }
-        let places: Vec<RunPlace> = self.places().collect();
-        for at in places {
-            let Some(task) = self.task(at) else { continue };
-            let (due, ready) = (task.deadline(), matches!(task.state, TaskState::Ready));
-            if task.is_settled() && at.item.is_none() {
-                settled.push((task.seq(), at.node));
-            }
-            let asks = matches!(task.state, TaskState::AwaitingApproval(_));
-            if let Some(due) = due {
-                self.timers.insert((due, at));
-            }
-            if ready {
-                self.ready.push_back(at);
-            }
-            self.approvals_pending += usize::from(asks);
-        }
-        // In the order in which they settled: the first unhandled failure counts.
-        settled.sort_unstable();
-        self.settled.extend(settled.into_iter().map(|(_, node)| SettledNode::new(node)));
-        for node in 0..self.nodes.len() {
-            let TaskState::Mapping(mapping) = &mut self.nodes[node].state else { continue };
-            let ended = mapping.items.iter().filter(|item| item.is_settled()).count();
-            mapping.open = mapping.over.len() - ended;
-            mapping.busy = mapping.items.len() - ended;
-            let failed =
-                mapping.items.iter().enumerate().filter(|(_, item)| matches!(item.state, TaskState::Failed { .. }));
-            let first = failed.min_by_key(|(_, item)| item.seq()).map(|(item, _)| item);
-            mapping.failed = first.and_then(|item| u32::try_from(item).ok());
-            if mapping.failed.is_none() {
-                self.start_items(node);
-            }
-        }
+    let lost = |effect: Option<&Row>| {
+        let deadline = effect.and_then(|effect| effect.get("deadline").as_time());
+        TaskState::Lost { deadline: row.get("retry_at").as_time().or(deadline).unwrap_or(Timestamp::from_micros(0)) }
+    };
+    match effect {
+        Some(effect) if effect.text("status") == "dispatched" => lost(Some(effect)),
+        // A write is recorded before it is made, so somebody deleted its row.
+        None if writes(run, row) => lost(None),
+        _ => TaskState::Ready,
     }
 }
 
 fn digest(row: &Row, column: &str) -> Option<Digest32> {
     Digest32::from_slice(row.get(column).as_bytes()?)
-}
-
-/// The current request: the pending one, else the newest, because a run makes a new request only when the
-/// previous one was decided or withdrawn. A withdrawn one stays current until the run has applied the signal
-/// and made a new request.
-fn current_request(approvals: &[Row], fits: impl Fn(&Row) -> bool) -> Option<ApprovalRequest> {
-    let rank = |row: &&Row| (row.text("status") == "pending", request_order(row), row.text("status") != "superseded");
-    let row = approvals.iter().filter(|row| fits(row)).max_by_key(rank)?;
-    Some(ApprovalRequest {
-        id: row.uuid("approval_request_id"),
-        digest: digest(row, "action_digest")?,
-        earlier_requests: earlier_requests(row),
-        expires_at: row.get("expires_at").as_time().unwrap_or(Timestamp::from_micros(i64::MAX)),
-        open: row.text("status") == "pending",
-        withdrawn: ["superseded", "cancelled"].contains(&row.text("status")),
-    })
-}
-
-/// The number of earlier approval requests of the run. Zero for requests stored before this was recorded.
-fn earlier_requests(row: &Row) -> u32 {
-    let data = row.get("action_data").as_json().map(crate::record::Json::to_value).unwrap_or_default();
-    data.get(SHOWING).and_then(Value::as_u64).and_then(|showing| u32::try_from(showing).ok()).unwrap_or(0)
-}
-
-fn risk_shown(approvals: &[Row], id: Uuid) -> Option<Value> {
-    let row = approvals.iter().find(|row| row.uuid("approval_request_id") == id)?;
-    let data = row.get("action_data").as_json()?.to_value();
-    data.get("risk").filter(|risk| !risk.is_null()).cloned()
-}
-
-/// The order of requests. The run dates them itself; the clock of a decision may differ.
-fn request_order(row: &Row) -> (Option<Timestamp>, Option<Timestamp>) {
-    (row.get("created_at").as_time(), row.get("reviewed_at").as_time())
-}
-
-/// The approvers among the decisions about a request. Those who were disabled or lost the right to decide before
-/// the request was approved don't count.
-#[must_use]
-pub fn approvers_in(decisions: &Value) -> Vec<String> {
-    let approving = decisions.as_array().into_iter().flatten().filter(|d| d["decision"] == "approve");
-    let counting = approving.filter(|decision| decision["counts"] != false);
-    counting.filter_map(|decision| decision["by"].as_str().map(str::to_owned)).collect()
 }

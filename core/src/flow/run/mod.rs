@@ -5,160 +5,110 @@
 //! performed only after their turn is durable, so nothing has happened too early (pure calls of a first turn
 //! run before it is committed).
 //! Rows are derived from the state at the end of a turn; `load` rebuilds a run from them.
+//!
+//! The state is divided among small machines, each with private fields in a file or folder of its own. The other
+//! modules are what happens in a turn: each is a set of functions over the run, and `step` calls them in order.
 
 mod answer;
 mod approval_rows;
+mod approvals;
 mod approve;
 mod approvers;
-mod cancel;
+mod budget;
+mod children;
 mod close;
 mod create;
-mod demand;
-mod draft;
-mod draft_scope;
-mod edges;
+mod demands;
+mod doubts;
+mod drafting;
 mod end;
 pub mod env;
 pub mod event;
-mod in_flight;
+mod head;
 mod judge;
 mod load;
-mod load_undo;
 mod map_calls;
+mod maps;
 mod merge;
-mod nest;
-mod patch;
-mod pins;
-mod plan;
+mod patches;
 mod refused_turn;
 mod renew;
 mod replay;
 mod requesters;
 mod restore;
 pub mod retry;
+mod rollback;
+mod row;
 mod scope;
 mod signals;
 mod start;
 pub mod status;
 mod step;
-mod task;
-mod trace;
+mod stop;
+mod stopping;
+mod tasks;
 mod turn_builder;
-mod undo;
-mod undo_children;
-mod unknown_outcome;
-mod value_size;
 
-pub use approval_rows::{ApprovalRequested, INBOX, inbox_row, outbox_row};
-pub use cancel::{may_change_pause, paused_by};
+pub use crate::flow::approval::{ApprovalRequirement, SamePerson};
+pub use approval_rows::{ApprovalRequested, INBOX, OutboxMessage, inbox_row, outbox_row};
 pub use close::affinity;
-pub use create::{Replay, ReplayMode, RunHead, Source, WorkflowRef};
-pub use demand::{ApprovalRequirement, SamePerson};
-pub use edges::IncomingEdges;
+pub use doubts::UnknownOutcome;
 pub use env::{Env, Gate, SlotRequest};
 pub use event::{
     Call, CallMode, Effect, Event, GovernanceDecision, LedgerNote, ReceivedAnswer, RunPlace, Signal, SignalKind, Turn,
 };
-pub use in_flight::CallsInFlight;
-pub use load::{RunRecording, StepRecording, StoredPatch, StoredRun, approvers_in, with_descendants};
+pub use head::{Replay, ReplayMode, RunHead, Source, WorkflowRef};
+pub use load::{RunRecording, StepRecording, StoredPatch, StoredRun, with_descendants};
 pub use map_calls::too_many_with_patch;
-pub use patch::PatchPreview;
-pub use pins::request_of_row;
+pub use patches::apply::PatchPreview;
+pub use patches::pins::request_of_row;
 pub use restore::UncertainStep;
 pub use status::{EffectStatus, RunStatus, StepStatus};
-pub use trace::StepTrace;
-pub use unknown_outcome::UnknownOutcome;
+pub use stopping::{may_change_pause, paused_by};
+pub use tasks::edges::IncomingEdges;
+pub use tasks::in_flight::CallsInFlight;
+pub use tasks::trace::StepTrace;
 
-use crate::access::Actor;
 use crate::error::ErrorBody;
-use crate::flow::air::Graph;
-use crate::flow::expr::WorkMeter;
+use crate::flow::air::{DocumentProblem, Graph};
+use crate::flow::call::CallOutcome;
+use crate::flow::patch::Patch;
+use crate::record::{DamagedRows, Unstorable};
 use crate::time::Timestamp;
-use draft::Draft;
+use crate::tool::EffectKind;
+use approvals::Approvals;
+use budget::RunBudget;
+use children::ChildRuns;
+use doubts::Doubts;
+use drafting::Drafting;
+use patches::Patches;
+use rollback::Rollbacks;
+use row::StoredRow;
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use start::Work;
 use std::sync::Arc;
-use task::{Task, TaskState};
-use undo::RollbackProgress;
+use stopping::Stopping;
+use tasks::Tasks;
 use uuid::Uuid;
 
-/// The in-memory state of a run.
+/// The in-memory state of a run: small machines, each of which owns its state.
 pub struct Run {
     head: Arc<RunHead>,
-    graph: Arc<Graph>,
-    nodes: Vec<Task>,
     status: RunStatus,
-    /// The version of its row. Zero until the row is first written.
-    version: i64,
-    run_seq: i64,
-    /// The owner in its row. `None` while the run is parked.
-    owner: Option<LaneOwner>,
-    paused_by: Option<Actor>,
-    cancelled_by: Option<(Actor, Option<String>)>,
-    /// The first failure that the graph does not handle.
-    failure: Option<Box<ErrorBody>>,
-    /// The number of co-requesters in its row.
-    co_requesters_stored: usize,
-    /// Whether its row records a failure, and a cancellation.
-    stop_reason_stored: (bool, bool),
     result: Option<Value>,
     completed_at: Option<Timestamp>,
-    approvals: u32,
-    /// The time of its newest approval request.
-    last_request_at: Timestamp,
-    patches: u32,
-    /// The plan drafted at L1, pending or approved.
-    plan: Option<plan::DraftedPlan>,
-    /// Maps whose calls were approved in a request of their own.
-    approved_maps: BTreeMap<usize, map_calls::ApprovedMapCalls>,
-    /// Inputs that people edited in the plan. They replace those of the workflow.
-    edits: BTreeMap<String, plan::PlanEdit>,
-    /// The draft in progress.
-    draft: Option<Draft>,
-    /// The rollback in progress.
-    undo: Option<RollbackProgress>,
-    /// The number of rollbacks so far.
-    rollbacks: u32,
-    /// The number of recorded undos so far, in all rollbacks.
-    undos: usize,
-    /// When its state was restored from a backup. What it did between backup and restore is not known.
-    restored_at: Option<Timestamp>,
+    row: StoredRow,
+    tasks: Tasks,
+    doubts: Doubts,
+    children: ChildRuns,
+    approvals: Approvals,
+    drafting: Drafting,
+    patches: Patches,
+    rollback: Rollbacks,
+    stopping: Stopping,
+    budget: RunBudget,
     /// The outputs of the replayed run, by node and item.
     recorded: Option<RunRecording>,
-    /// Places that are ready to start, in order.
-    ready: VecDeque<RunPlace>,
-    /// Root nodes that are not ready yet.
-    pending_roots: VecDeque<usize>,
-    /// Settled nodes whose outgoing edges are not decided yet.
-    settled: VecDeque<edges::SettledNode>,
-    /// Places with a timer.
-    timers: BTreeSet<(Timestamp, RunPlace)>,
-    /// Places with a call in flight.
-    calls: BTreeSet<RunPlace>,
-    /// The number of nodes that have not settled.
-    open_nodes: usize,
-    /// The number of places that await approval.
-    approvals_pending: usize,
-    /// Proposed and applied patches, by number.
-    patches_by_number: BTreeMap<u32, patch::RunPatch>,
-    /// Places by step id.
-    places_by_step: BTreeMap<Uuid, RunPlace>,
-    /// Child runs that were sent a cancel signal.
-    stopped_children: BTreeSet<Uuid>,
-    /// Places with a call of unknown outcome, and since when.
-    unknown_outcomes: BTreeMap<RunPlace, Timestamp>,
-    /// The oldest unknown outcome, as recorded in the row.
-    in_doubt_since: Option<Timestamp>,
-    /// Its next state could not be stored, twice. It can only end.
-    can_only_end: bool,
-    /// The expression work of this turn.
-    meter: WorkMeter,
-    /// The expression work of the previous turns since it was loaded.
-    work_done: u64,
-    /// The size of the inputs and outputs of its steps.
-    value_size: value_size::ValueSize,
-    /// Maps about to start: the next item to measure, and the size of the run with the items before it.
-    map_measurements: BTreeMap<usize, (u32, value_size::ValueSize)>,
 }
 
 /// The lane that a run's owner writes through.
@@ -169,6 +119,53 @@ pub struct LaneOwner {
 }
 
 impl Run {
+    /// A run that is not stored yet. Its first turn writes it.
+    #[must_use]
+    pub fn new(head: RunHead, graph: Arc<Graph>, recorded: Option<RunRecording>) -> Self {
+        Self {
+            status: RunStatus::Pending,
+            result: None,
+            completed_at: None,
+            row: StoredRow::none(&head),
+            tasks: Tasks::new(graph),
+            doubts: Doubts::default(),
+            children: ChildRuns::default(),
+            approvals: Approvals::none(),
+            drafting: Drafting::default(),
+            patches: Patches::default(),
+            rollback: Rollbacks::default(),
+            stopping: Stopping::default(),
+            budget: RunBudget::new(),
+            recorded,
+            head: Arc::new(head),
+        }
+    }
+
+    /// Creates the run and makes its first turn. Pure calls need no record before they are made, so
+    /// `at_once` may make the first ones now, and their results are written together with the run. A call
+    /// that it returns no answer for is made after the commit like any other.
+    pub fn create(
+        head: RunHead,
+        graph: Arc<Graph>,
+        recorded: Option<RunRecording>,
+        env: &mut Env<'_>,
+        at_once: &mut dyn FnMut(&Self, &Call) -> Option<CallOutcome>,
+    ) -> Result<(Self, Turn), Unstorable> {
+        let mut run = Self::new(head, graph, recorded);
+        let turn = create::first_turn(&mut run, env, at_once)?;
+        Ok((run, turn))
+    }
+
+    /// Loads a run. Send it `Claimed` next.
+    pub fn load(stored: StoredRun) -> Result<Self, DamagedRows> {
+        load::load(stored)
+    }
+
+    /// Applies the events and returns the turn to commit.
+    pub fn step(&mut self, events: Vec<Event>, env: &mut Env<'_>) -> Result<Turn, Unstorable> {
+        step::step(self, events, env)
+    }
+
     #[must_use]
     pub const fn head(&self) -> &Arc<RunHead> {
         &self.head
@@ -182,7 +179,25 @@ impl Run {
     /// The version of its row after the last turn.
     #[must_use]
     pub const fn version(&self) -> i64 {
-        self.version
+        self.row.version()
+    }
+
+    /// The owner, once the last turn is committed.
+    #[must_use]
+    pub const fn owner(&self) -> Option<LaneOwner> {
+        self.row.owner()
+    }
+
+    /// When its state was restored from a backup.
+    #[must_use]
+    pub const fn restored_at(&self) -> Option<Timestamp> {
+        self.row.restored_at()
+    }
+
+    /// All turns of a run go through the same lane.
+    #[must_use]
+    pub fn affinity(&self) -> u64 {
+        affinity(self.head.id)
     }
 
     /// The result, once it is completed.
@@ -194,108 +209,143 @@ impl Run {
     /// The error, once it has failed.
     #[must_use]
     pub fn failure(&self) -> Option<&ErrorBody> {
-        self.failure.as_deref()
+        self.stopping.failure()
     }
 
-    /// The owner, once the last turn is committed.
     #[must_use]
-    pub const fn owner(&self) -> Option<LaneOwner> {
-        self.owner
-    }
-
-    /// Whether a place is ready and only needs a slot.
-    #[must_use]
-    pub fn wants_slot(&self) -> bool {
-        (!self.ready.is_empty() && self.may_start()) || self.undo.as_ref().is_some_and(RollbackProgress::wants_slot)
+    pub const fn completed_at(&self) -> Option<Timestamp> {
+        self.completed_at
     }
 
     /// The graph, with all applied patches.
     #[must_use]
     pub const fn graph(&self) -> &Arc<Graph> {
-        &self.graph
+        self.tasks.graph()
+    }
+
+    /// The state of every node's incoming edges, in graph order.
+    #[must_use]
+    pub fn decided_edges(&self) -> Vec<IncomingEdges> {
+        self.tasks.decided_edges()
     }
 
     /// When it needs a `Tick` at the latest.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Timestamp> {
-        if self.status.is_final() && self.undo.is_none() {
+        if self.status.is_final() && !self.rollback.is_under_way() {
             return None;
         }
-        let timer = self.next_timer();
-        let plan = self.plan.as_ref().and_then(plan::DraftedPlan::deadline);
-        let end = self.head.timeout_at.filter(|_| !self.status.is_final() && !self.is_stopping());
-        let undo = self.undo.as_ref().and_then(|undo| undo.retry_at);
-        let patch =
-            self.patches_by_number.values().filter_map(|overlay| overlay.asked.as_ref()).filter(|asked| asked.open);
-        let patch = patch.map(|asked| asked.expires_at).min().filter(|_| !self.status.is_final());
-        [timer, plan, end, undo, patch].into_iter().flatten().min()
+        let end = self.head.timeout_at.filter(|_| !self.status.is_final() && !self.stopping.is_stopping());
+        let patch = self.patches.deadline().filter(|_| !self.status.is_final());
+        let deadlines = [self.next_timer(), self.drafting.deadline(), end, self.rollback.retry_at(), patch];
+        deadlines.into_iter().flatten().min()
     }
 
     /// When the next timer of a step is due.
     #[must_use]
     pub fn next_timer(&self) -> Option<Timestamp> {
-        self.timers.first().map(|(at, _)| *at)
+        self.tasks.next_timer()
     }
 
-    /// Whether it starts nothing new and only waits for what is in flight.
-    pub(crate) const fn is_stopping(&self) -> bool {
-        self.cancelled_by.is_some() || self.failure.is_some()
+    /// Whether a place is ready and only needs a slot.
+    #[must_use]
+    pub fn wants_slot(&self) -> bool {
+        (self.tasks.has_ready() && start::may_start(self)) || self.rollback.wants_slot()
     }
 
     /// Whether calls are in flight.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        !self.calls.is_empty()
+        !self.tasks.calls().is_empty()
     }
 
     /// Whether a call or a cache lookup is in flight at a place.
     #[must_use]
     pub fn is_busy_at(&self, at: RunPlace) -> bool {
-        self.calls.contains(&at)
+        self.tasks.calls().contains(&at)
     }
 
-    fn task(&self, at: RunPlace) -> Option<&Task> {
-        let node = self.nodes.get(at.node)?;
-        match at.item {
-            None => Some(node),
-            Some(item) => node.items().get(usize::try_from(item).ok()?),
-        }
+    /// The places with a call or lookup in flight.
+    #[must_use]
+    pub fn places_in_flight(&self) -> Vec<RunPlace> {
+        self.tasks.calls().iter().copied().collect()
     }
 
-    fn task_mut(&mut self, at: RunPlace) -> Option<&mut Task> {
-        let node = self.nodes.get_mut(at.node)?;
-        match at.item {
-            None => Some(node),
-            Some(item) => node.items_mut()?.get_mut(usize::try_from(item).ok()?),
-        }
+    /// Its calls that are recorded as dispatched. `None` if there are others too, of a draft or a rollback.
+    #[must_use]
+    pub fn calls_in_flight(&self) -> Option<CallsInFlight> {
+        CallsInFlight::of(&self.tasks, self.row.version())
     }
 
-    fn place_of_step(&self, step: Uuid) -> Option<RunPlace> {
-        self.places_by_step.get(&step).copied()
+    /// Waits for calls that were in flight before it was loaded. False: the run was written meanwhile, and they no
+    /// longer belong to it.
+    pub fn adopt_calls(&mut self, before: CallsInFlight) -> bool {
+        before.adopt(&mut self.tasks, self.row.version())
     }
 
-    /// The node id of a place.
-    fn name(&self, at: RunPlace) -> &str {
-        self.graph.nodes.get(at.node).map_or("", |compiled| compiled.node.id.as_str())
+    /// Whether an earlier send of the call in flight at a place may have taken effect.
+    #[must_use]
+    pub fn is_in_doubt(&self, at: RunPlace) -> bool {
+        let call = || self.tasks.task(at).is_some_and(|task| task.in_doubt);
+        self.rollback.is_in_doubt(at).unwrap_or_else(call)
     }
 
-    /// Moves a place to another state and updates its timers.
-    fn enter(&mut self, at: RunPlace, state: TaskState) {
-        if matches!(state, TaskState::Completed { .. } | TaskState::Failed { .. }) {
-            self.add_requesters_of_place(at);
-        }
-        let Some(task) = self.task_mut(at) else { return };
-        let before = task.deadline();
-        let asked = usize::from(matches!(task.state, TaskState::AwaitingApproval(_)));
-        task.state = state;
-        let after = task.deadline();
-        let asks = usize::from(matches!(task.state, TaskState::AwaitingApproval(_)));
-        self.approvals_pending = (self.approvals_pending + asks).saturating_sub(asked);
-        if let Some(due) = before {
-            self.timers.remove(&(due, at));
-        }
-        if let Some(due) = after {
-            self.timers.insert((due, at));
-        }
+    /// Whether the tool of a place has no external effect.
+    #[must_use]
+    pub fn is_pure_at(&self, at: RunPlace) -> bool {
+        matches!(start::work(self, at), Work::Tool(spec) if spec.effect == EffectKind::Pure)
+    }
+
+    /// The approximate memory of its values.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.budget.memory_bytes().saturating_add(self.drafting.memory())
+    }
+
+    /// Whether its next turn may use much CPU time.
+    #[must_use]
+    pub fn may_take_long(&self) -> bool {
+        self.tasks.graph().may_take_long || self.budget.is_spent()
+    }
+
+    /// The number of unsupervised calls known so far, including those reserved for child runs.
+    #[must_use]
+    pub fn calls_reserved(&self) -> usize {
+        map_calls::calls_reserved(self)
+    }
+
+    /// Everything that may have been done after the backup.
+    #[must_use]
+    pub fn uncertain_steps(&self) -> Vec<UncertainStep> {
+        restore::uncertain_steps(self)
+    }
+
+    /// Previews a patch without proposing it.
+    pub fn preview_patch(&self, patch: &Patch, env: &Env<'_>) -> Result<PatchPreview, Vec<DocumentProblem>> {
+        patches::apply::preview(self, patch, env)
+    }
+
+    /// Checks that the rules allow the patch's tool calls for the actor of the run and for the proposer, without
+    /// more approval than the run needs. The inputs are judged again when they are known.
+    pub fn judge_patch(&self, patch: &Patch, by: &str, env: &Env<'_>) -> Result<(), String> {
+        patches::apply::judge(self, patch, by, env)
+    }
+
+    #[must_use]
+    pub fn step_trace(&self, step: Uuid) -> Option<StepTrace<'_>> {
+        StepTrace::at(&self.tasks, self.tasks.place_of_step(step)?)
+    }
+
+    /// The step that failed the run, if a step did.
+    #[must_use]
+    pub fn failed_step(&self) -> Option<StepTrace<'_>> {
+        let node = self.failure()?.details.get("node")?.as_str()?;
+        StepTrace::at(&self.tasks, RunPlace::node(self.tasks.graph().position(node)?))
+    }
+
+    /// Steps that were started and then cancelled with the run. The ledger has no entries for them.
+    pub fn stopped_steps(&self) -> impl Iterator<Item = StepTrace<'_>> {
+        let stopped = |traced: &StepTrace<'_>| traced.status == StepStatus::Cancelled;
+        self.tasks.places().filter_map(|at| StepTrace::at(&self.tasks, at)).filter(stopped)
     }
 }

@@ -9,8 +9,8 @@
 //! requester of everything that follows: in this run, its parent and its replays. The parent also uses the reason of a
 //! cancellation, which a retry ignores, and the outputs of the sink nodes, which depend on every applied patch.
 
-use super::patch::RunPatch;
-use super::{Run, RunPlace};
+use super::patches::apply::RunPatch;
+use super::{Run, RunPlace, map_calls};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -27,70 +27,64 @@ pub(crate) fn merge_names<'a>(mut requesters: Vec<String>, others: impl IntoIter
     requesters
 }
 
-impl Run {
-    /// The requesters of the call at a place.
-    pub(crate) fn requesters_of(&self, at: RunPlace) -> Vec<String> {
-        let edits = self.edits.get(self.name(at)).into_iter().flat_map(|edit| edit.by.iter().map(String::as_str));
-        let changed = self.task(at).into_iter().flat_map(|task| task.changed_by.iter().map(String::as_str));
-        let patch = self.patch_of_node(at.node).into_iter().flat_map(RunPatch::writers);
-        merge_names(self.head.requesters(), patch.chain(edits).chain(changed))
-    }
+/// The requesters of the call at a place.
+pub(crate) fn requesters_of(run: &Run, at: RunPlace) -> Vec<String> {
+    let edits = run.drafting.editors_of(run.tasks.name(at));
+    let changed = run.tasks.task(at).into_iter().flat_map(|task| task.changed_by.iter().map(String::as_str));
+    let patch = run.patches.of_node(at.node).into_iter().flat_map(RunPatch::writers);
+    merge_names(run.head.requesters(), patch.chain(edits).chain(changed))
+}
 
-    /// The editors and patchers who wrote the call at a place, or who caused this child run in an ancestor. Workflow
-    /// authors are not among them: workflows outlive their authors.
-    pub(crate) fn writers_of(&self, at: RunPlace) -> impl Iterator<Item = &str> {
-        let edits = self.edits.get(self.name(at)).into_iter().flat_map(|edit| edit.by.iter().map(String::as_str));
-        let changed = self.task(at).into_iter().flat_map(|task| task.changed_by.iter().map(String::as_str));
-        let patch = self.patch_of_node(at.node).map(|overlay| overlay.by.id.as_str());
-        let around =
-            self.parent_setting(ADDED_BY).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-        patch.into_iter().chain(edits).chain(changed).chain(around)
-    }
+/// The editors and patchers who wrote the call at a place, or who caused this child run in an ancestor. Workflow
+/// authors are not among them: workflows outlive their authors.
+pub(crate) fn writers_of(run: &Run, at: RunPlace) -> impl Iterator<Item = &str> {
+    let edits = run.drafting.editors_of(run.tasks.name(at));
+    let changed = run.tasks.task(at).into_iter().flat_map(|task| task.changed_by.iter().map(String::as_str));
+    let patch = run.patches.of_node(at.node).map(|overlay| overlay.by.id.as_str());
+    let around = map_calls::parent_setting(run, ADDED_BY)
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str);
+    patch.into_iter().chain(edits).chain(changed).chain(around)
+}
 
-    /// The requesters of the current plan, with its editors and the writers of its patches.
-    pub(crate) fn requesters_of_plan(&self) -> Vec<String> {
-        let edits = self.edits.values().flat_map(|edit| edit.by.iter().map(String::as_str));
-        let applied = self.patches_by_number.values().filter(|overlay| overlay.before.is_some());
-        merge_names(self.head.requesters(), edits.chain(applied.flat_map(RunPatch::writers)))
-    }
+/// The requesters of the current plan, with its editors and the writers of its patches.
+pub(crate) fn requesters_of_plan(run: &Run) -> Vec<String> {
+    let edits = run.drafting.editors();
+    let applied = run.patches.applied();
+    merge_names(run.head.requesters(), edits.chain(applied.flat_map(RunPatch::writers)))
+}
 
-    /// Everyone besides the actor who contributed to how the run ended. The parent uses its result.
-    pub(crate) fn contributors_to_end(&self) -> Vec<String> {
-        let applied = self.patches_by_number.values().filter(|overlay| overlay.before.is_some());
-        merge_names(
-            self.head.co_requesters.clone(),
-            applied.flat_map(RunPatch::writers).chain(self.canceller_with_reason()),
-        )
-    }
+/// Everyone besides the actor who contributed to how the run ended. The parent uses its result.
+pub(crate) fn contributors_to_end(run: &Run) -> Vec<String> {
+    let applied = run.patches.applied();
+    merge_names(
+        run.head.co_requesters.clone(),
+        applied.flat_map(RunPatch::writers).chain(run.stopping.canceller_with_reason()),
+    )
+}
 
-    /// Adds the writers of an edge that handles a failure: without it the run would have ended.
-    pub(crate) fn add_edge_writers(&mut self, edge: usize) {
-        let drawn = self.patch_of_edge(edge).into_iter().flat_map(RunPatch::writers);
-        let drawn: Vec<String> = drawn.map(str::to_owned).collect();
-        self.add_co_requesters(drawn.iter().map(String::as_str));
-    }
+/// Adds the writers of an edge that handles a failure: without it the run would have ended.
+pub(crate) fn add_edge_writers(run: &mut Run, edge: usize) {
+    let drawn = run.patches.of_edge(edge).into_iter().flat_map(RunPatch::writers);
+    let drawn: Vec<String> = drawn.map(str::to_owned).collect();
+    add_co_requesters(run, drawn.iter().map(String::as_str));
+}
 
-    /// Adds the requesters of a place that has ended: later steps use its output.
-    pub(crate) fn add_requesters_of_place(&mut self, at: RunPlace) {
-        let own = self.task(at).is_some_and(|task| !task.changed_by.is_empty());
-        if own || !self.edits.is_empty() || !self.patches_by_number.is_empty() {
-            let changed = self.requesters_of(at);
-            self.add_co_requesters(changed.iter().map(String::as_str));
-        }
-    }
-
-    /// Adds co-requesters for everything that follows.
-    pub(crate) fn add_co_requesters<'a>(&mut self, others: impl IntoIterator<Item = &'a str>) {
-        let all = merge_names(self.head.requesters(), others);
-        if all.len() > 1 + self.head.co_requesters.len() {
-            Arc::make_mut(&mut self.head).co_requesters = all.into_iter().skip(1).collect();
-        }
+/// Adds the requesters of a place that has ended: later steps use its output.
+pub(crate) fn add_requesters_of_place(run: &mut Run, at: RunPlace) {
+    let own = run.tasks.task(at).is_some_and(|task| !task.changed_by.is_empty());
+    if own || run.drafting.has_edits() || !run.patches.is_empty() {
+        let changed = requesters_of(run, at);
+        add_co_requesters(run, changed.iter().map(String::as_str));
     }
 }
 
-impl RunPatch {
-    /// The proposer of the patch and the authors of its child workflows.
-    pub(crate) fn writers(&self) -> impl Iterator<Item = &str> {
-        std::iter::once(self.by.id.as_str()).chain(self.patch.authors.iter().map(String::as_str))
+/// Adds co-requesters for everything that follows.
+pub(crate) fn add_co_requesters<'a>(run: &mut Run, others: impl IntoIterator<Item = &'a str>) {
+    let all = merge_names(run.head.requesters(), others);
+    if all.len() > 1 + run.head.co_requesters.len() {
+        Arc::make_mut(&mut run.head).co_requesters = all.into_iter().skip(1).collect();
     }
 }

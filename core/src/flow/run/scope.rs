@@ -28,7 +28,7 @@ impl<'a> RunScope<'a> {
     /// The scope of a place, which may be an item.
     pub(crate) fn at(run: &'a Run, at: RunPlace) -> Self {
         let index = at.item.and_then(|item| usize::try_from(item).ok());
-        let item = index.and_then(|index| Some((run.map_list(at.node)?.get(index)?, index)));
+        let item = index.and_then(|index| Some((run.tasks.map_list(at.node)?.get(index)?, index)));
         Self { item, ..Self::of(run) }
     }
 }
@@ -43,7 +43,7 @@ impl Scope for RunScope<'_> {
     }
 
     fn outputs(&self, node: &str) -> Lookup<'_> {
-        let task = self.run.graph.position(node).and_then(|at| self.run.nodes.get(at));
+        let task = self.run.tasks.graph().position(node).and_then(|at| self.run.tasks.nodes().get(at));
         let seen = task.filter(|task| task.seq().is_none_or(|seq| seq <= self.until));
         match seen.and_then(|task| task.output()) {
             Some(output) => Lookup::Known(output),
@@ -56,7 +56,7 @@ impl Scope for RunScope<'_> {
     }
 
     fn meter(&self) -> &WorkMeter {
-        &self.run.meter
+        self.run.budget.meter()
     }
 
     fn refusal(&self, value: &Value) -> Option<String> {

@@ -1,233 +1,204 @@
 //! One turn: applies all events that have arrived, then advances the run as far as possible.
+//!
+//! This is the coordinator. It routes each event to the module that handles it, and calls the others in a fixed order:
+//! rollback, draft, timers, edges and starts, end.
 
+use super::drafting::draft;
+use super::drafting::plan;
 use super::env::Env;
 use super::event::{Effect, Event, Turn};
-use super::task::TaskState;
-use super::turn_builder::TurnBuilder;
-use super::{Run, RunPlace, RunStatus};
+use super::patches::apply;
+use super::rollback::undo;
+use super::tasks::edges;
+use super::tasks::task::TaskState;
+use super::turn_builder::{TurnBuilder, TurnContext};
+use super::{
+    Run, RunPlace, RunStatus, answer, approve, close, end, map_calls, maps, refused_turn, renew, signals, start,
+};
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::limits;
 use crate::record::{Unstorable, Value};
 use std::sync::Arc;
 
-impl Run {
-    /// Applies the events and returns the turn to commit.
-    pub fn step(&mut self, events: Vec<Event>, env: &mut Env<'_>) -> Result<Turn, Unstorable> {
-        // Nothing is written with a timestamp before the restore.
-        env.now = self.restored_at.map_or(env.now, |at| at.max(env.now));
-        let mut book = TurnBuilder::default();
-        self.count_work();
-        self.advance(events, env, &mut book)?;
-        self.finish_turn(env, book)
-    }
+/// Applies the events and returns the turn to commit.
+pub(crate) fn step(run: &mut Run, events: Vec<Event>, env: &mut Env<'_>) -> Result<Turn, Unstorable> {
+    // Nothing is written with a timestamp before the restore.
+    env.now = run.row.restored_at().map_or(env.now, |at| at.max(env.now));
+    let mut cx = TurnContext::new(env, run.row.run_seq());
+    count_work(run);
+    advance(run, events, &mut cx)?;
+    close::finish_turn(run, cx)
+}
 
-    /// Adds the work of the previous turn to the run's total. Fails the run if it exceeds the limit.
-    fn count_work(&mut self) {
-        self.work_done = self.work_done.saturating_add(self.meter.reset());
-        if self.work_done > limits::RUN_WORK_MAX && !self.is_stopping() && !self.status.is_final() {
-            let message = "the run's expressions exceed the work limit of a run";
-            self.fail_with(ErrorBody::new(Code::ValidationFailed, message));
-        }
+/// Adds the work of the previous turn to the run's total. Fails the run if it exceeds the limit.
+fn count_work(run: &mut Run) {
+    if !run.budget.begin_turn() && !run.stopping.is_stopping() && !run.status.is_final() {
+        let message = "the run's expressions exceed the work limit of a run";
+        run.stopping.fail_with(ErrorBody::new(Code::ValidationFailed, message));
     }
+}
 
-    /// Whether its next turn may use much CPU time.
-    #[must_use]
-    pub fn may_take_long(&self) -> bool {
-        self.graph.may_take_long || self.meter.is_share_spent()
+/// Whether the turn has reached its limit of rows or work.
+pub(crate) fn is_turn_full(run: &Run, book: &TurnBuilder) -> bool {
+    book.row_count() >= limits::TURN_ROWS_MAX || run.budget.is_spent()
+}
+
+/// Applies events and advances as far as possible. Rows are written by `finish_turn`.
+pub(crate) fn advance(run: &mut Run, events: Vec<Event>, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
+    for event in events {
+        apply_event(run, event, cx)?;
     }
-
-    /// Whether the turn has reached its limit of rows or work.
-    pub(crate) fn is_turn_full(&self, book: &TurnBuilder) -> bool {
-        book.row_count() >= limits::TURN_ROWS_MAX || self.meter.is_share_spent()
+    undo::drive(run, cx)?;
+    if !run.stopping.is_stopping() {
+        draft::proceed(run, cx)?;
     }
+    handle_due(run, cx)?;
+    propagate_and_start(run, cx)?;
+    end::conclude(run, cx)
+}
 
-    /// Applies events and advances as far as possible. Rows are written by `finish_turn`.
-    pub(crate) fn advance(
-        &mut self,
-        events: Vec<Event>,
-        env: &mut Env<'_>,
-        book: &mut TurnBuilder,
-    ) -> Result<(), Unstorable> {
-        for event in events {
-            self.apply_event(event, env, book)?;
+fn apply_event(run: &mut Run, event: Event, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
+    match event {
+        Event::Claimed { alone } if run.row.is_new() => {
+            debug_assert!(alone, "a run that is nowhere yet has no other owner");
+            begin(run, cx)
         }
-        self.drive_undo(env, book)?;
-        if !self.is_stopping() {
-            self.continue_draft(env, book)?;
+        Event::Claimed { alone } => resume_claimed(run, alone, cx),
+        Event::CallAnswered { at, call, answer, took_ms } => {
+            cx.book.took_ms = took_ms;
+            answer::apply_answer(run, at, call, answer, cx)
         }
-        self.handle_due(env, book)?;
-        self.propagate_and_start(env, book)?;
-        self.conclude(env, book)
+        Event::CacheLookedUp { at, hit } => start::cache_looked_up(run, at, hit, cx),
+        Event::Signalled(signal) => signals::apply(run, signal, cx),
+        Event::Tick => Ok(()),
+        Event::TurnRefused { answers, again } => refused_turn::reapply_answers(run, answers, again, cx),
     }
+}
 
-    fn apply_event(&mut self, event: Event, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
-        match event {
-            Event::Claimed { alone } if self.version == 0 => {
-                debug_assert!(alone, "a run that is nowhere yet has no other owner");
-                self.begin(env, book)
-            }
-            Event::Claimed { alone } => self.resume_claimed(alone, env, book),
-            Event::CallAnswered { at, call, answer, took_ms } => {
-                self.apply_answer(at, call, answer, took_ms, env, book)
-            }
-            Event::CacheLookedUp { at, hit } => self.cache_looked_up(at, hit, env, book),
-            Event::Signalled(signal) => self.apply_signal(signal, env, book),
-            Event::Tick => Ok(()),
-            Event::TurnRefused { answers, again } => self.reapply_answers(answers, again, env, book),
-        }
+/// Starts a new run with its root nodes, or with the draft.
+fn begin(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
+    run.status = RunStatus::Running;
+    cx.book.status = Some(RunStatus::Running);
+    close::note_started(run, &mut cx.book);
+    if !run.row.is_new() {
+        pin(run, &mut cx.book);
     }
-
-    /// Starts a new run with its root nodes, or with the draft.
-    fn begin(&mut self, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
-        self.status = RunStatus::Running;
-        book.status = Some(RunStatus::Running);
-        self.note_started(book);
-        if self.version > 0 {
-            self.pin(book);
-        }
-        if let Err(error) = self.check_inputs() {
-            self.fail_with(error);
-            return Ok(());
-        }
-        if self.is_stopping() {
-            return Ok(());
-        }
-        if self.exceeds_call_limit() {
-            Arc::make_mut(&mut self.head).level = Level::Draft;
-            book.set_run_column("autonomy_level", Level::Draft.as_str());
-        }
-        if self.wants_draft() {
-            return self.begin_draft(env, book);
-        }
-        self.begin_nodes();
-        Ok(())
+    if let Err(error) = check_inputs(run) {
+        run.stopping.fail_with(error);
+        return Ok(());
     }
-
-    /// Records the workflow version and timeout of a child run. They are fixed when it is first claimed.
-    fn pin(&self, book: &mut TurnBuilder) {
-        book.set_run_column("workflow_version", self.head.workflow.version);
-        book.set_run_column("workflow_digest", Value::Bytes(self.graph.digest.to_vec()));
-        book.set_run_column("timeout_at", self.head.timeout_at);
+    if run.stopping.is_stopping() {
+        return Ok(());
     }
-
-    /// Checks that the workflow is supported and accepts these inputs.
-    fn check_inputs(&self) -> Result<(), ErrorBody> {
-        if let Some(problem) = self.graph.unsupported_problem() {
-            return Err(ErrorBody::new(Code::ValidationFailed, problem.reason));
-        }
-        let Some(schema) = &self.graph.input_schema else { return Ok(()) };
-        schema.check(&self.head.inputs).map_err(|faults| {
-            let faults = serde_json::to_value(faults).unwrap_or_default();
-            ErrorBody::new(Code::ValidationFailed, "the inputs do not match the workflow's schema")
-                .with("faults", faults)
-        })
+    if map_calls::exceeds_call_limit(run) {
+        Arc::make_mut(&mut run.head).level = Level::Draft;
+        cx.book.set_run_column("autonomy_level", Level::Draft.as_str());
     }
-
-    /// Queues the root nodes; each turn starts as many as fit.
-    pub(crate) fn begin_nodes(&mut self) {
-        self.pending_roots = self.graph.roots().collect();
+    if draft::is_wanted(run) {
+        return draft::begin(run, cx);
     }
+    run.tasks.queue_roots();
+    Ok(())
+}
 
-    /// Resumes a run that another process owned or that was parked. Whatever was in flight there is lost.
-    fn resume_claimed(&mut self, alone: bool, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
-        book.claim = true;
+/// Records the workflow version and timeout of a child run. They are fixed when it is first claimed.
+fn pin(run: &Run, book: &mut TurnBuilder) {
+    book.set_run_column("workflow_version", run.head.workflow.version);
+    book.set_run_column("workflow_digest", Value::Bytes(run.tasks.graph().digest.to_vec()));
+    book.set_run_column("timeout_at", run.head.timeout_at);
+}
+
+/// Checks that the workflow is supported and accepts these inputs.
+fn check_inputs(run: &Run) -> Result<(), ErrorBody> {
+    if let Some(problem) = run.tasks.graph().unsupported_problem() {
+        return Err(ErrorBody::new(Code::ValidationFailed, problem.reason));
+    }
+    let Some(schema) = &run.tasks.graph().input_schema else { return Ok(()) };
+    schema.check(&run.head.inputs).map_err(|faults| {
+        let faults = serde_json::to_value(faults).unwrap_or_default();
+        ErrorBody::new(Code::ValidationFailed, "the inputs do not match the workflow's schema").with("faults", faults)
+    })
+}
+
+/// Resumes a run that another process owned or that was parked. Whatever was in flight there is lost.
+fn resume_claimed(run: &mut Run, alone: bool, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
+    cx.book.claim = true;
+    if alone {
+        run.rollback.mark_lost();
+    }
+    if run.status == RunStatus::Pending {
+        return begin(run, cx);
+    }
+    if run.status.is_final() {
+        return Ok(());
+    }
+    if run.drafting.is_plan_pending() {
+        return renew::renew_plan(run, cx);
+    }
+    renew::renew_requests(run, cx)?;
+    if draft::is_wanted(run) && !run.stopping.is_stopping() {
+        return draft::begin(run, cx);
+    }
+    run.tasks.queue_roots();
+    maps::settle_maps(run, cx)?;
+    let lost: Vec<RunPlace> = run.tasks.places().filter(|at| run.tasks.is_lost(*at)).collect();
+    for at in lost {
         if alone {
-            self.mark_undo_lost();
+            answer::settle_lost(run, at, cx)?;
         }
-        if self.status == RunStatus::Pending {
-            return self.begin(env, book);
+    }
+    Ok(())
+}
+
+/// Handles everything that is due.
+fn handle_due(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
+    if run.status.is_final() {
+        return Ok(());
+    }
+    if run.head.timeout_at.is_some_and(|end| end <= cx.env.now) && !run.stopping.is_stopping() {
+        run.stopping.fail_with(ErrorBody::new(Code::RequestTimeout, "the run timed out"));
+        cx.book.effects.extend(run.tasks.calls().iter().map(|at| Effect::Cancel(*at)));
+    }
+    plan::expire(run, cx)?;
+    apply::expire(run, cx)?;
+    apply::renew(run, cx)?;
+    while let Some((due, at)) = run.tasks.take_due(cx.env.now) {
+        if cx.book.row_count() >= limits::TURN_ROWS_MAX {
+            run.tasks.put_back_timer((due, at));
+            cx.book.more = true;
+            break;
         }
-        if self.status.is_final() {
+        handle_timer(run, at, cx)?;
+    }
+    Ok(())
+}
+
+fn handle_timer(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
+    match run.tasks.task(at).map(|task| &task.state) {
+        Some(TaskState::Delayed { .. } | TaskState::RetryWait { .. }) => {
+            run.tasks.enter(at, TaskState::Ready);
+            run.tasks.push_ready(at);
+            Ok(())
+        }
+        Some(TaskState::AwaitingApproval(asked)) => {
+            let asked = asked.clone();
+            approve::expire(run, at, &asked, cx)
+        }
+        Some(TaskState::Lost { .. }) => answer::settle_lost(run, at, cx),
+        _ => Ok(()),
+    }
+}
+
+/// Decides edges and starts what is ready, up to the limit of a turn.
+fn propagate_and_start(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
+    loop {
+        edges::propagate(run, cx)?;
+        start::start_ready(run, cx)?;
+        let rest = run.tasks.has_undecided();
+        if !rest || is_turn_full(run, &cx.book) {
+            cx.book.more |= rest;
             return Ok(());
-        }
-        if self.is_plan_pending() {
-            return self.renew_plan(env, book);
-        }
-        self.renew_requests(env, book)?;
-        if self.wants_draft() && !self.is_stopping() {
-            return self.begin_draft(env, book);
-        }
-        self.begin_nodes();
-        self.settle_maps(env, book)?;
-        let lost: Vec<RunPlace> = self.places().filter(|at| self.is_lost(*at)).collect();
-        for at in lost {
-            if alone {
-                self.settle_lost(at, env, book)?;
-            }
-        }
-        Ok(())
-    }
-
-    pub(crate) fn is_lost(&self, at: RunPlace) -> bool {
-        self.task(at).is_some_and(|task| matches!(task.state, TaskState::Lost { .. }))
-    }
-
-    /// All places: every node and every item of a map.
-    pub(crate) fn places(&self) -> impl Iterator<Item = RunPlace> {
-        self.nodes.iter().enumerate().flat_map(|(node, task)| {
-            let items = 0..u32::try_from(task.items().len()).unwrap_or(u32::MAX);
-            std::iter::once(RunPlace::node(node)).chain(items.map(move |item| RunPlace { node, item: Some(item) }))
-        })
-    }
-
-    /// Handles everything that is due.
-    fn handle_due(&mut self, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
-        if self.status.is_final() {
-            return Ok(());
-        }
-        if self.head.timeout_at.is_some_and(|end| end <= env.now) && !self.is_stopping() {
-            self.fail_with(ErrorBody::new(Code::RequestTimeout, "the run timed out"));
-            book.effects.extend(self.calls.iter().map(|at| Effect::Cancel(*at)));
-        }
-        self.expire_plan(env, book)?;
-        self.expire_patches(env, book)?;
-        self.renew_patches(env, book)?;
-        while let Some((due, at)) = self.timers.first().copied().filter(|(due, _)| *due <= env.now) {
-            self.timers.remove(&(due, at));
-            if book.row_count() >= limits::TURN_ROWS_MAX {
-                self.timers.insert((due, at));
-                book.more = true;
-                break;
-            }
-            self.handle_timer(at, env, book)?;
-        }
-        Ok(())
-    }
-
-    fn handle_timer(&mut self, at: RunPlace, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
-        match self.task(at).map(|task| &task.state) {
-            Some(TaskState::Delayed { .. } | TaskState::RetryWait { .. }) => {
-                self.enter(at, TaskState::Ready);
-                self.ready.push_back(at);
-                Ok(())
-            }
-            Some(TaskState::AwaitingApproval(asked)) => {
-                let asked = asked.clone();
-                self.expire(at, &asked, env, book)
-            }
-            Some(TaskState::Lost { .. }) => self.settle_lost(at, env, book),
-            _ => Ok(()),
-        }
-    }
-
-    /// Decides edges and starts what is ready, up to the limit of a turn.
-    fn propagate_and_start(&mut self, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
-        loop {
-            self.propagate(env, book)?;
-            self.start_ready(env, book)?;
-            let rest = !self.settled.is_empty() || !self.pending_roots.is_empty();
-            if !rest || self.is_turn_full(book) {
-                book.more |= rest;
-                return Ok(());
-            }
-        }
-    }
-
-    /// Fails the run. The first failure counts.
-    pub(crate) fn fail_with(&mut self, error: ErrorBody) {
-        if self.failure.is_none() {
-            self.failure = Some(Box::new(error));
         }
     }
 }

@@ -4,21 +4,39 @@
 //! hot path of a pure step is one run update, one step, one tool call and one ledger entry.
 
 use super::approval_rows::ApprovalRequested;
+use super::doubts::UnknownOutcome;
 use super::env::Env;
-use super::event::{Effect, GovernanceDecision, LedgerNote, Signal, SignalKind};
+use super::event::{Call, Effect, GovernanceDecision, LedgerNote, Signal, SignalKind};
 use super::merge::merge;
-use super::task::{StoredEffect, Task};
-use super::unknown_outcome::UnknownOutcome;
+use super::tasks::task::{StoredEffect, Task};
 use super::{EffectStatus, RunHead, RunPlace, RunStatus};
 use crate::access::Actor;
+use crate::flow::approval::{ApprovalRequest, RequestStatus};
 use crate::flow::call::{Sent, ToolError};
-use crate::flow::tables::{CACHE_ENTRIES, EFFECTS, RUN_SIGNALS, RUNS, TOOL_CALLS};
+use crate::flow::tables::{APPROVAL_REQUESTS, CACHE_ENTRIES, EFFECTS, RUN_SIGNALS, RUNS, TOOL_CALLS};
 use crate::id;
 use crate::record::{Comparison, Condition, Insert, Json, RowCount, Step, Tx, Unstorable, Update, Value};
 use crate::time::Timestamp;
 use crate::tool::{EffectKind, Spec, is_dry_run};
 use std::collections::BTreeSet;
 use uuid::Uuid;
+
+/// The turn under construction: its environment, and what it has collected so far.
+pub(crate) struct TurnContext<'e> {
+    /// Time, ids, slots and the rules.
+    pub(crate) env: Env<'e>,
+    pub(crate) book: TurnBuilder,
+}
+
+impl<'e> TurnContext<'e> {
+    /// A turn that continues after the ledger entry with this sequence number.
+    pub(crate) fn new(env: &'e mut Env<'_>, seq: i64) -> Self {
+        let Env { now, ids, gate, policy, catalog, owner } = env;
+        let (now, owner) = (*now, *owner);
+        let env = Env { now, ids: &mut **ids, gate: &mut **gate, policy: *policy, catalog: *catalog, owner };
+        Self { env, book: TurnBuilder { seq, ..TurnBuilder::default() } }
+    }
+}
 
 /// What one turn has collected so far.
 #[derive(Default)]
@@ -37,24 +55,71 @@ pub(crate) struct TurnBuilder {
     /// The run gets a new owner, even if nothing else changes.
     pub(crate) claim: bool,
     pub(crate) status: Option<RunStatus>,
+    /// The sequence number of the run's last ledger entry before this turn.
+    seq: i64,
     /// The duration of the call whose answer is being applied.
     pub(crate) took_ms: i64,
     notes: Vec<LedgerNote>,
+    rows: TurnRows,
+    /// Signals whose rows this turn deletes.
+    consumed: BTreeSet<Uuid>,
+}
+
+/// The rows of a turn so far.
+#[derive(Default)]
+struct TurnRows {
     inserts: Vec<Insert>,
     updates: Vec<Update>,
     steps: Vec<Step>,
+    /// The columns of the run's row.
     run: Vec<(&'static str, Value)>,
-    consumed: BTreeSet<Uuid>,
+}
+
+/// The row of an effect whose call is about to be made.
+pub(crate) struct EffectRecord<'a> {
+    pub(crate) key: &'a str,
+    pub(crate) tool: &'a str,
+    pub(crate) status: EffectStatus,
+    pub(crate) deadline: Timestamp,
+    pub(crate) at: Timestamp,
+}
+
+/// How a call ended.
+pub(crate) struct CallEnd<'a> {
+    pub(crate) call: Uuid,
+    pub(crate) step: Uuid,
+    pub(crate) spec: &'a Spec,
+    pub(crate) ended: Result<Json, &'a ToolError>,
+    pub(crate) at: Timestamp,
+}
+
+/// A call that was replaced by a recorded, cached, checked or resolved output.
+pub(crate) struct ReplacedCall<'a> {
+    pub(crate) call: Uuid,
+    pub(crate) step: Uuid,
+    pub(crate) tool: &'a str,
+    pub(crate) output: Json,
+    pub(crate) how: &'a str,
+    pub(crate) at: Timestamp,
+}
+
+/// An output to keep for later runs of the workflow.
+pub(crate) struct CacheEntry<'a> {
+    pub(crate) key: String,
+    pub(crate) tool_version: &'a str,
+    pub(crate) output: Json,
+    pub(crate) expires_at: Option<Timestamp>,
+    pub(crate) at: Timestamp,
 }
 
 impl TurnBuilder {
     /// The number of rows so far.
     pub(crate) fn row_count(&self) -> usize {
         let places = self.dirty.len() + self.undoing.len();
-        self.inserts.len() + self.updates.len() + self.steps.len() + places + self.notes.len()
+        self.rows.inserts.len() + self.rows.updates.len() + self.rows.steps.len() + places + self.notes.len()
     }
 
-    /// Adds a ledger entry. Returns its number within this turn, from one.
+    /// Adds a ledger entry. Returns its sequence number within the run.
     pub(crate) fn add_note(
         &mut self,
         event_type: &'static str,
@@ -63,7 +128,7 @@ impl TurnBuilder {
         data: serde_json::Value,
     ) -> i64 {
         self.notes.push(LedgerNote { event_type, step, by, run_seq: 0, data, verdict: None });
-        i64::try_from(self.notes.len()).unwrap_or(i64::MAX)
+        self.last_seq()
     }
 
     /// Adds a ledger entry for a governance decision.
@@ -71,54 +136,82 @@ impl TurnBuilder {
         &mut self,
         event_type: &'static str,
         step: Option<Uuid>,
-        by: Option<Actor>,
         data: serde_json::Value,
         verdict: GovernanceDecision,
     ) {
-        self.notes.push(LedgerNote { event_type, step, by, run_seq: 0, data, verdict: Some(verdict) });
+        self.add_note(event_type, step, None, data);
+        self.mark_decision(verdict);
+    }
+
+    /// The last ledger entry is a governance decision.
+    pub(crate) fn mark_decision(&mut self, verdict: GovernanceDecision) {
+        if let Some(note) = self.notes.last_mut() {
+            note.verdict = Some(verdict);
+        }
     }
 
     /// Sets a column of the run.
     pub(crate) fn set_run_column(&mut self, column: &'static str, value: impl Into<Value>) {
         let value = value.into();
-        self.run.retain(|(name, _)| *name != column);
-        self.run.push((column, value));
+        self.rows.run.retain(|(name, _)| *name != column);
+        self.rows.run.push((column, value));
     }
 
     /// Whether anything durable changed.
     pub(crate) fn has_rows(&self) -> bool {
-        self.row_count() > 0 || !self.run.is_empty() || self.status.is_some() || self.ended
+        self.row_count() > 0 || !self.rows.run.is_empty() || self.status.is_some() || self.ended
     }
 
-    /// Assigns the entries their sequence numbers. Returns the entries and the last number.
-    pub(crate) fn number_notes(&mut self, after: i64) -> (Vec<LedgerNote>, i64) {
-        let mut notes = std::mem::take(&mut self.notes);
-        let mut number = after;
+    /// The sequence number of the last ledger entry.
+    pub(crate) fn last_seq(&self) -> i64 {
+        self.seq.saturating_add(i64::try_from(self.notes.len()).unwrap_or(i64::MAX))
+    }
+
+    /// Takes the entries, with their sequence numbers.
+    pub(crate) fn number_notes(&mut self) -> Vec<LedgerNote> {
+        let (mut notes, mut number) = (std::mem::take(&mut self.notes), self.seq);
+        self.seq = number.saturating_add(i64::try_from(notes.len()).unwrap_or(i64::MAX));
         for note in &mut notes {
             number += 1;
             note.run_seq = number;
         }
-        (notes, number)
+        notes
     }
 
     /// Takes the columns of the run that were set.
     pub(crate) fn take_run(&mut self) -> Vec<(&'static str, Value)> {
-        std::mem::take(&mut self.run)
+        std::mem::take(&mut self.rows.run)
     }
 
     /// The transaction, without the ledger entries.
     pub(crate) fn tx(&mut self, affinity: u64) -> Tx {
-        let mut inserts = std::mem::take(&mut self.inserts);
-        let updates = merge(&mut inserts, std::mem::take(&mut self.updates));
-        Tx { inserts, updates, steps: std::mem::take(&mut self.steps), affinity, ..Tx::default() }
+        let mut inserts = std::mem::take(&mut self.rows.inserts);
+        let updates = merge(&mut inserts, std::mem::take(&mut self.rows.updates));
+        Tx { inserts, updates, steps: std::mem::take(&mut self.rows.steps), affinity, ..Tx::default() }
     }
 
     pub(crate) fn insert(&mut self, insert: Insert) {
-        self.inserts.push(insert);
+        self.rows.inserts.push(insert);
     }
 
     pub(crate) fn update(&mut self, update: Update) {
-        self.updates.push(update);
+        self.rows.updates.push(update);
+    }
+
+    /// Closes a pending request without a decision.
+    pub(crate) fn close_approval_request(
+        &mut self,
+        asked: &ApprovalRequest,
+        status: RequestStatus,
+        now: Timestamp,
+    ) -> Result<(), Unstorable> {
+        if !asked.is_pending() {
+            return Ok(());
+        }
+        let set = vec![("status", status.as_str().into()), ("reviewed_at", now.into())];
+        let expect = vec![("status", RequestStatus::Pending.as_str().into())];
+        self.update(Update::new(&APPROVAL_REQUESTS, vec![asked.id.into()], expect, set)?);
+        Ok(())
     }
 
     /// Deletes a signal's row. False if this turn has already done so.
@@ -127,7 +220,7 @@ impl TurnBuilder {
         if fresh {
             let is = |column, value: Uuid| Condition { column, compare: Comparison::Is, value: value.into() };
             let conditions = vec![is("run_id", run), is("id", signal)];
-            self.steps.push(Step::Delete { table: &RUN_SIGNALS, conditions, rows: RowCount::Exactly(1) });
+            self.rows.steps.push(Step::Delete { table: &RUN_SIGNALS, conditions, rows: RowCount::Exactly(1) });
         }
         fresh
     }
@@ -141,22 +234,18 @@ impl TurnBuilder {
         env: &mut Env<'_>,
     ) -> Result<(), Unstorable> {
         let signal = Signal::new((env.ids)(), told.clone());
-        self.inserts.push(signal.row(tenant, run, env.now)?);
+        self.rows.inserts.push(signal.row(tenant, run, env.now)?);
         Ok(())
     }
 
     /// Writes an effect before its call is made, or updates its row. Returns its id.
-    #[expect(clippy::too_many_arguments, reason = "the columns of one row")]
     pub(crate) fn write_effect(
         &mut self,
         head: &RunHead,
         task: &mut Task,
-        key: &str,
-        tool: &str,
-        status: EffectStatus,
-        deadline: Timestamp,
-        now: Timestamp,
+        effect: EffectRecord<'_>,
     ) -> Result<Uuid, Unstorable> {
+        let EffectRecord { key, tool, status, deadline, at: now } = effect;
         // Resends don't count here. The step's row counts all attempts, so the difference survives a crash.
         let attempt = i64::from(task.attempt.saturating_sub(task.resends));
         if let Some(effect) = &mut task.effect {
@@ -173,7 +262,7 @@ impl TurnBuilder {
             return Ok(effect.id);
         }
         let id = id::effect(head.id, key);
-        self.inserts.push(Insert::new(
+        self.rows.inserts.push(Insert::new(
             &EFFECTS,
             vec![
                 ("id", id.into()),
@@ -214,51 +303,35 @@ impl TurnBuilder {
     }
 
     /// Records a call with external effects before it is made.
-    #[expect(clippy::too_many_arguments, reason = "the columns of one row")]
-    pub(crate) fn record_call_start(
-        &mut self,
-        head: &RunHead,
-        call: Uuid,
-        step: Uuid,
-        effect: Uuid,
-        key: &str,
-        attempt: u32,
-        spec: &Spec,
-        input: &serde_json::Value,
-        now: Timestamp,
-    ) -> Result<(), Unstorable> {
-        self.inserts.push(Insert::new(
+    pub(crate) fn record_call_start(&mut self, head: &RunHead, call: &Call, now: Timestamp) -> Result<(), Unstorable> {
+        self.rows.inserts.push(Insert::new(
             &TOOL_CALLS,
             vec![
-                ("id", call.into()),
-                ("step_id", step.into()),
-                ("tool_name", spec.name.as_str().into()),
-                ("tool_input", Json::encode(input)?.into()),
-                ("dry_run", is_dry_run(input).into()),
-                ("idempotency_key", key.into()),
+                ("id", call.id.into()),
+                ("step_id", call.step.into()),
+                ("tool_name", call.tool.as_str().into()),
+                ("tool_input", Json::encode(&*call.input)?.into()),
+                ("dry_run", is_dry_run(&call.input).into()),
+                ("idempotency_key", call.key.as_str().into()),
                 ("created_at", now.into()),
                 ("actor", head.actor.as_str().into()),
                 ("tenant_id", head.tenant.as_str().into()),
                 ("run_id", head.id.into()),
-                ("effect_id", effect.into()),
-                ("attempt", i64::from(attempt).into()),
+                ("effect_id", call.effect.into()),
+                ("attempt", i64::from(call.attempt).into()),
             ],
         )?);
         Ok(())
     }
 
     /// Records the end of a call: updates its row, or writes it if the call was pure.
-    #[expect(clippy::too_many_arguments, reason = "the columns of one row")]
     pub(crate) fn record_call_end(
         &mut self,
         head: &RunHead,
         task: Option<&Task>,
-        call: Uuid,
-        step: Uuid,
-        spec: &Spec,
-        ended: Result<Json, &ToolError>,
-        now: Timestamp,
+        end: CallEnd<'_>,
     ) -> Result<(), Unstorable> {
+        let CallEnd { call, step, spec, ended, at: now } = end;
         let outcome = match ended {
             Ok(_) => "succeeded",
             Err(error) if error.sent == Sent::Maybe => "unknown",
@@ -290,30 +363,25 @@ impl TurnBuilder {
             ("run_id", head.id.into()),
             ("attempt", i64::from(task.map_or(1, |task| task.attempt)).into()),
         ]);
-        self.inserts.push(Insert::new(&TOOL_CALLS, cells)?);
+        self.rows.inserts.push(Insert::new(&TOOL_CALLS, cells)?);
         Ok(())
     }
 
     /// Records a call that was replaced by a recorded, cached, checked or resolved output.
-    #[expect(clippy::too_many_arguments, reason = "the columns of one row")]
     pub(crate) fn record_replaced_call(
         &mut self,
         head: &RunHead,
         task: Option<&Task>,
-        call: Uuid,
-        step: Uuid,
-        spec: &Spec,
-        output: Json,
-        how: &str,
-        now: Timestamp,
+        replaced: ReplacedCall<'_>,
     ) -> Result<(), Unstorable> {
+        let ReplacedCall { call, step, tool, output, how, at: now } = replaced;
         let input = task.and_then(|task| task.input.as_deref()).cloned().unwrap_or_default();
-        self.inserts.push(Insert::new(
+        self.rows.inserts.push(Insert::new(
             &TOOL_CALLS,
             vec![
                 ("id", call.into()),
                 ("step_id", step.into()),
-                ("tool_name", spec.name.as_str().into()),
+                ("tool_name", tool.into()),
                 ("tool_input", Json::encode(&input)?.into()),
                 ("tool_output", output.into()),
                 ("dry_run", is_dry_run(&input).into()),
@@ -335,25 +403,18 @@ impl TurnBuilder {
         let mut cells = head.cells()?;
         cells.extend([("status", RunStatus::Pending.as_str().into()), ("state_version", 1.into())]);
         cells.push(("next_deadline", head.created_at.into()));
-        self.inserts.push(Insert::new(&RUNS, cells)?);
+        self.rows.inserts.push(Insert::new(&RUNS, cells)?);
         Ok(())
     }
 
     /// Caches an output, replacing the previous one under this key.
-    pub(crate) fn cache_output(
-        &mut self,
-        head: &RunHead,
-        key: String,
-        tool_version: &str,
-        output: Json,
-        expires_at: Option<Timestamp>,
-        now: Timestamp,
-    ) -> Result<(), Unstorable> {
+    pub(crate) fn cache_output(&mut self, head: &RunHead, entry: CacheEntry<'_>) -> Result<(), Unstorable> {
+        let CacheEntry { key, tool_version, output, expires_at, at: now } = entry;
         let is = |column, value: &str| Condition { column, compare: Comparison::Is, value: value.into() };
         let conditions =
             vec![is("tenant_id", &head.tenant), is("workflow_id", &head.workflow.id), is("cache_key", &key)];
-        self.steps.push(Step::Delete { table: &CACHE_ENTRIES, conditions, rows: RowCount::AtMost(1) });
-        self.steps.push(Step::Insert(Insert::new(
+        self.rows.steps.push(Step::Delete { table: &CACHE_ENTRIES, conditions, rows: RowCount::AtMost(1) });
+        self.rows.steps.push(Step::Insert(Insert::new(
             &CACHE_ENTRIES,
             vec![
                 ("tenant_id", head.tenant.as_str().into()),

@@ -172,6 +172,18 @@ fn a_cycle_is_named_by_its_path_and_what_hangs_on_it_is_unreachable() {
 }
 
 #[test]
+fn every_separate_cycle_is_named() {
+    let nodes: Vec<Value> = ["a", "b", "between", "c", "d", "e"].iter().map(|id| echo(id, json!(1))).collect();
+    let edges = [("a", "b"), ("b", "a"), ("b", "between"), ("between", "c"), ("c", "d"), ("d", "c"), ("d", "e")];
+    let edges = edges.map(|(from, to)| json!({"from": from, "to": to}));
+    let told = problems(document(json!(nodes), json!(edges)));
+    let said: Vec<(&str, &str)> = told.iter().map(|(code, path, _)| (*code, path.as_str())).collect();
+    let expected =
+        [("cycle", "/nodes/1"), ("cycle", "/nodes/4"), ("unreachable", "/nodes/2"), ("unreachable", "/nodes/5")];
+    assert_eq!(said, expected, "{told:?}");
+}
+
+#[test]
 fn references_look_upstream_only() {
     let nodes =
         |value: &str| json!([echo("a", json!(1)), echo("b", json!(value)), echo("c", json!(1)), echo("d", json!(1))]);

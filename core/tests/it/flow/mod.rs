@@ -2,6 +2,7 @@
 
 mod air;
 mod examples;
+mod faults;
 mod fuzzed;
 mod given;
 mod patch;

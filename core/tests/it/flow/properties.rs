@@ -2,7 +2,9 @@
 //!
 //! The fuzz targets call these functions; the tests of `core` call them with mutated seeds.
 
-use chimera_core::flow::air::{Catalog, Document, DocumentProblem, Graph, SCHEMA, WorkflowInfo, compile, parse};
+use chimera_core::flow::air::{
+    Catalog, Document, DocumentProblem, Graph, SCHEMA, Source, WorkflowInfo, compile, parse,
+};
 use chimera_core::flow::expr::{Lookup, Preview, Scope, Template, WorkMeter};
 use chimera_core::flow::patch::{Patch, apply, digest, inverse, revert};
 use chimera_core::json::Digest32;
@@ -65,6 +67,17 @@ static TOOLS: LazyLock<Tools> = LazyLock::new(|| {
 static AIR: LazyLock<Schema> =
     LazyLock::new(|| Schema::compile(serde_json::from_str(SCHEMA).expect("it is JSON")).expect("it is a schema"));
 
+/// Every problem has a position in the text, and they are sorted.
+fn located(text: &str, problems: &[DocumentProblem]) {
+    told(problems);
+    let lines: Vec<usize> = text.split('\n').map(|line| line.chars().count()).collect();
+    for problem in problems {
+        let position = problem.position.expect("a position");
+        assert!(position.column >= 1 && position.column <= lines[position.line - 1] + 1, "{problem:?}");
+    }
+    assert!(problems.is_sorted_by_key(|problem| problem.position));
+}
+
 fn told(problems: &[DocumentProblem]) {
     assert!(!problems.is_empty() && problems.len() <= 50);
     for problem in problems {
@@ -87,14 +100,23 @@ fn sound(graph: &Graph) {
 /// A workflow document.
 pub(crate) fn air(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let checked = Source::read(text).compile(&*TOOLS);
+    if let Err(problems) = &checked {
+        located(text, problems);
+    }
     let document = match parse(text) {
         Ok(document) => document,
-        Err(problems) => return told(&problems),
+        Err(problems) => {
+            assert!(checked.is_err(), "{problems:?}");
+            return told(&problems);
+        }
     };
     let written = document.to_value();
     assert_eq!(Document::from_value(written.clone()).as_ref(), Ok(&document));
     assert!(AIR.check(&written).is_ok(), "the schema refuses what the reader takes: {written}");
-    match compile(document, &*TOOLS) {
+    let compiled = compile(document, &*TOOLS);
+    assert_eq!(compiled.is_ok(), checked.is_ok());
+    match compiled {
         Ok(graph) => sound(&graph),
         Err(problems) => told(&problems),
     }

@@ -1,7 +1,10 @@
 //! Type errors and unknown references are found before a run.
 
-use super::given::{compiled, document, echo, problem};
+use super::given::{Tools, compiled, document, echo, problem, tools};
+use chimera_core::flow::air::{Catalog, Document, WorkflowInfo, compile};
+use chimera_core::tool::Spec;
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// A workflow whose second node has the expression; the first one summarizes.
 fn with(expression: &str) -> Value {
@@ -159,4 +162,119 @@ fn a_map_goes_over_a_list_and_knows_its_item() {
         ("type_mismatch", "/nodes/0/do/inputs/value", "string has no member x")
     );
     assert_eq!(problem(with(json!("${[item]}"), "x")).0, "unknown_reference");
+}
+
+/// A workflow with one node of every type, and an echo of the expression behind them.
+fn behind_every_node(expression: &str) -> Value {
+    let item = json!({"type": "function", "fn": "local.summarize", "inputs": {"text": "${item}"}});
+    let nodes = json!([
+        {"id": "sum", "type": "function", "fn": "local.summarize", "inputs": {"text": "x"}},
+        {"id": "dry", "type": "function", "fn": "local.summarize", "inputs": {"text": "x", "dry_run": true}},
+        {"id": "fetch", "type": "function", "fn": "http.request", "inputs": {"url": "http://x"}},
+        {"id": "ask", "type": "hitl"},
+        {"id": "each", "type": "map", "over": ["a"], "do": item},
+        {"id": "all", "type": "map", "over": ["a"], "do": {"type": "workflow", "workflow_id": "child"}},
+        {"id": "child", "type": "workflow", "workflow_id": "child"},
+        {"id": "plain", "type": "workflow", "workflow_id": "plain"},
+        {"id": "own", "type": "workflow", "workflow_id": "w"},
+        {"id": "old", "type": "workflow", "workflow_id": "exists"},
+        {"id": "agent", "type": "agent", "agent": "x"},
+        {"id": "swarm", "type": "swarm", "goal": "x"},
+        echo("say", json!(format!("${{{expression}}}")))
+    ]);
+    let names: Vec<&str> = nodes.as_array().unwrap().iter().map(|node| node["id"].as_str().unwrap()).collect();
+    let edges = names.windows(2).map(|pair| json!({"from": pair[0], "to": pair[1]})).collect();
+    document(nodes, edges)
+}
+
+/// Code and reason of the only problem, if there is one.
+fn told(expression: &str) -> Option<(&'static str, String)> {
+    let plain = document(json!([{"id": "last", "type": "hitl"}]), json!([]));
+    let mut typed = document(json!([echo("x", json!(1))]), json!([]));
+    typed["outputs"] = json!({"total": "${1 + 1}", "rows": ["${run_id}"], "deep": {"id": "${run_id}"}, "any": "${nodes.x.outputs.value}"});
+    let catalog = tools()
+        .with_workflow("child", compiled(typed).unwrap().info())
+        .with_workflow("plain", compiled(plain).unwrap().info())
+        .with_workflow("exists", WorkflowInfo::Exists);
+    let document = Document::from_value(behind_every_node(expression)).unwrap();
+    let problems = compile(document, &catalog).err()?;
+    assert_eq!(problems.len(), 1, "{expression}: {problems:?}");
+    Some((problems[0].code.as_str(), problems[0].reason.clone()))
+}
+
+#[test]
+fn the_outputs_of_every_type_of_node_are_known() {
+    for expression in [
+        "nodes.sum.outputs.summary + nodes.sum.outputs.error.message",
+        "nodes.sum.outputs.error.details.anything.at.all",
+        "nodes.dry.outputs.would_execute",
+        "nodes.fetch.outputs.whatever",
+        "nodes.ask.outputs.decision == 'approve' && nodes.ask.outputs.approved_by[0] == 'user_ann'",
+        "nodes.ask.outputs.notes + '!'",
+        "has(nodes.ask.outputs.notes) && nodes.ask.outputs.success",
+        "nodes.each.outputs.items.map(i, i.summary)[0] + '!'",
+        "nodes.each.outputs.items[0].success && nodes.each.outputs.success",
+        "nodes.all.outputs.items[0].total + 1",
+        "nodes.child.outputs.total + 1",
+        "nodes.child.outputs.rows[0] + nodes.child.outputs.deep.id",
+        "nodes.child.outputs.any.x",
+        "nodes.child.outputs.success ? nodes.child.outputs.error.code : 'x'",
+        "nodes.plain.outputs.last.approved_by[0]",
+        "nodes.own.outputs.any.x",
+        "nodes.old.outputs.any.x",
+        "nodes.agent.outputs.any.x",
+        "nodes.swarm.outputs.any.x",
+    ] {
+        assert_eq!(told(expression), None, "{expression}");
+    }
+    let (reference, mismatch) = ("unknown_reference", "type_mismatch");
+    for (expression, code, reason) in [
+        ("nodes.sum.outputs.sucess", reference, "there is no member sucess (did you mean success?)"),
+        ("nodes.sum.outputs.eror", reference, "there is no member eror (did you mean error?)"),
+        ("nodes.sum.outputs.error.mesage", reference, "there is no member mesage (did you mean message?)"),
+        ("nodes.ask.outputs.approved", reference, "there is no member approved (did you mean approved_by?)"),
+        ("has(nodes.ask.outputs.approved)", reference, "there is no member approved (did you mean approved_by?)"),
+        ("nodes.ask.outputs.approved_by + '!'", mismatch, "cannot apply + to array of string and string"),
+        ("nodes.ask.outputs.decision == true", mismatch, "string == boolean: the two types are never equal"),
+        ("nodes.each.outputs.item", reference, "there is no member item (did you mean items?)"),
+        ("nodes.each.outputs[0]", mismatch, "object can't be indexed by integer"),
+        ("nodes.each.outputs.items[0].sumary", reference, "there is no member sumary (did you mean summary?)"),
+        ("nodes.each.outputs.items[0].error", reference, "there is no member error"),
+        ("nodes.all.outputs.items[0].totl", reference, "there is no member totl (did you mean total?)"),
+        ("nodes.child.outputs.totl", reference, "there is no member totl (did you mean total?)"),
+        ("nodes.child.outputs.total + 'x'", mismatch, "cannot apply + to integer and string"),
+        ("nodes.child.outputs.deep.di", reference, "there is no member di"),
+        ("nodes.plain.outputs.last.approved", reference, "there is no member approved (did you mean approved_by?)"),
+    ] {
+        assert_eq!(told(expression), Some((code, reason.to_owned())), "{expression}");
+    }
+}
+
+/// The tools, for a document that was stored.
+struct Stored(Tools);
+
+impl Catalog for Stored {
+    fn tool(&self, name: &str) -> Option<Arc<Spec>> {
+        self.0.tool(name)
+    }
+
+    fn workflow(&self, _: &str, _: Option<i64>) -> WorkflowInfo {
+        WorkflowInfo::Exists
+    }
+
+    fn allows_placeholders(&self) -> bool {
+        true
+    }
+}
+
+/// Its runs go on, as they did when the outputs of these nodes were not known.
+#[test]
+fn a_stored_document_may_read_what_a_person_or_a_map_never_gives() {
+    for expression in ["nodes.ask.outputs.approved", "nodes.each.outputs.item", "nodes.sum.outputs.error.x"] {
+        let read = |catalog: &dyn Catalog| {
+            compile(Document::from_value(behind_every_node(expression)).unwrap(), catalog).map(drop)
+        };
+        assert!(read(&Stored(tools())).is_ok(), "{expression}");
+        assert!(told(expression).is_some(), "{expression}");
+    }
 }

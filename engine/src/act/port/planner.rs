@@ -1,4 +1,4 @@
-//! Planning: turns a goal in natural language into a plan.
+//! The port of the planner.
 
 use async_trait::async_trait;
 use chimera_core::act::PlanError;
@@ -7,7 +7,7 @@ use chimera_core::tool::Spec;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// A planner.
+/// Turns a goal in natural language into a plan.
 ///
 /// **Tools.** It uses the given tools and no others. They may exceed what the actor may use: access is checked on the
 /// plan, so that a missing scope is not reported as a missing tool.

@@ -1,10 +1,12 @@
 //! Who is notified when a run needs a person.
 
 use crate::access::Permit;
+use crate::error::EngineError;
 use async_trait::async_trait;
 use chimera_core::access::DeciderRefusal;
 use chimera_core::error::ErrorBody;
 use chimera_core::flow::run::{INBOX, RunHead};
+use chimera_core::record::Step;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipient {
@@ -23,6 +25,15 @@ impl Recipient {
     pub fn inbox(actor: &str) -> Self {
         Self { channel: INBOX.to_owned(), target: actor.to_owned(), person: Some(actor.to_owned()) }
     }
+}
+
+/// What the store said about a person's mail address.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RegisteredMail {
+    /// The address, normalized; `None` if the person has none.
+    pub mail: Option<String>,
+    /// Makes a transaction conflict if the person's entry has changed since it was read.
+    pub unchanged: Step,
 }
 
 /// Resolves recipients. Called each time a run starts to wait for an approval (never for a run at L3), and each time a
@@ -63,6 +74,11 @@ pub trait Recipients: Send + Sync {
     /// carries no link.
     fn is_mail_of_person(&self, _tenant: &str, _target: &str) -> bool {
         true
+    }
+
+    /// The registered mail address of a person, read from the store. `None` if actors are not registered at all.
+    async fn registered_mail(&self, _person: &str) -> Result<Option<RegisteredMail>, EngineError> {
+        Ok(None)
     }
 
     /// What the actor of a run may do at this moment, for messages that are sent in its name. `None` if actors are not

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-/// A tool.
+/// What a step of a run calls.
 ///
 /// **Checked.** `input` has passed the input schema, in real and dry mode alike. The result of `execute` must pass the
 /// output schema, unless it is the result of a dry run.

@@ -1,7 +1,7 @@
 //! Workflows and tools.
 
-use super::{decoded, json};
-use chimera_core::record::{DamagedRows, Json, Row};
+use chimera_core::flow::tables::WorkflowRow;
+use chimera_core::record::{DamagedRows, Json};
 use chimera_core::time::Timestamp;
 use chimera_core::tool::{EffectKind, Metadata, ReadOnlyInputs, Rollback, Spec};
 use serde::{Deserialize, Serialize};
@@ -57,36 +57,31 @@ struct Described {
 }
 
 impl WorkflowEntry {
-    pub(in crate::flow) fn of(row: &Row, is_own: bool, shared: bool) -> Result<Self, DamagedRows> {
+    pub(in crate::flow) fn of(row: &WorkflowRow, is_own: bool, shared: bool) -> Result<Self, DamagedRows> {
         Ok(Self {
-            workflow_id: row.text("workflow_id").to_owned(),
-            version: row.int("version"),
-            digest: digest(row)?,
-            description: decoded::<Described>(row, "document")?.and_then(|document| document.description),
-            created_by: is_own.then(|| row.text("created_by").to_owned()),
-            created_at: row.get("created_at").as_time(),
+            workflow_id: row.workflow_id.clone(),
+            version: row.version,
+            digest: row.digest.to_string(),
+            description: row.document.decode::<Described>()?.description,
+            created_by: is_own.then(|| row.created_by.clone()),
+            created_at: Some(row.created_at),
             shared,
         })
     }
 }
 
 impl WorkflowView {
-    pub(in crate::flow) fn of(row: &Row, is_own: bool, shared: bool) -> Result<Self, DamagedRows> {
-        Ok(Self {
-            workflow_id: row.text("workflow_id").to_owned(),
-            version: row.int("version"),
-            digest: digest(row)?,
-            created_by: is_own.then(|| row.text("created_by").to_owned()),
-            created_at: row.get("created_at").as_time(),
+    pub(in crate::flow) fn of(row: WorkflowRow, is_own: bool, shared: bool) -> Self {
+        Self {
+            workflow_id: row.workflow_id,
+            version: row.version,
+            digest: row.digest.to_string(),
+            created_by: is_own.then_some(row.created_by),
+            created_at: Some(row.created_at),
             shared,
-            document: json(row, "document"),
-        })
+            document: Some(row.document),
+        }
     }
-}
-
-fn digest(row: &Row) -> Result<String, DamagedRows> {
-    let damaged = || DamagedRows { what: format!("workflow {} has no digest", row.text("workflow_id")) };
-    row.get("digest").as_bytes().map(hex::encode).ok_or_else(damaged)
 }
 
 impl ToolView {

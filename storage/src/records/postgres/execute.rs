@@ -2,8 +2,9 @@
 //!
 //! The first carries everything from BEGIN to the last insert, pipelined. COMMIT is sent only after every answer was
 //! read and no transaction lost. The check for foreign objects goes right before it: if it fails, the server turns the
-//! commit into a rollback. A check of the lane row behind it tells one from the other. Key conflicts are rare and locating them is expensive, so inserts are plain at first. If
-//! one conflicts, the batch is retried with inserts that skip taken keys, and one pass finds every loser.
+//! commit into a rollback. A check of the lane row behind it tells one from the other. Key conflicts are rare and
+//! locating them is expensive, so inserts are plain at first. If one conflicts, the batch is retried with inserts that
+//! skip taken keys, and one pass finds every loser.
 
 use super::cells::{DecodedCell, PgCell, PgColumn};
 use super::failure::{self, left_out};

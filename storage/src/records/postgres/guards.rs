@@ -113,19 +113,21 @@ impl SchemaFlaw {
         let how = match (&**kind, &**state) {
             ("elsewhere", home) => {
                 return format!(
-                    "{table} in the database leads to schema {name}, and Chimera's tables are in schema {}; drop or rename \
-                     that one, or correct search_path",
+                    "{table} in the database resolves to schema {name}, but Chimera's tables are in {}; drop or rename \
+                     {name}.{table}, or correct search_path",
                     plain(home)
                 );
             }
             ("child", _) => {
                 return format!(
-                    "{name} in the database inherits from {table}, so its rows pass for rows of {table}; end that"
+                    "{name} in the database inherits from {table}, so its rows appear in {table}; run ALTER TABLE {name} \
+                     NO INHERIT {table}"
                 );
             }
             ("parent", _) => {
                 return format!(
-                    "{table} in the database inherits from {name}, so a change of that passes by its guards; end that"
+                    "{table} in the database inherits from {name}, so changes through {name} bypass its triggers; remove \
+                     the inheritance"
                 );
             }
             ("unlogged", _) => {
@@ -137,10 +139,10 @@ impl SchemaFlaw {
                 return "session_replication_role is replica in the database, so foreign keys don't count; set it to origin"
                     .to_owned();
             }
-            _ if self.repair().is_some() => "chimera migrate puts it right",
+            _ if self.repair().is_some() => "`chimera migrate` repairs it",
             ("f", "disabled") => "enable the triggers of both tables",
             (_, "not valid") => "rebuild it, or restore a backup",
-            _ => "put it back, or restore a backup",
+            _ => "add it again, or restore a backup",
         };
         format!("{} in the database is {state}; {how}", self.words())
     }

@@ -96,7 +96,6 @@ pub(super) enum OnKeyConflict {
     Skip,
 }
 
-/// The expected answer.
 pub(super) enum ExpectedAnswer<'a> {
     /// The position of each of these updates.
     Updates(Vec<(usize, &'a Update)>),

@@ -13,7 +13,7 @@ use super::{failure, lane, objects, state};
 use crate::migrate;
 use chimera_core::ledger::Mark;
 use chimera_core::limits;
-use chimera_engine::commit::{Batch, BatchOutcome, Command, Committer, Event, Lane, Resolution};
+use chimera_engine::commit::{Batch, BatchOutcome, Command, CommitEvent, Committer, Lane, Resolution};
 use chimera_engine::port::Unavailable;
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -66,19 +66,19 @@ impl Worker {
                         last_batch = batch.txs.len();
                         observe::queue("postgres", &batch, committer.queued());
                         let outcome = self.execute(&batch).await;
-                        commands.extend(committer.step(Event::Executed { batch, outcome }));
+                        commands.extend(committer.step(CommitEvent::Executed { batch, outcome }));
                     }
                     Command::Claim if down.is_some() => {}
                     Command::Claim => match self.claim().await {
-                        Ok(lane) => commands.extend(committer.step(Event::Claimed(lane))),
+                        Ok(lane) => commands.extend(committer.step(CommitEvent::Claimed(lane))),
                         Err(reason) => {
                             down = Some(Box::pin(tokio::time::sleep(limits::POSTGRES_CLAIM_PAUSE)));
-                            commands.extend(committer.step(Event::ClaimFailed(reason)));
+                            commands.extend(committer.step(CommitEvent::ClaimFailed(reason)));
                         }
                     },
                     Command::Settle(batch) => {
                         let settled = self.settle(&batch).await;
-                        commands.extend(committer.step(Event::Settled { batch, settled }));
+                        commands.extend(committer.step(CommitEvent::Settled { batch, settled }));
                     }
                     Command::Release(lane) => return self.release(lane).await,
                 }
@@ -116,7 +116,7 @@ impl Worker {
         if committer.queued() == 0 && commands.is_empty() {
             match timeout(self.lease / 3, self.inbox.recv()).await {
                 Ok(message) => commands.extend(committer.step(event(message))),
-                Err(_) => commands.extend(committer.step(Event::Tick)),
+                Err(_) => commands.extend(committer.step(CommitEvent::Tick)),
             }
             arrived += 1;
         }
@@ -269,6 +269,6 @@ impl LaneContext {
 }
 
 /// A closed channel means that the store was dropped.
-fn event(message: Option<Message>) -> Event<Waiter> {
-    message.map_or(Event::Closing, Into::into)
+fn event(message: Option<Message>) -> CommitEvent<Waiter> {
+    message.map_or(CommitEvent::Closing, Into::into)
 }

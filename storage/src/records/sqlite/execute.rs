@@ -91,10 +91,10 @@ fn attempt(
         return Ok(BatchOutcome::Fenced);
     }
     objects.check_if_changed(conn).map_err(BatchOutcome::Unavailable)?;
-    let mut pen = BatchWriter::new(conn, texts);
+    let mut writer = BatchWriter::new(conn, texts);
     let mut lost = Vec::new();
     for (at, tx) in batch.txs.iter().enumerate() {
-        let loss = if careful { savepoint(&mut pen, tx)? } else { plain(&mut pen, tx)? };
+        let loss = if careful { savepoint(&mut writer, tx)? } else { plain(&mut writer, tx)? };
         match loss {
             Some(loss) if careful => lost.push((at, loss)),
             Some(loss) => return Ok(BatchOutcome::Lost(vec![(at, loss)])),
@@ -105,7 +105,7 @@ fn attempt(
     if batch.txs.iter().any(is_probe) {
         probe(conn, batch).map_err(of_batch)?;
     }
-    let head = chain(&mut pen, batch, keep).map_err(of_batch)?;
+    let head = chain(&mut writer, batch, keep).map_err(of_batch)?;
     match conn.prepare_cached("COMMIT").and_then(|mut s| s.raw_execute()) {
         Ok(_) => Ok(BatchOutcome::Committed { head, lost }),
         // The commit record is written last: without space or permission it is not there. After any other disk
@@ -131,17 +131,17 @@ fn of_batch(failure: TxFailure) -> BatchOutcome {
 
 /// Chains the entries of the remaining transactions, and advances the lane.
 pub(super) fn chain(
-    pen: &mut BatchWriter<'_>,
+    writer: &mut BatchWriter<'_>,
     batch: &Batch,
     keep: impl Fn(usize) -> bool,
 ) -> Result<ChainHead, TxFailure> {
     let (links, head) = batch.chain(&keep);
     let kept = batch.txs.iter().enumerate().filter(|(at, _)| keep(*at));
     for (sealed, link) in kept.flat_map(|(_, tx)| &tx.entries).zip(&links) {
-        append(pen, batch.lane.id, sealed, link)?;
+        append(writer, batch.lane.id, sealed, link)?;
     }
-    advance(pen.conn, batch, head)?;
-    log_pairing::stamp(pen.conn)?;
+    advance(writer.conn, batch, head)?;
+    log_pairing::stamp(writer.conn)?;
     Ok(head)
 }
 
@@ -177,19 +177,19 @@ fn probe(conn: &Connection, batch: &Batch) -> Result<(), TxFailure> {
     Ok(conn.execute_batch("ROLLBACK TO probe; RELEASE probe")?)
 }
 
-fn plain(pen: &mut BatchWriter<'_>, tx: &Tx) -> Result<Option<TxRejection>, BatchOutcome> {
-    match apply(pen, tx) {
+fn plain(writer: &mut BatchWriter<'_>, tx: &Tx) -> Result<Option<TxRejection>, BatchOutcome> {
+    match apply(writer, tx) {
         Ok(()) => Ok(None),
         Err(TxFailure::Loss(loss)) => Ok(Some(loss)),
         Err(TxFailure::Whole(outcome)) => Err(outcome),
     }
 }
 
-fn savepoint(pen: &mut BatchWriter<'_>, tx: &Tx) -> Result<Option<TxRejection>, BatchOutcome> {
+fn savepoint(writer: &mut BatchWriter<'_>, tx: &Tx) -> Result<Option<TxRejection>, BatchOutcome> {
     let whole = |error: rusqlite::Error| BatchOutcome::Unavailable(failure::unavailable(&error));
-    let conn = pen.conn;
+    let conn = writer.conn;
     conn.prepare_cached("SAVEPOINT tx").and_then(|mut s| s.raw_execute()).map_err(whole)?;
-    let loss = plain(pen, tx)?;
+    let loss = plain(writer, tx)?;
     if loss.is_some() {
         conn.prepare_cached("ROLLBACK TO tx").and_then(|mut s| s.raw_execute()).map_err(whole)?;
     }
@@ -206,15 +206,15 @@ fn of_all(loss: &TxRejection) -> BatchOutcome {
     }
 }
 
-fn apply(pen: &mut BatchWriter<'_>, tx: &Tx) -> Result<(), TxFailure> {
-    tx.updates.iter().try_for_each(|update| compare_and_set(pen, update))?;
-    tx.inserts.iter().try_for_each(|insert| add(pen, insert))?;
-    tx.steps.iter().enumerate().try_for_each(|(at, step)| run(pen, at, step))
+fn apply(writer: &mut BatchWriter<'_>, tx: &Tx) -> Result<(), TxFailure> {
+    tx.updates.iter().try_for_each(|update| compare_and_set(writer, update))?;
+    tx.inserts.iter().try_for_each(|insert| add(writer, insert))?;
+    tx.steps.iter().enumerate().try_for_each(|(at, step)| run(writer, at, step))
 }
 
-pub(super) fn add(pen: &mut BatchWriter<'_>, insert: &Insert) -> Result<(), TxFailure> {
-    let number = pen.texts.insert(insert);
-    let statement = pen.statement(number)?;
+pub(super) fn add(writer: &mut BatchWriter<'_>, insert: &Insert) -> Result<(), TxFailure> {
+    let number = writer.texts.insert(insert);
+    let statement = writer.statement(number)?;
     cells::bind(statement, insert.cells.iter().map(|(_, value)| value))?;
     let refusal = match statement.raw_execute() {
         Ok(1) => return Ok(()),
@@ -226,7 +226,9 @@ pub(super) fn add(pen: &mut BatchWriter<'_>, insert: &Insert) -> Result<(), TxFa
             refusal => refusal,
         },
     };
-    Err(TxFailure::Loss(taken(pen.conn, insert)?.map_or(refusal, |key| TxRejection::Conflict(Conflict::Exists(key)))))
+    Err(TxFailure::Loss(
+        taken(writer.conn, insert)?.map_or(refusal, |key| TxRejection::Conflict(Conflict::Exists(key))),
+    ))
 }
 
 /// The first key of the row that another row already has.
@@ -245,30 +247,30 @@ fn exists(conn: &Connection, table: &Table, key: &RowKey) -> rusqlite::Result<bo
     Ok(statement.raw_query().next()?.is_some())
 }
 
-pub(super) fn compare_and_set(pen: &mut BatchWriter<'_>, update: &Update) -> Result<(), TxFailure> {
+pub(super) fn compare_and_set(writer: &mut BatchWriter<'_>, update: &Update) -> Result<(), TxFailure> {
     let table = update.table;
-    let number = pen.texts.update(update);
-    let statement = pen.statement(number)?;
+    let number = writer.texts.update(update);
+    let statement = writer.statement(number)?;
     let values = update.set.iter().map(|(_, v)| v).chain(&update.key).chain(update.expect.iter().map(|(_, v)| v));
     cells::bind(statement, values)?;
     if statement.raw_execute()? == 1 {
         return Ok(());
     }
     let key = update.row_key();
-    let conflict = if exists(pen.conn, table, &key)? { Conflict::Stale(key) } else { Conflict::Missing(key) };
+    let conflict = if exists(writer.conn, table, &key)? { Conflict::Stale(key) } else { Conflict::Missing(key) };
     Err(TxFailure::Loss(TxRejection::Conflict(conflict)))
 }
 
-pub(super) fn run(pen: &mut BatchWriter<'_>, at: usize, step: &Step) -> Result<(), TxFailure> {
+pub(super) fn run(writer: &mut BatchWriter<'_>, at: usize, step: &Step) -> Result<(), TxFailure> {
     let unreadable = |error: chimera_engine::port::ReadError| TxFailure::Loss(TxRejection::Rejected(error.to_string()));
     let (table, text, rows, counts) = match step {
-        Step::Insert(insert) => return add(pen, insert),
+        Step::Insert(insert) => return add(writer, insert),
         Step::Lock { table, conditions, rows } => (table, sql::lock(D, table, conditions), rows, true),
         Step::Update { table, conditions, set, rows } => (table, sql::update(D, table, set, conditions), rows, false),
         Step::Delete { table, conditions, rows } => (table, sql::delete(D, table, conditions), rows, false),
     };
     let text = text.map_err(unreadable)?;
-    let mut statement = pen.conn.prepare_cached(&text.sql)?;
+    let mut statement = writer.conn.prepare_cached(&text.sql)?;
     cells::bind(&mut statement, text.params.iter().map(|(_, value)| *value))?;
     let touched = if counts { count(&mut statement)? } else { statement.raw_execute()? as u64 };
     check_rows(at, table, *rows, touched)
@@ -290,9 +292,9 @@ fn check_rows(step: usize, table: &'static Table, rows: RowCount, touched: u64) 
     Err(TxFailure::Loss(TxRejection::Conflict(Conflict::Rows { step, table: table.name, touched })))
 }
 
-fn append(pen: &mut BatchWriter<'_>, lane: i64, sealed: &SealedEntry, link: &ChainLink) -> Result<(), TxFailure> {
-    let number = pen.texts.append(&AUDIT_LOG_ENTRIES);
-    let statement = pen.statement(number)?;
+fn append(writer: &mut BatchWriter<'_>, lane: i64, sealed: &SealedEntry, link: &ChainLink) -> Result<(), TxFailure> {
+    let number = writer.texts.append(&AUDIT_LOG_ENTRIES);
+    let statement = writer.statement(number)?;
     cells::bind_borrowed(statement, &sealed.cells(lane, link))?;
     one_row(&AUDIT_LOG_ENTRIES, statement.raw_execute()?)
 }

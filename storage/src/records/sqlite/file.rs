@@ -2,6 +2,7 @@
 
 use super::failure::{head, left_out, unavailable};
 use super::log_pairing;
+use super::read_errors::ReadProbe;
 use chimera_core::error::io_reason;
 use chimera_core::ledger::tables::LEDGER_LANES;
 use chimera_core::limits;
@@ -15,6 +16,7 @@ use std::fs::{File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The one lane of an embedded store.
 pub(crate) const LANE: i64 = 1;
@@ -44,6 +46,7 @@ impl FileId {
 pub(crate) struct DataFile {
     path: PathBuf,
     identity: FileId,
+    probe: Arc<ReadProbe>,
 }
 
 impl DataFile {
@@ -60,7 +63,7 @@ impl DataFile {
             return Ok(None);
         }
         log_pairing::check(path)?;
-        Ok(FileId::of(path).map(|identity| Self { path: path.to_owned(), identity }))
+        Ok(FileId::of(path).map(|identity| Self { path: path.to_owned(), identity, probe: Arc::default() }))
     }
 
     /// Opens the data file in `folder` for writing, and creates it if it is missing.
@@ -75,11 +78,16 @@ impl DataFile {
         let made = writer(&path, OpenFlags::SQLITE_OPEN_CREATE);
         let conn = made.map_err(|error| with_cause(&path, unavailable(&error)))?;
         let identity = FileId::of(&path).ok_or_else(data_file_gone)?;
-        Ok((Self { path, identity }, conn))
+        Ok((Self { path, identity, probe: Arc::default() }, conn))
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What is wrong according to the operating system, for an error of SQLite on this file.
+    pub(super) fn explain(&self, met: Unavailable) -> Unavailable {
+        with_cause(&self.path, self.probe.explain(&self.path, met))
     }
 
     /// Whether the path still leads to this file. Writes to an unlinked file are lost, and so is a log that is merged
@@ -147,8 +155,8 @@ fn lone_log(path: &Path, empty: bool) -> String {
     let (data, log) = (name(path), name(&log_of(path)));
     let how = if empty { "empty" } else { "missing" };
     format!(
-        "{data} is {how}, but its log {log} is there and holds what was written last; put the {data} back that \
-         belongs to it, or restore a backup; move {log} away only to give up what it holds"
+        "{data} is {how}, but its log {log} is there and holds what was written last; restore the matching {data}, or a \
+         backup; moving {log} away discards the last writes"
     )
 }
 

@@ -110,7 +110,7 @@ fn words(table: &str, guard: &Guard) -> String {
 }
 
 fn refusal(table: &str, guard: &Guard, by_migrate: bool) -> Unavailable {
-    let how = if by_migrate { "chimera migrate puts it right" } else { "restore a backup" };
+    let how = if by_migrate { "`chimera migrate` repairs it" } else { "restore a backup" };
     let reason = format!("{} in the data file is missing; {how}", words(table, guard));
     Unavailable::new(Outage::Unusable, reason)
 }

@@ -6,7 +6,9 @@
 //! 1, and so in every transaction of the log. A data file belongs to a log that begins right after its state, or that
 //! contains it because the log was merged, completely or in part.
 
-use super::file::{log_of, open_unchanging};
+use super::failure::unavailable;
+use super::file::{log_of, open_unchanging, with_cause};
+use chimera_core::error::io_reason;
 use chimera_core::limits;
 use chimera_engine::port::{Outage, Unavailable};
 use rusqlite::Connection;
@@ -33,27 +35,41 @@ pub(crate) fn stamp(conn: &Connection) -> rusqlite::Result<()> {
     conn.execute_batch(&format!("PRAGMA application_id = {before}; PRAGMA user_version = {state}"))
 }
 
-/// Rejects a log beside a data file that it does not belong to. Files that are no log or can't be read are left to
-/// SQLite.
+/// Rejects a log beside a data file that it does not belong to, or whose header can't be read: SQLite would take the
+/// header from the log and merge the rest. A file that is no log is left to SQLite.
 pub(super) fn check(path: &Path) -> Result<(), Unavailable> {
+    let mut unread = None;
     for _ in 0..limits::SQLITE_FILE_READS_MAX {
         match look(path) {
-            Some(PairState::Apart) => return Err(Unavailable::new(Outage::Unusable, mixture(path))),
-            Some(PairState::Together) | None => return Ok(()),
-            Some(PairState::Changing) => {}
+            Ok(PairState::Apart) => return Err(Unavailable::new(Outage::Unusable, mixture(path))),
+            Ok(PairState::Together) => return Ok(()),
+            Ok(PairState::Changing) => unread = None,
+            Err(why) => unread = Some(why),
         }
     }
     // A mismatch that nobody has open does not change.
-    Ok(())
+    unread.map_or(Ok(()), Err)
 }
 
 fn mixture(path: &Path) -> String {
-    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let (data, log) = (name(path), name(&log_of(path)));
+    let (data, log) = names(path);
     format!(
-        "{data} is not the data file that its log {log} continues: it is older, newer or another one; put the {data} \
-         back that belongs to it, or restore a backup; move {log} away only to give up what it holds"
+        "{data} is not the data file that its log {log} continues: it is older, newer or another one; restore the \
+         matching {data}, or a backup; moving {log} away discards the last writes"
     )
+}
+
+fn headless(path: &Path) -> String {
+    let (data, log) = names(path);
+    format!(
+        "the data file is damaged: the header of {data} can't be read, so nothing shows that its log {log} continues \
+         it; put the {data} back that belongs to it, or restore a backup; move {log} away only to give up what it holds"
+    )
+}
+
+fn names(path: &Path) -> (String, String) {
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    (name(path), name(&log_of(path)))
 }
 
 /// How two files relate.
@@ -65,32 +81,58 @@ enum PairState {
     Changing,
 }
 
-fn look(path: &Path) -> Option<PairState> {
+fn look(path: &Path) -> Result<PairState, Unavailable> {
     let log = log_of(path);
-    let (header, state) = (header(&log)?, state(path)?);
-    let states = LogStates::of(BufReader::new(File::open(&log).ok()?)).ok()?;
+    let Some(header) = header(&log)? else { return Ok(PairState::Together) };
+    let state = state(path)?;
+    let states = match File::open(&log).and_then(|log| LogStates::of(BufReader::new(log))) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(PairState::Changing),
+        read => read.map_err(|error| unreadable(&error))?,
+    };
     if states.is_none_or(|states| states.belong_to(state)) {
-        return Some(PairState::Together);
+        return Ok(PairState::Together);
     }
     // The log can restart, and its pages can reach the data file, between two reads, but not unnoticed.
-    let same = self::header(&log) == Some(header) && self::state(path) == Some(state);
-    Some(if same { PairState::Apart } else { PairState::Changing })
+    let same = self::header(&log)? == Some(header) && self::state(path)? == state;
+    Ok(if same { PairState::Apart } else { PairState::Changing })
 }
 
 /// The state id of a data file, without its log. SQLite itself reads it, because closing the file any other way would
 /// release this process's locks on it.
-fn state(path: &Path) -> Option<u32> {
-    let conn = open_unchanging(path).ok()?;
-    // Also reads the header of a file that is shorter than it claims, such as a truncated copy.
-    let _ = conn.pragma_update(None, "writable_schema", true);
-    let state: i32 = conn.query_row("PRAGMA user_version", [], |row| row.get(0)).ok()?;
-    Some(state.cast_unsigned())
+fn state(path: &Path) -> Result<u32, Unavailable> {
+    let read = || {
+        let conn = open_unchanging(path)?;
+        // Also reads the header of a file that is shorter than it claims, such as a truncated copy.
+        let _ = conn.pragma_update(None, "writable_schema", true);
+        conn.query_row("PRAGMA user_version", [], |row| row.get::<_, i32>(0))
+    };
+    read().map(i32::cast_unsigned).map_err(|error| match unavailable(&error) {
+        Unavailable { outage: Outage::Damaged, .. } => Unavailable::new(Outage::Damaged, headless(path)),
+        other => with_cause(path, other),
+    })
 }
 
-fn header(log: &Path) -> Option<[u8; LOG_HEADER_BYTES]> {
-    let mut header = [0; LOG_HEADER_BYTES];
-    File::open(log).and_then(|mut log| log.read_exact(&mut header)).ok()?;
-    Some(header)
+/// The header of a log, which may be cut short; `None` if there is no log, or an empty one.
+fn header(log: &Path) -> Result<Option<Vec<u8>>, Unavailable> {
+    let mut header = Vec::new();
+    let read = File::open(log).and_then(|log| log.take(LOG_HEADER_BYTES as u64).read_to_end(&mut header));
+    match read {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(unreadable(&error)),
+        _ => Ok((!header.is_empty()).then_some(header)),
+    }
+}
+
+fn unreadable(error: &io::Error) -> Unavailable {
+    Unavailable::new(Outage::from_io(error), format!("the data folder can't be used: {}", io_reason(error)))
+}
+
+/// Fills `bytes`; `false` at the end of the log.
+fn filled(log: &mut impl Read, bytes: &mut [u8]) -> io::Result<bool> {
+    match log.read_exact(bytes) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// The states that the transactions of a log create.
@@ -106,7 +148,9 @@ impl LogStates {
     /// transaction records its state.
     fn of(mut log: impl Read) -> io::Result<Option<Self>> {
         let mut header = [0; LOG_HEADER_BYTES];
-        log.read_exact(&mut header)?;
+        if !filled(&mut log, &mut header)? {
+            return Ok(None);
+        }
         let Some(mut sums) = Checksums::begin(&header) else { return Ok(None) };
         let (salts, page_bytes) = (&header[16..24], word(&header, 8));
         if !(512..=PAGE_BYTES_MAX).contains(&page_bytes) || !page_bytes.is_power_of_two() {
@@ -114,7 +158,7 @@ impl LogStates {
         }
         let mut frame = vec![0; FRAME_HEADER_BYTES + page_bytes as usize];
         let (mut found, mut told): (Option<Self>, Option<(u32, u32)>) = (None, None);
-        while log.read_exact(&mut frame).is_ok() {
+        while filled(&mut log, &mut frame)? {
             let (head, page) = frame.split_at(FRAME_HEADER_BYTES);
             sums.add(&head[..8]);
             sums.add(page);
@@ -202,7 +246,7 @@ mod tests {
         let states = LogStates::of(&log[..]).unwrap().unwrap();
         assert_eq!((states.before, &states.made), (0, &names));
         conn.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(())).unwrap();
-        assert_eq!(state(&path_in(folder.path())), names.last().copied());
+        assert_eq!(state(&path_in(folder.path())).ok(), names.last().copied());
         conn.execute_batch("BEGIN IMMEDIATE").unwrap();
         stamp(&conn).unwrap();
         conn.execute_batch("COMMIT").unwrap();

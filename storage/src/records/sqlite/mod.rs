@@ -11,6 +11,7 @@ pub(crate) mod file;
 pub(crate) mod guards;
 pub(crate) mod log_pairing;
 pub(crate) mod objects;
+pub(super) mod read_errors;
 mod reader;
 pub(crate) mod state;
 mod statement_cache;
@@ -89,6 +90,10 @@ impl SqliteRecords {
         access: AccessMode,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, OpenError> {
+        read_errors::explain(folder, Self::try_open(folder, marks, access, clock))
+    }
+
+    fn try_open(folder: &Path, marks: &Path, access: AccessMode, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         if access == AccessMode::Read {
             let data = DataFile::find(folder)?.ok_or(OpenError::Absent)?;
             schema::readable(&migrate::sqlite_status(&data.open_reader()?)?)?;

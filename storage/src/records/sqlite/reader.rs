@@ -82,7 +82,10 @@ impl SqliteReaders {
             Some(conn) => conn,
             None => self.open_connection()?,
         };
-        let answer = ask(&conn)?;
+        let answer = ask(&conn).map_err(|error| match error {
+            ReadError::Unavailable(met) => self.data.explain(met).into(),
+            error => error,
+        })?;
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(conn);
         Ok(answer)
     }

@@ -16,7 +16,7 @@ use super::{execute, failure, file, state, wal};
 use crate::migrate;
 use chimera_core::ledger::Mark;
 use chimera_core::limits;
-use chimera_engine::commit::{Batch, BatchOutcome, Command, Committer, Event, Lane, Resolution};
+use chimera_engine::commit::{Batch, BatchOutcome, Command, CommitEvent, Committer, Lane, Resolution};
 use chimera_engine::port::{Clock, Outage, Unavailable};
 use rusqlite::Connection;
 use std::collections::VecDeque;
@@ -63,19 +63,19 @@ impl Writer {
                         observe::queue("sqlite", &batch, committer.queued());
                         let outcome = self.execute(&batch);
                         observe::executed("sqlite", &batch, &outcome);
-                        commands.extend(committer.step(Event::Executed { batch, outcome }));
+                        commands.extend(committer.step(CommitEvent::Executed { batch, outcome }));
                     }
                     Command::Claim if retry_at.is_some() => {}
                     Command::Claim => match self.claim() {
-                        Ok(lane) => commands.extend(committer.step(Event::Claimed(lane))),
+                        Ok(lane) => commands.extend(committer.step(CommitEvent::Claimed(lane))),
                         Err(reason) => {
                             retry_at = Some(self.clock.steady().micros() + CLAIM_PAUSE_MICROS);
-                            commands.extend(committer.step(Event::ClaimFailed(reason)));
+                            commands.extend(committer.step(CommitEvent::ClaimFailed(reason)));
                         }
                     },
                     Command::Settle(batch) => {
                         let settled = self.settle(&batch);
-                        commands.extend(committer.step(Event::Settled { batch, settled }));
+                        commands.extend(committer.step(CommitEvent::Settled { batch, settled }));
                     }
                     Command::Release(lane) => return self.release(lane),
                 }
@@ -107,12 +107,12 @@ impl Writer {
                     *retry_at = None;
                     commands.push_back(Command::Claim);
                 }
-                Err(RecvTimeoutError::Disconnected) => commands.extend(committer.step(Event::Closing)),
+                Err(RecvTimeoutError::Disconnected) => commands.extend(committer.step(CommitEvent::Closing)),
             }
             return;
         }
         if committer.queued() == 0 && commands.is_empty() {
-            let event = self.inbox.recv().map_or(Event::Closing, Into::into);
+            let event = self.inbox.recv().map_or(CommitEvent::Closing, Into::into);
             commands.extend(committer.step(event));
         }
     }
@@ -123,7 +123,7 @@ impl Writer {
         }
         let Some(conn) = &self.conn else { return BatchOutcome::Unavailable(closed()) };
         let outcome = match execute::execute(conn, &mut self.texts, &mut self.objects, batch) {
-            BatchOutcome::Unavailable(reason) => BatchOutcome::Unavailable(file::with_cause(self.data.path(), reason)),
+            BatchOutcome::Unavailable(reason) => BatchOutcome::Unavailable(self.data.explain(reason)),
             outcome => outcome,
         };
         match &outcome {
@@ -195,9 +195,9 @@ impl Writer {
         };
         if let Err(reason) = self.check(&conn) {
             self.conn = self.hold.get().map(|_| conn);
-            return Err(reason);
+            return Err(self.data.explain(reason));
         }
-        let lane = file::claim(&conn, lease_until).map_err(|reason| file::with_cause(self.data.path(), reason))?;
+        let lane = file::claim(&conn, lease_until).map_err(|reason| self.data.explain(reason))?;
         self.conn = Some(conn);
         self.held.set(lane);
         self.mark(lane);
@@ -239,7 +239,7 @@ impl Writer {
                     }
                     return settled;
                 }
-                Err(reason) => self.unsettled.set(Some(reason)),
+                Err(reason) => self.unsettled.set(Some(self.data.explain(reason))),
             }
             std::thread::park_timeout(limits::SQLITE_CLAIM_PAUSE);
         }

@@ -1,11 +1,13 @@
 //! The audit writer: a decision's records commit together, and no action commits without them.
 
-use super::{LedgerNodes, all_rows, entries};
+use super::{LedgerNodes, all_rows, entries, list};
 use crate::build::run;
 use crate::ledger_fixture::{LedgerFixture, decision, event};
 use chimera_core::flow::tables::RUNS;
-use chimera_core::ledger::tables::{RECORD_SCOPES, SCOPED_AUDIT_LOGS};
-use chimera_core::record::{Row, Scope, Select, Table, Tx, Value};
+use chimera_core::ledger::decision::{EventType, Outcome};
+use chimera_core::ledger::tables::{RECORD_SCOPES, SCOPED_AUDIT_LOGS, ScopedDecisionRow};
+use chimera_core::ledger::{ActorType, SubjectType};
+use chimera_core::record::{Row, Scope, Select, StoredRow, Table, Tx};
 use chimera_engine::ledger::audit::{DecisionRecord, commit};
 use chimera_engine::port::{Clock as _, CommitError, Records};
 use serde_json::json;
@@ -32,24 +34,24 @@ async fn count_rows(records: &dyn Records) -> [usize; 4] {
 pub(super) async fn a_decision_leaves_a_row_an_entry_and_a_scope(stage: &LedgerNodes) {
     let (tx, id) = decided_tx(&stage.world, decision("acme"));
     commit(&*stage.one, tx).await.unwrap();
-    let row = system(&*stage.two, &SCOPED_AUDIT_LOGS).await.pop().unwrap();
-    assert_eq!(row.text("event_type"), "policy_evaluation");
-    assert_eq!(row.text("decision_outcome"), "rejected");
-    assert_eq!(row.text("decision_rationale"), "the budget is spent");
-    assert_eq!(row.text("action_type"), "publish");
-    assert_eq!(row.uuid("agent_id"), Uuid::from_u128(5));
-    assert_eq!(row.get("policy_references"), &Value::Texts(vec!["budget/v3".into()]));
-    assert_eq!(row.get("action_data").as_json().unwrap().to_value(), json!({"channel": "blog"}));
-    assert_eq!(row.get("event_timestamp").as_time(), Some(stage.world.clock.now()));
-    assert_eq!((row.text("tenant_id"), row.text("campaign_id")), ("acme", "campaign-1"));
-    assert_eq!(row.text("swarm_task_id"), "task-1");
+    let select = ScopedDecisionRow::select(Scope::System);
+    let row: ScopedDecisionRow = list(&*stage.two, select).await.pop().unwrap();
+    assert_eq!((row.event_type, row.decision_outcome), (EventType::PolicyEvaluation, Outcome::Rejected));
+    assert_eq!(row.decision_rationale, "the budget is spent");
+    assert_eq!(row.action_type.as_deref(), Some("publish"));
+    assert_eq!(row.agent_id, Some(Uuid::from_u128(5)));
+    assert_eq!(row.policy_references, Some(vec!["budget/v3".to_owned()]));
+    assert_eq!(row.action_data.unwrap().value().unwrap(), json!({"channel": "blog"}));
+    assert_eq!(row.event_timestamp, stage.world.clock.now());
+    assert_eq!((row.tenant_id.as_str(), row.campaign_id.as_deref()), ("acme", Some("campaign-1")));
+    assert_eq!(row.swarm_task_id.as_deref(), Some("task-1"));
     let entry = entries(&*stage.two).await.pop().unwrap();
-    let metadata = row.get("metadata").as_json().unwrap().to_value();
-    assert_eq!((&metadata["entry_id"], &metadata["trace_id"]), (&json!(id), &json!(entry.text("trace_id"))));
-    assert_eq!((entry.text("id"), entry.text("event_type")), (id.as_str(), "intent.denied"));
-    assert_eq!(row.text("trace_id"), entry.text("trace_id"));
-    let data = entry.get("data_json").as_json().unwrap().to_value();
-    assert_eq!(data["audit_log_id"], json!(row.uuid("audit_log_id")));
+    let metadata = row.metadata.unwrap().value().unwrap();
+    assert_eq!((&metadata["entry_id"], &metadata["trace_id"]), (&json!(id), &json!(entry.trace_id)));
+    assert_eq!((entry.id, entry.event_type.as_str()), (id, "intent.denied"));
+    assert_eq!(row.trace_id, entry.trace_id);
+    let data = entry.data_json.value().unwrap();
+    assert_eq!(data["audit_log_id"], json!(row.audit_log_id));
     assert_eq!((&data["outcome"], &data["policies"]), (&json!("rejected"), &json!(["budget/v3"])));
 }
 
@@ -58,10 +60,10 @@ pub(super) async fn a_decision_is_seen_by_its_tenant_only(stage: &LedgerNodes) {
         commit(&*stage.one, decided_tx(&stage.world, decision(tenant)).0).await.unwrap();
     }
     for (tenant, count) in [("globex", 2), ("initech", 1), ("nobody", 0)] {
-        let select = Select::from(&SCOPED_AUDIT_LOGS, Scope::Tenant(tenant.to_owned()));
-        let rows = all_rows(&*stage.two, select).await;
+        let select = ScopedDecisionRow::select(Scope::Tenant(tenant.to_owned()));
+        let rows: Vec<ScopedDecisionRow> = list(&*stage.two, select).await;
         assert_eq!(rows.len(), count, "{tenant}");
-        assert!(rows.iter().all(|row| row.text("tenant_id") == tenant));
+        assert!(rows.iter().all(|row| row.tenant_id == tenant));
     }
 }
 
@@ -70,9 +72,9 @@ pub(super) async fn a_persons_action_names_the_person_and_the_subject(stage: &Le
     let id = stage.world.writer().event(&mut tx, event("acme")).unwrap();
     commit(&*stage.one, tx).await.unwrap();
     let rows = entries(&*stage.two).await;
-    let entry = rows.iter().find(|row| row.text("id") == id).unwrap();
-    assert_eq!((entry.text("actor_type"), entry.text("actor_id")), ("human", "ann"));
-    assert_eq!((entry.text("subject_type"), entry.text("subject_id")), ("task", "task-1"));
+    let entry = rows.iter().find(|row| row.id == id).unwrap();
+    assert_eq!((entry.actor_type, entry.actor_id.as_deref()), (ActorType::Human, Some("ann")));
+    assert_eq!((entry.subject_type, entry.subject_id.as_str()), (SubjectType::Task, "task-1"));
 }
 
 pub(super) async fn an_act_that_loses_leaves_no_half_entry(stage: &LedgerNodes) {

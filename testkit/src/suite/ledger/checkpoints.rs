@@ -1,10 +1,10 @@
 //! Checkpoints: what they cover, and concurrent makers.
 
-use super::{LedgerNodes, all_rows, entries, join_workers};
+use super::{LedgerNodes, all_rows, entries, join_workers, list};
 use chimera_core::ledger::checkpoint::SignedCheckpoint;
-use chimera_core::ledger::tables::{LEDGER_CHECKPOINTS, LEDGER_LANES};
+use chimera_core::ledger::tables::{LEDGER_CHECKPOINTS, LaneRow};
 use chimera_core::ledger::{ChainHead, Digest32};
-use chimera_core::record::{Row, Scope, Select};
+use chimera_core::record::{Scope, Select, StoredRow};
 use chimera_engine::audit::verify;
 use chimera_engine::ledger::checkpoint::CheckpointOutcome;
 use chimera_engine::ledger::last_checkpoint;
@@ -55,15 +55,14 @@ pub(super) async fn a_checkpoint_has_the_right_root_of_every_lane(stage: &Ledger
         assert_eq!(made.verify(&stage.world.keys()), Ok(()));
         assert_eq!((made.checkpoint.seq, made.checkpoint.previous), (before.checkpoint.seq + 1, Some(before.digest())));
         let rows = entries(&*stage.two).await;
-        let lanes = all_rows(&*stage.two, Select::from(&LEDGER_LANES, Scope::System)).await;
-        let used: Vec<&Row> = lanes.iter().filter(|lane| lane.int("head_seq") > 0).collect();
+        let lanes: Vec<LaneRow> = list(&*stage.two, LaneRow::select(Scope::System)).await;
+        let used: Vec<&LaneRow> = lanes.iter().filter(|lane| lane.head_seq > 0).collect();
         assert_eq!(made.checkpoint.lanes.len(), used.len());
         for lane in used {
-            let hashes = rows.iter().filter(|row| row.int("lane") == lane.int("lane"));
-            let leaves: Vec<Vec<u8>> = hashes.map(|row| row.get("hash").as_bytes().unwrap().to_vec()).collect();
-            let state = made.checkpoint.lane(lane.int("lane")).unwrap();
-            let hash = Digest32::from_slice(lane.get("head_hash").as_bytes().unwrap()).unwrap();
-            assert_eq!(state.head, ChainHead { seq: lane.int("head_seq"), hash });
+            let leaves: Vec<Vec<u8>> =
+                rows.iter().filter(|row| row.lane == lane.lane).map(|row| row.hash.to_vec()).collect();
+            let state = made.checkpoint.lane(lane.lane).unwrap();
+            assert_eq!(state.head, ChainHead { seq: lane.head_seq, hash: lane.head_hash });
             assert_eq!(state.root, Digest32(root(&leaves)));
         }
     }

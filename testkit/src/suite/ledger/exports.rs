@@ -21,7 +21,7 @@ fn check(stage: &LedgerNodes, bytes: &[u8]) -> VerificationReport {
 
 /// The number of a tenant's entries.
 async fn owned(stage: &LedgerNodes, tenant: &str) -> u64 {
-    entries(&*stage.two).await.iter().filter(|row| row.text("tenant_id") == tenant).count() as u64
+    entries(&*stage.two).await.iter().filter(|row| row.tenant_id == tenant).count() as u64
 }
 
 pub(super) async fn what_no_checkpoint_covers_can_not_be_proven(stage: &LedgerNodes) {

@@ -1,10 +1,10 @@
 //! The feed: every entry once, in the order of its lane, across restarts of consumers and nodes.
 
-use super::{LedgerNodes, Site, all_rows, entries, join_workers};
+use super::{LedgerNodes, Site, entries, join_workers, list};
 use crate::ledger_fixture::LedgerFixture;
 use chimera_core::ledger::StoredEntry;
-use chimera_core::ledger::tables::FEED_CURSORS;
-use chimera_core::record::{Scope, Select, Tx};
+use chimera_core::ledger::tables::{FeedCursorRow, feed_cursors};
+use chimera_core::record::{Scope, StoredRow, Tx};
 use chimera_engine::ledger::feed::{Feed, FeedError};
 use chimera_engine::port::{Clock as _, CommitError, Records};
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ async fn drain(world: &LedgerFixture, feed: &mut Feed, acked: &mut Places) {
 async fn assert_complete(records: &dyn Records, acked: &Places) {
     let mut expected = Places::new();
     for row in entries(records).await {
-        expected.entry(row.int("lane")).or_default().push(row.int("seq"));
+        expected.entry(row.lane).or_default().push(row.seq);
     }
     assert!(expected.values().all(|seqs| seqs.iter().copied().eq(1..=seqs.len() as i64)));
     assert_eq!(*acked, expected);
@@ -130,8 +130,8 @@ pub(super) async fn a_cursor_moves_with_the_consumers_own_change_or_not_at_all(s
     assert_eq!(entries(&*stage.two).await.len(), written, "is not done twice");
     feed.next(2).await.unwrap();
     feed.acked(&parts);
-    let cursors = Select::from(&FEED_CURSORS, Scope::System).with("consumer", "atomic");
-    let moved: i64 = all_rows(&*stage.two, cursors).await.iter().map(|row| row.int("seq")).sum();
+    let cursors = FeedCursorRow::select(Scope::System).with(feed_cursors::consumer, "atomic");
+    let moved: i64 = list::<FeedCursorRow>(&*stage.two, cursors).await.iter().map(|row| row.seq).sum();
     assert_eq!(moved, given.len() as i64, "only what the transaction acknowledged");
     feed.ack(&stage.world.clock).await.unwrap();
 }

@@ -26,7 +26,7 @@ fn change(stage: &LedgerNodes, subject: &str) -> Tx {
 
 /// How often the change was made.
 async fn happened(stage: &LedgerNodes, subject: &str) -> usize {
-    entries(&*stage.two).await.iter().filter(|row| row.text("subject_id") == subject).count()
+    entries(&*stage.two).await.iter().filter(|row| row.subject_id == subject).count()
 }
 
 async fn eight(stage: &LedgerNodes, request: &KeyedRequest, subject: &str) -> Vec<BeginOutcome> {

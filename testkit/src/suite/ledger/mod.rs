@@ -11,8 +11,8 @@ mod idempotency;
 
 use crate::ledger_fixture::LedgerFixture;
 use async_trait::async_trait;
-use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
-use chimera_core::record::{Row, Scope, Select};
+use chimera_core::ledger::tables::EntryRow;
+use chimera_core::record::{Row, Scope, Select, StoredRow};
 use chimera_engine::port::Records;
 use std::sync::Arc;
 
@@ -84,8 +84,13 @@ pub(crate) async fn all_rows(records: &dyn Records, mut select: Select) -> Vec<R
 }
 
 /// Every entry, lane after lane.
-pub(crate) async fn entries(records: &dyn Records) -> Vec<Row> {
-    all_rows(records, Select::from(&AUDIT_LOG_ENTRIES, Scope::System).take(1_000)).await
+pub(crate) async fn entries(records: &dyn Records) -> Vec<EntryRow> {
+    list(records, EntryRow::select(Scope::System).take(1_000)).await
+}
+
+/// The rows of a query, decoded.
+pub(crate) async fn list<R: StoredRow>(records: &dyn Records, select: Select) -> Vec<R> {
+    all_rows(records, select).await.into_iter().map(|row| R::decode(row).unwrap()).collect()
 }
 
 /// Checkpoints and verification in place.

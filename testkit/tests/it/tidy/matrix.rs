@@ -132,6 +132,7 @@ const SHARED_USES: &[(&str, &str, &str, &str)] = &[
     ("engine", "commit", "ledger", "a batch chains the entries of its transactions"),
     ("engine", "error", "ledger", "an entry that cannot be written fails the use case"),
     ("engine", "error", "access", "refusals for a missing scope and a repeated nonce"),
+    ("engine", "error", "flow", "a used idempotency key names its run"),
     ("engine", "offload", "access", "work is shared fairly by tenant and actor"),
     ("engine", "fair_slots", "access", "slots are shared fairly by tenant and actor"),
     ("engine", "port", "ledger", "randomness fills the salt of an entry"),

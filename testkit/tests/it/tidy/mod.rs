@@ -5,15 +5,18 @@
 //! finding.
 
 mod actor_kinds;
+mod columns;
 mod digests;
 mod docs;
 mod errors;
 mod finding;
 mod folders;
 mod functions;
+mod identifiers;
 mod layers;
 mod leftovers;
 mod limits;
+mod machines;
 mod manifests;
 mod matrix;
 mod names;

@@ -48,8 +48,8 @@ fn path(path: &str) -> Option<Finding> {
     Some(Finding::new(path, 1, format!("{empty} is too vague: put each item into a file named after it")))
 }
 
-/// Types of one crate's library that have the same name, outside of tests. Types inside functions and impl blocks are
-/// indented and don't count.
+/// Types of one crate's library that have the same name as another one, or as a type that the library imports from
+/// another of our crates, outside of tests. Types inside functions and impl blocks are indented and don't count.
 fn namesakes(files: &[&RustFile]) -> Vec<Finding> {
     let mut known: BTreeMap<(&str, &str), &str> = BTreeMap::new();
     let mut found = Vec::new();
@@ -68,6 +68,35 @@ fn namesakes(files: &[&RustFile]) -> Vec<Finding> {
             }
         }
     }
+    for file in files {
+        for (line, name) in imported_types(file) {
+            if let Some(own) = known.get(&(file.layer(), name)) {
+                let what = format!("{name} is also defined in {own}: one name has one meaning in a crate");
+                found.push(Finding::new(&file.path, line, what));
+            }
+        }
+    }
+    found
+}
+
+/// Line and name of every type that a file imports from one of our crates, under its own name or another.
+fn imported_types(file: &RustFile) -> Vec<(usize, &str)> {
+    let mut found = Vec::new();
+    for at in file.find("use") {
+        let path = &file.tokens[at + 1..];
+        let end = path.iter().position(|token| token.word == ";").unwrap_or(path.len());
+        if !path.first().is_some_and(|token| token.word.starts_with("chimera_")) || file.is_test(file.tokens[at].line) {
+            continue;
+        }
+        for (at, token) in path[..end].iter().enumerate() {
+            let is_type = token.word.starts_with(char::is_uppercase) && token.word.contains(char::is_lowercase);
+            let is_alias = at > 0 && path[at - 1].word == "as";
+            let is_parent = path.get(at + 1).is_some_and(|next| next.word == ":");
+            if is_type && !is_alias && !is_parent {
+                found.push((token.line, token.word.as_str()));
+            }
+        }
+    }
     found
 }
 
@@ -80,6 +109,11 @@ fn a_type_name_has_one_meaning_in_a_crate() {
     let (one, other, elsewhere) = (file("core/src/a.rs"), file("core/src/b.rs"), file("engine/src/a.rs"));
     assert_eq!(namesakes(&[&one, &elsewhere]).len(), 0);
     assert_eq!(namesakes(&[&one, &other]).len(), 1);
+    let imports =
+        "use chimera_core::a::{KIND, Kind as CoreKind, Other};\nuse chimera_core::b::Kind::First;\nuse std::Kind;\n";
+    let user = RustFile::new("engine/src/b.rs", imports);
+    assert_eq!(namesakes(&[&elsewhere, &user]).iter().map(|found| found.line).collect::<Vec<_>>(), [1]);
+    assert_eq!(namesakes(&[&user]).len(), 0);
 }
 
 /// Tests whose names are not sentences: fewer than three words, or a `test_` prefix.

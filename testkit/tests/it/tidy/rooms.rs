@@ -1,4 +1,4 @@
-//! Every layer has the same nine rooms and a short list of shared modules.
+//! A layer is divided into rooms, with the same names everywhere, and a list of shared modules.
 //!
 //! A new module at the top of a layer goes into a room, or into the list below with the reason why no room can
 //! hold it. Also checks that each crate has one test binary, because every binary links everything.
@@ -64,7 +64,7 @@ const SHARED: &[(&str, &str, &str)] = &[
     ("chimera", "bench", "the benchmark of the record store"),
     ("chimera", "cli", "the command line on a page"),
     ("chimera", "command", "one file per command"),
-    ("chimera", "compose", "the only file that names adapters"),
+    ("chimera", "compose", "the only module that names adapters"),
     ("chimera", "config", "layered settings on a page"),
     ("chimera", "doctor", "checks of everything that a server needs"),
     ("chimera", "failure", "how a command fails: code, message, hint, exit status"),
@@ -97,6 +97,28 @@ fn check(path: &str) -> Option<Finding> {
     (!known).then(|| Finding::new(path, 1, what()))
 }
 
+/// Lines of the crate table in ARCHITECTURE.md that list other rooms than the crate has.
+fn wrong_rooms(page: &str, paths: &[&str]) -> Vec<Finding> {
+    let has = |layer: &str, room: &str| {
+        let (folder, file) = (format!("{layer}/src/{room}/"), format!("{layer}/src/{room}.rs"));
+        paths.iter().any(|path| path.starts_with(&folder) || *path == file)
+    };
+    let mut found = Vec::new();
+    for (at, line) in page.lines().enumerate() {
+        let Some((layer, rest)) = line.strip_prefix("| [").and_then(|row| row.split_once("](")) else { continue };
+        if !LAYERS.contains(&layer) {
+            continue;
+        }
+        let cell = rest.trim_end_matches([' ', '|']).rsplit(" | ").next().unwrap_or_default();
+        let listed: Vec<&str> = cell.split('`').skip(1).step_by(2).collect();
+        let own: Vec<&str> = ROOMS.iter().map(|(room, _)| *room).filter(|room| has(layer, room)).collect();
+        if listed != own {
+            found.push(Finding::new("ARCHITECTURE.md", at + 1, format!("{layer} has the rooms {own:?}")));
+        }
+    }
+    found
+}
+
 fn one_test_binary(path: &str) -> Option<Finding> {
     let (_, rest) = path.split_once("/tests/")?;
     let stray = path.ends_with(".rs") && !rest.contains('/');
@@ -104,9 +126,19 @@ fn one_test_binary(path: &str) -> Option<Finding> {
 }
 
 #[test]
-fn every_layer_has_the_same_rooms() {
+fn a_layer_has_only_rooms_and_shared_modules() {
     let found: Vec<Finding> = tree::files().iter().filter_map(|file| check(&file.path)).collect();
     assert_none(&found);
+}
+
+#[test]
+fn the_table_of_crates_lists_their_rooms() {
+    let paths: Vec<&str> = tree::files().iter().map(|file| file.path.as_str()).collect();
+    assert_none(&wrong_rooms(tree::text("ARCHITECTURE.md"), &paths));
+    let page = "| [core](core/src/lib.rs) | what | – | `flow` |\n| [api](api/src/lib.rs) | what | – | – |\n";
+    assert_eq!(wrong_rooms(page, &["core/src/flow/run.rs"]), []);
+    assert_eq!(wrong_rooms(page, &["core/src/flow.rs", "api/src/act.rs"]).len(), 1);
+    assert_eq!(wrong_rooms(page, &["core/src/ledger.rs"]).len(), 1);
 }
 
 #[test]

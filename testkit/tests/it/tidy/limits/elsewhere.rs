@@ -1,4 +1,4 @@
-//! No limit is defined outside `core/src/limits`, neither as a constant nor as a bare number.
+//! No limit is defined outside `core/src/limits` and `expr/src/limits.rs`, neither as a constant nor as a bare number.
 //!
 //! A constant looks like a limit if it is a duration, or a number with a telling name. A constant computed from limits
 //! (the same limit in another unit) is not one. [`NOT_LIMITS`] lists false positives, with reasons.
@@ -86,7 +86,7 @@ const NOT_LIMITS: &[NotLimits] = &[
     ("core/src/redact/spelling.rs", "BROKEN_BYTES_MIN", "what a secret across lines looks like"),
     ("core/src/time.rs", "MICROS_PER_SECOND SECONDS_PER_DAY", "a unit of time"),
     ("engine/src/flow/keeper.rs", "SECOND_MICROS", "a unit of time"),
-    ("engine/src/flow/link.rs", "TOKEN_CHARS", "a format"),
+    ("engine/src/flow/link_token.rs", "SECRET_BYTES CHECK_BYTES", "a format"),
     ("storage/src/blob/content.rs", "PIECE_BYTES_MAX", "a buffer: content of any size passes through it"),
     ("storage/src/blob/folder.rs", "READ_BYTES", "a buffer: content of any size passes through it"),
     ("storage/src/records/postgres/connect.rs", "VERSION_MIN", "a version of PostgreSQL"),

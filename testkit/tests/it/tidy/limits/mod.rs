@@ -1,4 +1,4 @@
-//! Limits are named constants in `core/src/limits`. Each documents what it bounds, and the reference lists them all.
+//! Limits are named constants in `core/src/limits` and `expr/src/limits.rs`. Each documents what it bounds, and the reference lists them all.
 
 mod elsewhere;
 mod page;
@@ -10,11 +10,12 @@ use std::collections::BTreeMap;
 
 /// The files of limits with their titles, in the order of the reference.
 const FILES: &[(&str, &str)] = &[
+    ("ledger", "Ledger"),
     ("access", "Access"),
     ("flow", "Workflows and runs"),
     ("expr", "Expressions"),
+    ("act", "Requests, goals and risk"),
     ("tool", "Tools"),
-    ("ledger", "Ledger"),
     ("http", "HTTP"),
     ("store", "Stores"),
     ("process", "Process and command line"),

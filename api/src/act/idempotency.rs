@@ -1,0 +1,76 @@
+//! What HTTP adds to the idempotency of `POST /act`: the header, and which members of a body count.
+//!
+//! Everything else is in engine/src/act/idempotency.
+
+use crate::gate::received::ReceivedRequest;
+use crate::problem::ApiError;
+use axum::http::{HeaderMap, HeaderName};
+use chimera_core::error::Code;
+use chimera_core::json::Digest32;
+use chimera_core::redact::Redactor;
+use chimera_engine::act::{DuplicatePolicy, RequestKey};
+use serde::Deserialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// Members that differ between retries of the same request, so they are not compared.
+const VOLATILE_MEMBERS: [&str; 4] = ["issued_at", "nonce", "wait", "on_duplicate"];
+
+/// What to return for a used idempotency key.
+#[derive(Clone, Copy, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Duplicate {
+    /// A 409 that names the run.
+    #[default]
+    Conflict,
+    /// The run.
+    Return,
+}
+
+/// Refuses a header that names another key than the body: only the body is signed.
+pub(super) fn check_header(headers: &HeaderMap, key: Option<&str>) -> Result<(), ApiError> {
+    let header = headers.get(IDEMPOTENCY_KEY).map(|key| key.to_str().unwrap_or_default());
+    if header.is_none() || header == key {
+        return Ok(());
+    }
+    let what = "the Idempotency-Key header is not signed: send the same idempotency_key in the body";
+    Err(ApiError::new(Code::ValidationFailed, what).with("pointer", "/idempotency_key"))
+}
+
+/// The request as it is stored with its run: masked, and without the members that differ between retries.
+pub(super) fn stored_request(mut request: Value) -> Value {
+    remove_volatile_members(&mut request);
+    Redactor::default().json(&mut request);
+    request
+}
+
+/// The key of a request whose stored form is `stored`.
+pub(super) fn request_key(
+    key: String,
+    on_duplicate: Duplicate,
+    stored: &Value,
+    (shown, headers): (&ReceivedRequest, &HeaderMap),
+) -> Result<RequestKey, ApiError> {
+    let on_duplicate = match on_duplicate {
+        Duplicate::Conflict => DuplicatePolicy::Conflict,
+        Duplicate::Return => DuplicatePolicy::Return,
+    };
+    // Masks hide differences between requests.
+    let unmasked = match Redactor::is_masked(stored) {
+        true => {
+            let mut received = shown.document(headers)?;
+            remove_volatile_members(&mut received);
+            Some(Digest32::of(&received))
+        }
+        false => None,
+    };
+    Ok(RequestKey { key, on_duplicate, unmasked })
+}
+
+fn remove_volatile_members(request: &mut Value) {
+    if let Some(members) = request.as_object_mut() {
+        VOLATILE_MEMBERS.iter().for_each(|name| drop(members.remove(*name)));
+    }
+}

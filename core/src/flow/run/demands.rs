@@ -1,0 +1,153 @@
+//! When approval is required: by the node, by the level of the run, or because a call differs from what was planned.
+//!
+//! The rules of the policy come on top: `start::judge_anew` combines them all.
+
+use super::env::Env;
+use super::patches::apply;
+use super::start::{self, Work};
+use super::{ReplayMode, Run, RunPlace, approvers, map_calls, replay};
+use crate::access::Level;
+use crate::flow::air::Approval;
+use crate::flow::approval::ApprovalRequirement;
+use crate::flow::policy::{Action, Because};
+use crate::tool::{EffectKind, Risk, Spec, is_dry_run};
+use serde_json::Value;
+
+/// The approval that the node requires.
+pub(crate) fn demand_of_node(run: &Run, at: RunPlace) -> Option<ApprovalRequirement> {
+    let node = &run.tasks.graph().nodes[at.node].node;
+    node.requires_approval.as_ref().map(|approval| demand(approval, "the workflow requires approval for this node"))
+}
+
+/// The approval that the level requires. At L0: for every call. At L1: for a call whose input was not known
+/// when the plan was approved, if it is risky by itself or riskier than it looked. At L2 and L3: for a call
+/// whose tool requires it or that would have lowered the level.
+pub(crate) fn demand_of_level(
+    run: &Run,
+    at: RunPlace,
+    spec: &Spec,
+    input: &Value,
+    env: &Env<'_>,
+) -> Option<ApprovalRequirement> {
+    match run.head.level {
+        Level::Ask => Some(ApprovalRequirement::one_approval("every step needs approval at L0_Ask")),
+        // A frozen replay makes no calls.
+        Level::Draft if replay::replay_mode(run) == Some(ReplayMode::Freeze) => None,
+        Level::Draft if replay::replay_mode(run) == Some(ReplayMode::Shadow) => demand_of_shadow(run, at, spec, input),
+        _ => match approvers::demand_if_lapsed(run, at, env) {
+            None if is_planned(run, at) => None,
+            None => demand_of_call(run, at, spec, input, env),
+            lapsed => lapsed,
+        },
+    }
+}
+
+/// The approval that the level requires for a call that no larger approval covers.
+fn demand_of_call(run: &Run, at: RunPlace, spec: &Spec, input: &Value, env: &Env<'_>) -> Option<ApprovalRequirement> {
+    match run.head.level {
+        Level::Ask | Level::Draft => {
+            if let Some(unseen) = map_calls::demand_of_item(run, at) {
+                return Some(unseen);
+            }
+            let capped = cap_reason(run, at, spec, input, env);
+            let risky = spec.metadata.requires_approval || spec.metadata.risk_level == Risk::High || capped.is_some();
+            let unknown = "the input was not known when the plan was approved";
+            let unknown = capped.map_or_else(|| unknown.to_owned(), |capped| format!("{capped}, and {unknown}"));
+            let differs = "what would run differs from what was approved";
+            match run.drafting.planned(run.tasks.name(at)) {
+                None if run.patches.is_patched(at.node) && apply::is_tool_changed(run, at.node, spec) => {
+                    Some(ApprovalRequirement::one_approval(differs))
+                }
+                None if run.patches.is_patched(at.node) => {
+                    let rises = env.policy.score_call(spec, input).score
+                        > env.policy.score_call(spec, &input_templates(run, at)).score;
+                    (risky || rises).then(|| ApprovalRequirement::one_approval(unknown))
+                }
+                None => Some(ApprovalRequirement::one_approval("the approved plan does not contain this step")),
+                Some(planned) if planned.differs(at.item, spec) => Some(ApprovalRequirement::one_approval(differs)),
+                Some(planned) => {
+                    let rises = env.policy.score_call(spec, input).score > planned.risk;
+                    (risky || rises).then(|| ApprovalRequirement::one_approval(unknown))
+                }
+            }
+        }
+        Level::ExecuteNotify | Level::ExecuteSilent => {
+            let must = spec.metadata.requires_approval && !is_dry_run(input);
+            let tool = must.then(|| ApprovalRequirement::one_approval("the tool requires approval for every call"));
+            let demands = [map_calls::demand_of_item(run, at), tool, demand_of_cap(run, at, spec, input, env)];
+            demands.into_iter().flatten().reduce(ApprovalRequirement::and)
+        }
+    }
+}
+
+/// The approval that a read of a shadow replay requires. None if the original run made exactly this call.
+fn demand_of_shadow(run: &Run, at: RunPlace, spec: &Spec, input: &Value) -> Option<ApprovalRequirement> {
+    if run.tasks.reach(at, spec) == EffectKind::Pure {
+        return None;
+    }
+    if spec.metadata.requires_approval && !is_dry_run(input) {
+        return Some(ApprovalRequirement::one_approval("the tool requires approval for every call"));
+    }
+    let digest = run.tasks.task(at).and_then(|task| task.digest);
+    let reason = match replay::recording(run, at) {
+        Some(recording) if recording.tool_version.as_ref() != Some(&spec.version) => {
+            "the original run made this call with another version of the tool"
+        }
+        Some(recording) if recording.input.is_some() && recording.input == digest => return None,
+        _ => "the original run made this call with another input",
+    };
+    Some(ApprovalRequirement::one_approval(reason))
+}
+
+/// The approval for a call that would have capped the level, had its input and current tool been known.
+fn demand_of_cap(run: &Run, at: RunPlace, spec: &Spec, input: &Value, env: &Env<'_>) -> Option<ApprovalRequirement> {
+    let reason = cap_reason(run, at, spec, input, env)?;
+    Some(ApprovalRequirement::one_approval(format!("{reason}, which was not known when the level was decided")))
+}
+
+/// Why a call may not run at a level above L1.
+fn cap_reason(run: &Run, at: RunPlace, spec: &Spec, input: &Value, env: &Env<'_>) -> Option<&'static str> {
+    if is_dry_run(input) {
+        return None;
+    }
+    let (tenant, actor, level) = (run.head.tenant.as_str(), run.head.actor.as_str(), run.head.level);
+    let action = Action { tenant, actor, level, node: run.tasks.name(at), tool: spec, input };
+    // No run is admitted at this level with such a tool: its risk level has changed since.
+    let high = (spec.metadata.risk_level == Risk::High).then_some(Because::HighRiskTool);
+    Some(match high.or_else(|| env.policy.mandatory_approval_reason(&action))? {
+        Because::HighRiskTool => "the tool can do much harm",
+        Because::Deletes => "the call deletes something",
+        _ => "the call writes to somebody outside",
+    })
+}
+
+/// The input templates of a place, which is what people see of a patch.
+fn input_templates(run: &Run, at: RunPlace) -> Value {
+    run.tasks.function(at).map(|function| function.inputs.clone()).unwrap_or_default().into()
+}
+
+/// Whether exactly this call was approved within the plan or with its map.
+pub(crate) fn is_planned(run: &Run, at: RunPlace) -> bool {
+    plan_approvers(run, at).is_some()
+}
+
+/// Who approved exactly this call, within the plan or with its map.
+pub(crate) fn plan_approvers(run: &Run, at: RunPlace) -> Option<&[String]> {
+    let Work::Tool(spec) = start::work(run, at) else { return None };
+    let digest = run.tasks.task(at)?.digest?;
+    let plan = run.drafting.approved_plan();
+    let plan =
+        plan.filter(|plan| plan.node(run.tasks.name(at)).is_some_and(|planned| planned.covers(at.item, digest, &spec)));
+    map_calls::map_approvers(run, at, digest, &spec).or(plan.map(|plan| plan.by.as_slice()))
+}
+
+pub(crate) fn demand(approval: &Approval, reason: &str) -> ApprovalRequirement {
+    ApprovalRequirement {
+        needed: approval.approvals_needed,
+        approvers: approval.approvers.clone(),
+        other_than_requester: approval.other_than_requester,
+        expires_seconds: approval.expires_seconds,
+        reason: reason.to_owned(),
+        further: Vec::new(),
+    }
+}

@@ -1,0 +1,254 @@
+//! One place of a run: a node, or an item of a map node.
+//!
+//! | state                                | on                                     | becomes |
+//! |--------------------------------------|----------------------------------------|---|
+//! | `Pending`                            | its last edge is decided; the run ends | `Delayed`, `Ready`, `Skipped`; `Skipped`, `Cancelled` |
+//! | `Delayed`                            | its time has come                      | `Ready` |
+//! | `Ready`                              | it is started                          | `AwaitingApproval`, `LookingUpCache`, `Running`, `AwaitingChild`, `Mapping`, `Completed` (a recording), `Failed` |
+//! | `AwaitingApproval`                   | approved, edited                       | `Ready` or, at a `hitl` node, `Completed`; `AwaitingApproval` |
+//! | `AwaitingApproval`                   | rejected, expired                      | `Cancelled`, and the run stops; a rejected `hitl` node: `Failed` |
+//! | `LookingUpCache`                     | found, not found                       | `Completed`, `Ready` |
+//! | `Running`                            | output, error, check                   | `Completed`, `RetryWait`, `Running` (a check), `Ready` (sent again), `Lost` (checked later), `Failed`, `OutcomeUnknown` |
+//! | `Lost`                               | no process can still be making it      | `Running` (a check), `Ready` (sent again), `OutcomeUnknown` |
+//! | `RetryWait`                          | its time has come                      | `Ready` |
+//! | `AwaitingChild`                      | the child ended                        | `Completed`, `Failed` |
+//! | `Mapping`                            | the last item ended                    | `Completed`, `Failed` |
+//! | `OutcomeUnknown`                     | a person resolves the outcome          | `Completed`, `Ready`, `AwaitingApproval` |
+//! | `Completed`                          | undone                                 | `RolledBack` |
+//! | `Failed`                             | undone                                 | `RolledBack` |
+//! | `Skipped`, `Cancelled`, `RolledBack` |                                        | final |
+//!
+//! When the run stops, every other state becomes `Cancelled`, or `OutcomeUnknown` if a write may have taken effect.
+
+use crate::error::ErrorBody;
+use crate::flow::approval::{ApprovalRequest, StepApproval};
+use crate::flow::run::event::CallMode;
+use crate::flow::run::status::{EffectStatus, StepStatus};
+use crate::json::Digest32;
+use crate::time::Timestamp;
+use serde_json::Value;
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// The state of one place.
+#[derive(Clone, Debug)]
+pub(crate) struct Task {
+    pub(crate) state: TaskState,
+    /// Its row in `steps`, once it has one.
+    pub(crate) step: Option<StoredStep>,
+    /// Its row in `effects`, once it has one.
+    pub(crate) effect: Option<StoredEffect>,
+    /// The exact input, once it is rendered.
+    pub(crate) input: Option<Arc<Value>>,
+    pub(crate) digest: Option<Digest32>,
+    /// Attempts so far.
+    pub(crate) attempt: u32,
+    /// Resends after a crash. They don't count as retries.
+    pub(crate) resends: u32,
+    /// How often the tool was asked for the outcome.
+    pub(crate) checks: u32,
+    /// The error that made the outcome unknown, while the tool is checked. `None` after a crash.
+    pub(crate) doubt: Option<Box<ErrorBody>>,
+    /// One of its sends may have taken effect.
+    pub(crate) in_doubt: bool,
+    /// The cache lookup missed. It is not repeated while the place waits for a slot.
+    pub(crate) not_recorded: bool,
+    /// The approval of exactly this input.
+    pub(crate) approved: Option<StepApproval>,
+    /// Everyone who edited the input.
+    pub(crate) changed_by: Vec<String>,
+    /// The child run that it started.
+    pub(crate) child: Option<Uuid>,
+    pub(crate) started_at: Option<Timestamp>,
+}
+
+/// The row in `steps`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StoredStep {
+    pub(crate) id: Uuid,
+    /// Zero until it is first written.
+    pub(crate) version: i64,
+}
+
+/// The row in `effects`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StoredEffect {
+    pub(crate) id: Uuid,
+    pub(crate) version: i64,
+    pub(crate) status: EffectStatus,
+    /// It was written after the last restore, or there was no restore.
+    pub(crate) since_restore: bool,
+}
+
+/// A running map node.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MapProgress {
+    pub(crate) over: Arc<Vec<Value>>,
+    /// The items that were started or loaded so far.
+    pub(crate) items: Vec<Task>,
+    /// The number of items that have not ended.
+    pub(crate) open: usize,
+    /// The number of items that were started and have not ended.
+    pub(crate) busy: usize,
+    /// The first item that failed.
+    pub(crate) failed: Option<u32>,
+}
+
+/// See the table at the top.
+#[derive(Clone, Debug)]
+pub(crate) enum TaskState {
+    Pending { undecided: u32, taken: bool },
+    Delayed { until: Timestamp },
+    Ready,
+    AwaitingApproval(ApprovalRequest),
+    LookingUpCache,
+    Running { call: Uuid, mode: CallMode },
+    Lost { deadline: Timestamp },
+    RetryWait { until: Timestamp, error: Box<ErrorBody> },
+    AwaitingChild { run: Uuid },
+    Mapping(MapProgress),
+    OutcomeUnknown { error: Box<ErrorBody> },
+    Completed { output: Arc<Value>, seq: i64, items: Vec<Task> },
+    Failed { error: Box<ErrorBody>, output: Arc<Value>, seq: i64, items: Vec<Task> },
+    Skipped,
+    Cancelled { items: Vec<Task> },
+    RolledBack { output: Arc<Value> },
+}
+
+impl MapProgress {
+    /// Counts the items of a loaded map.
+    pub(crate) fn count_items(&mut self) {
+        let ended = self.items.iter().filter(|item| item.is_settled()).count();
+        self.open = self.over.len() - ended;
+        self.busy = self.items.len() - ended;
+        let failed = self.items.iter().enumerate().filter(|(_, item)| matches!(item.state, TaskState::Failed { .. }));
+        let first = failed.min_by_key(|(_, item)| item.seq()).map(|(item, _)| item);
+        self.failed = first.and_then(|item| u32::try_from(item).ok());
+    }
+}
+
+impl Task {
+    /// A node that waits for this number of incoming edges.
+    pub(crate) fn waiting_for(incoming: usize) -> Self {
+        Self::pending(u32::try_from(incoming).unwrap_or(u32::MAX))
+    }
+
+    pub(crate) const fn pending(undecided: u32) -> Self {
+        Self {
+            state: TaskState::Pending { undecided, taken: false },
+            step: None,
+            effect: None,
+            input: None,
+            digest: None,
+            attempt: 0,
+            resends: 0,
+            checks: 0,
+            doubt: None,
+            in_doubt: false,
+            not_recorded: false,
+            approved: None,
+            changed_by: Vec::new(),
+            child: None,
+            started_at: None,
+        }
+    }
+
+    pub(crate) fn input_digest(&self) -> Digest32 {
+        self.digest.unwrap_or_else(|| Digest32::of(self.input.as_deref().unwrap_or(&Value::Null)))
+    }
+
+    /// Whether it has ended. Only a rollback can still change it.
+    pub(crate) const fn is_settled(&self) -> bool {
+        use TaskState::{Cancelled, Completed, Failed, RolledBack, Skipped};
+        matches!(self.state, Completed { .. } | Failed { .. } | Skipped | Cancelled { .. } | RolledBack { .. })
+    }
+
+    /// Its output, as expressions see it.
+    pub(crate) const fn output(&self) -> Option<&Arc<Value>> {
+        match &self.state {
+            TaskState::Completed { output, .. }
+            | TaskState::Failed { output, .. }
+            | TaskState::RolledBack { output } => Some(output),
+            _ => None,
+        }
+    }
+
+    /// The sequence number, within the run, of the ledger entry about its end.
+    pub(crate) const fn seq(&self) -> Option<i64> {
+        match &self.state {
+            TaskState::Completed { seq, .. } | TaskState::Failed { seq, .. } => Some(*seq),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn items(&self) -> &[Self] {
+        match &self.state {
+            TaskState::Mapping(mapping) => &mapping.items,
+            TaskState::Completed { items, .. } | TaskState::Failed { items, .. } | TaskState::Cancelled { items } => {
+                items
+            }
+            _ => &[],
+        }
+    }
+
+    pub(crate) fn items_mut(&mut self) -> Option<&mut Vec<Self>> {
+        match &mut self.state {
+            TaskState::Mapping(mapping) => Some(&mut mapping.items),
+            TaskState::Completed { items, .. } | TaskState::Failed { items, .. } | TaskState::Cancelled { items } => {
+                Some(items)
+            }
+            _ => None,
+        }
+    }
+
+    /// The value of `steps.status`.
+    pub(crate) const fn status(&self) -> StepStatus {
+        match self.state {
+            TaskState::Pending { .. } | TaskState::Delayed { .. } => StepStatus::Pending,
+            TaskState::Ready | TaskState::LookingUpCache => StepStatus::Ready,
+            TaskState::AwaitingApproval(_) => StepStatus::AwaitingApproval,
+            TaskState::Running { .. }
+            | TaskState::Lost { .. }
+            | TaskState::AwaitingChild { .. }
+            | TaskState::Mapping(_) => StepStatus::Running,
+            TaskState::RetryWait { .. } => StepStatus::RetryWait,
+            TaskState::OutcomeUnknown { .. } => StepStatus::OutcomeUnknown,
+            TaskState::Completed { .. } => StepStatus::Completed,
+            TaskState::Failed { .. } => StepStatus::Failed,
+            TaskState::Skipped => StepStatus::Skipped,
+            TaskState::Cancelled { .. } => StepStatus::Cancelled,
+            TaskState::RolledBack { .. } => StepStatus::RolledBack,
+        }
+    }
+
+    /// When its timer is due.
+    pub(crate) const fn deadline(&self) -> Option<Timestamp> {
+        match &self.state {
+            TaskState::Delayed { until } | TaskState::RetryWait { until, .. } => Some(*until),
+            TaskState::Lost { deadline } => Some(*deadline),
+            TaskState::AwaitingApproval(asked) => asked.deadline(),
+            _ => None,
+        }
+    }
+
+    /// The value of `steps.retry_at`.
+    pub(crate) const fn wait_until(&self) -> Option<Timestamp> {
+        match &self.state {
+            TaskState::Delayed { until } | TaskState::RetryWait { until, .. } => Some(*until),
+            TaskState::Lost { deadline } => Some(*deadline),
+            _ => None,
+        }
+    }
+
+    /// Whether the step's row must hold the input: as long as it has no result. The input of a finished
+    /// call is in `tool_calls`.
+    pub(crate) const fn needs_input_row(&self) -> bool {
+        match self.state {
+            TaskState::Completed { .. }
+            | TaskState::Failed { .. }
+            | TaskState::Skipped
+            | TaskState::Cancelled { .. } => false,
+            _ => self.input.is_some(),
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Limits of acting: idempotency keys, goals, plans and risk.
+
+use std::time::Duration;
+
+// Idempotency keys
+
+/// Recently used idempotency keys that a process caches. Earlier uses are found in the store.
+pub const RECENT_KEYS_MAX: usize = 65_536;
+/// Interval between two checks whether the caller that claimed a key first has started its run. The response is later
+/// by up to this time.
+pub const KEY_CLAIM_POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Time that a claim on a key may last without a run. After it the claim counts as abandoned, and the next caller takes
+/// it over.
+pub const KEY_CLAIM_ABANDONED_SECONDS: i64 = 5;
+
+// Goals and plans
+
+/// Characters of a natural-language goal. A longer goal is refused with `VALIDATION_FAILED`.
+pub const GOAL_CHARS_MAX: usize = 8_000;
+/// Characters of a goal that an error quotes. The quote is truncated.
+pub const GOAL_QUOTE_CHARS_MAX: usize = 160;
+/// Words that an error quotes of the part of a goal without a matching tool. The quote is truncated.
+pub const GOAL_QUOTE_WORDS_MAX: usize = 8;
+/// Steps of one plan. A plan with more is refused with `VALIDATION_FAILED`.
+pub const PLAN_STEPS_MAX: usize = 32;
+/// Steps of a plan that may run without approval. A plan with more is drafted for approval.
+pub const PLAN_STEPS_FREE_MAX: usize = 10;
+/// Tools that the planner considers. Further tools are ignored.
+pub const PLAN_TOOLS_MAX: usize = 500;
+/// Steps that the planner adds to find the input of one step. Further steps are not added; a goal with missing inputs
+/// is refused with `VALIDATION_FAILED`.
+pub const PLAN_FILL_DEPTH_MAX: usize = 3;
+/// Calls of a workflow that are examined before it runs, including map items and child workflows. A workflow with more
+/// counts as high risk.
+pub const PLAN_CALLS_MAX: usize = 256;
+/// Nodes of a workflow that are examined for these calls. A workflow with more counts as high risk.
+pub const PLAN_NODES_MAX: usize = 4_096;
+/// Estimated memory of the inputs of these calls: many small values take more than their text. A workflow with more
+/// counts as high risk.
+pub const PLAN_MEMORY_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Work units of all expressions of one plan. A plan with more counts as high risk.
+pub const PLAN_WORK_MAX: u64 = 2_000_000;
+/// Completed runs of a workflow with child workflows that are searched for an equal one. If there is none, the workflow
+/// counts as run for the first time.
+pub const FIRST_TIME_RUNS_MAX: usize = 50;
+
+// Risk
+
+/// Reasons of one risk score. A build with weights that could give more does not compile.
+pub const RISK_REASONS_MAX: usize = 160;
+/// Nested encodings that are decoded while the risk of a text is scored. Anything deeper counts as unreadable.
+pub const RISK_LAYERS_MAX: usize = 4;
+/// Bytes that are decoded while the risk of one plan is scored. Anything beyond counts as unreadable.
+pub const RISK_DECODED_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes of a member's name that the pointer of a reason shows. The pointer ends above a member with a longer name.
+pub const RISK_NAME_BYTES_MAX: usize = 64;
+/// Bytes of an input of normal size. A larger input adds to the risk score.
+pub const RISK_LARGE_INPUT_BYTES: usize = 16 * 1024;
+/// Bytes of a large input. A larger input adds more to the risk score.
+pub const RISK_HUGE_INPUT_BYTES: usize = 256 * 1024;
+/// Bytes of a command that are searched for options. Options beyond them add nothing to the risk score.
+pub const RISK_COMMAND_BYTES_MAX: usize = 512;
+/// Items of a list of texts that are also read as one command. A longer list is read item by item.
+pub const RISK_COMMAND_ITEMS_MAX: usize = 64;
+/// Bytes of a comment inside a command that are skipped. A longer comment is not skipped.
+pub const RISK_COMMENT_BYTES_MAX: usize = 256;

@@ -1,0 +1,296 @@
+//! Types stay small: one file for the methods of a type, five arguments for a function, fifteen fields for a struct.
+//!
+//! A type whose methods are spread over files, or whose functions pass the same values around, has several machines in
+//! it. Rows, configuration and wire types may be wide, because their shape is given. The lists may only shrink.
+
+use super::finding::{Exception, Finding, apply_exceptions, assert_none};
+use super::rust_file::{RustFile, body_start, closing_brace, is_name};
+use super::scan::Token;
+use super::tree;
+use std::collections::BTreeMap;
+
+const ARGUMENTS_MAX: usize = 5;
+const FIELDS_MAX: usize = 15;
+
+/// Types of a layer whose methods are in several files, and why.
+const SPREAD: &[(&str, &str, &str)] = &[
+    ("core", "ActorEntry", "what a person is, apart from what the registry says"),
+    ("core", "Document", "reading and writing are apart"),
+    ("core", "Node", "reading and writing are apart"),
+    ("core", "Plan", "compiling and expanding are apart"),
+    ("core", "PlannedCall", "the text that people read is apart from the model"),
+    ("core", "Redactor", "documents and texts are apart"),
+    ("core", "Review", "the text that people read is apart from the model"),
+    ("core", "SealedEntry", "sealing and storing are apart"),
+    ("core", "Spec", "the flow room knows where a tool reaches"),
+    ("engine", "Actions", "one file per use case"),
+    ("engine", "Asking", "messages and their links are apart"),
+    ("engine", "Authenticator", "one file per kind of credential"),
+    ("engine", "Directory", "one file per use case"),
+    ("engine", "Flow", "one file per use case"),
+    ("engine", "Snapshot", "tenants are apart from actors"),
+    ("engine", "Workflows", "sharing is apart from storing"),
+    ("storage", "PostgresRecords", "one file per operation, next to its SQLite sibling"),
+    ("storage", "SqliteRecords", "one file per operation, next to its PostgreSQL sibling"),
+    ("connect", "CallBuilder", "one file per stage of planning"),
+    ("connect", "LayoutBuilder", "tables are apart from text"),
+    ("connect", "PlanBuilder", "one file per stage of planning"),
+];
+
+/// Structs with many fields, and why.
+const WIDE: &[(&str, &str)] = &[
+    ("ActArgs", "command line"),
+    ("ActBody", "wire type"),
+    ("ApprovalRecord", "row"),
+    ("Config", "configuration"),
+    ("EdgeState", "the parts of the server"),
+    ("RestoredRun", "row"),
+    ("Review", "wire type"),
+    ("RunDriver", "the parts of the engine that a run uses"),
+    ("RunHead", "row"),
+    ("RunSummary", "wire type"),
+    ("StartedStep", "row"),
+    ("StepDocument", "wire type"),
+];
+
+/// Files with a function that takes too many arguments.
+const LONG_SIGNATURES: &[Exception] = &[
+    Exception { file: "api/src/act/run_call.rs", why: "extractors of a request" },
+    Exception { file: "api/src/flow/run_events.rs", why: "extractors of a request" },
+    Exception { file: "chimera/src/command/audit/ledger.rs", why: "arguments of a command" },
+    Exception { file: "chimera/src/command/bench_flow.rs", why: "arguments of a command" },
+    Exception { file: "chimera/src/command/runs/restart.rs", why: "arguments of a command" },
+    Exception { file: "chimera/src/command/runs/signal.rs", why: "arguments of a command" },
+    Exception { file: "chimera/src/compose/access.rs", why: "parts that are put together" },
+    Exception { file: "chimera/src/compose/flow.rs", why: "parts that are put together" },
+    Exception { file: "chimera/src/flow/render.rs", why: "to be split" },
+    Exception { file: "chimera/src/serve.rs", why: "parts that are put together" },
+    Exception { file: "chimera/src/telemetry/preset_ids.rs", why: "the signature of a foreign trait" },
+    Exception { file: "connect/src/flow/declared/paging.rs", why: "to be split" },
+    Exception { file: "connect/src/flow/declared/tool.rs", why: "to be split" },
+    Exception { file: "connect/src/flow/local/markdown_to_pdf/draw.rs", why: "to be split" },
+    Exception { file: "connect/src/flow/local/markdown_to_pdf/table.rs", why: "to be split" },
+    Exception { file: "core/src/act/risk/input_scanner.rs", why: "to be split" },
+    Exception { file: "core/src/flow/air/check.rs", why: "to be split" },
+    Exception { file: "core/src/flow/air/compile.rs", why: "to be split" },
+    Exception { file: "core/src/flow/air/reach.rs", why: "to be split" },
+    Exception { file: "core/src/flow/air/references.rs", why: "to be split" },
+    Exception { file: "engine/src/access/actors.rs", why: "columns of a row" },
+    Exception { file: "engine/src/access/tokens.rs", why: "claims of a token" },
+    Exception { file: "engine/src/act/actions.rs", why: "to be split" },
+    Exception { file: "engine/src/act/change.rs", why: "to be split" },
+    Exception { file: "engine/src/audit/export.rs", why: "to be split" },
+    Exception { file: "engine/src/commit/machine.rs", why: "to be split" },
+    Exception { file: "engine/src/flow/approval_messages.rs", why: "to be split" },
+    Exception { file: "engine/src/flow/commit_turn.rs", why: "to be split" },
+    Exception { file: "engine/src/flow/drive.rs", why: "to be split" },
+    Exception { file: "engine/src/flow/patch.rs", why: "to be split" },
+    Exception { file: "engine/src/flow/restore.rs", why: "columns of a row" },
+    Exception { file: "engine/src/flow/share.rs", why: "columns of a row" },
+    Exception { file: "engine/src/flow/show.rs", why: "to be split" },
+    Exception { file: "engine/src/flow/signals.rs", why: "to be split" },
+    Exception { file: "expr/src/eval.rs", why: "to be split" },
+    Exception { file: "storage/src/bench/bare_postgres.rs", why: "settings of a benchmark" },
+    Exception { file: "storage/src/bench/workload.rs", why: "columns of a row" },
+    Exception { file: "storage/src/records/copy.rs", why: "to be split" },
+    Exception { file: "storage/src/records/sqlite/statement_cache.rs", why: "to be split" },
+];
+
+/// The position after the group that opens at `at`: brackets, or the angle brackets of generics.
+fn group_end(tokens: &[Token], at: usize) -> usize {
+    let mut depth = 0_usize;
+    for (position, token) in tokens.iter().enumerate().skip(at) {
+        match token.word.as_str() {
+            "(" | "[" | "{" | "<" => depth += 1,
+            // The arrow of a function type closes nothing.
+            ">" if tokens[position - 1].word == "-" || tokens[position - 1].word == "=" => {}
+            ")" | "]" | "}" | ">" => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth == 0 {
+            return position + 1;
+        }
+    }
+    tokens.len()
+}
+
+/// The items between the brackets that open at `open`, separated by commas.
+fn items(tokens: &[Token], open: usize) -> usize {
+    let end = group_end(tokens, open) - 1;
+    let (mut at, mut count, mut is_started) = (open + 1, 0, false);
+    while at < end {
+        match tokens[at].word.as_str() {
+            "," => is_started = false,
+            "(" | "[" | "{" | "<" => {
+                at = group_end(tokens, at);
+                continue;
+            }
+            _ => {
+                count += usize::from(!is_started);
+                is_started = true;
+            }
+        }
+        at += 1;
+    }
+    count
+}
+
+/// Line and type of every block of methods outside tests.
+fn method_blocks(file: &RustFile) -> Vec<(usize, String)> {
+    let tokens = &file.tokens;
+    let starts = (0..tokens.len()).filter(|at| tokens[*at].word == "impl" && !file.is_test(tokens[*at].line));
+    let blocks = starts.filter_map(|at| {
+        // `impl Trait` in a signature follows another token of the same item.
+        let is_item = at == 0 || ["}", ";", "]"].contains(&tokens[at - 1].word.as_str());
+        let open = body_start(tokens, at).filter(|_| is_item)?;
+        let mut name = None;
+        let mut position = at + 1;
+        while position < open {
+            match tokens[position].word.as_str() {
+                "for" => return None,
+                "where" => break,
+                "<" | "(" => {
+                    position = group_end(tokens, position);
+                    continue;
+                }
+                word if is_name(word) => name = Some(word.to_owned()),
+                _ => {}
+            }
+            position += 1;
+        }
+        Some((tokens[at].line, name?))
+    });
+    blocks.collect()
+}
+
+/// Blocks of methods of one type in more than one file of its layer.
+fn spread(files: &[&RustFile], allowed: &[(&str, &str, &str)]) -> Vec<Finding> {
+    let mut homes: BTreeMap<(String, String), Vec<(String, usize)>> = BTreeMap::new();
+    for file in files {
+        for (line, name) in method_blocks(file) {
+            homes.entry((file.layer().to_owned(), name)).or_default().push((file.path.clone(), line));
+        }
+    }
+    homes.retain(|_, blocks| blocks.iter().any(|(path, _)| *path != blocks[0].0));
+    let is_allowed = |layer: &str, name: &str| allowed.iter().any(|(at, kept, _)| *at == layer && *kept == name);
+    let unused = allowed.iter().filter(|(layer, name, _)| !homes.contains_key(&((*layer).into(), (*name).into())));
+    let unused = unused.map(|(layer, name, _)| {
+        Finding::new(*layer, 1, format!("the methods of {name} are in one file: remove it from the list"))
+    });
+    let found = homes.iter().filter(|((layer, name), _)| !is_allowed(layer, name)).flat_map(|((_, name), blocks)| {
+        let (home, _) = &blocks[0];
+        let others = blocks.iter().filter(move |(path, _)| path != home);
+        others.map(move |(path, line)| {
+            Finding::new(path, *line, format!("{name} has methods in {home} too: put them into one file, or split it"))
+        })
+    });
+    found.chain(unused).collect()
+}
+
+/// Functions outside tests that take too many arguments.
+fn long_signatures(file: &RustFile) -> Vec<Finding> {
+    let tokens = &file.tokens;
+    let starts = tokens.windows(2).enumerate().filter(|(_, pair)| pair[0].word == "fn" && is_name(&pair[1].word));
+    let found = starts.filter(|(_, pair)| !file.is_test(pair[0].line)).filter_map(|(at, pair)| {
+        let after = at + 2;
+        let open = if tokens.get(after)?.word == "<" { group_end(tokens, after) } else { after };
+        let count = items(tokens, open);
+        let what = || {
+            format!("{} takes {count} arguments, more than {ARGUMENTS_MAX}: name what belongs together", pair[1].word)
+        };
+        (count > ARGUMENTS_MAX).then(|| Finding::new(&file.path, pair[0].line, what()))
+    });
+    found.collect()
+}
+
+/// Line, name and number of fields of every struct outside tests.
+fn structs(file: &RustFile) -> Vec<(usize, String, usize)> {
+    let tokens = &file.tokens;
+    let starts = tokens.windows(2).enumerate().filter(|(_, pair)| pair[0].word == "struct" && is_name(&pair[1].word));
+    let found = starts.filter(|(_, pair)| !file.is_test(pair[0].line)).filter_map(|(at, pair)| {
+        let open = body_start(tokens, at)?;
+        // Attributes are groups, so a field is a name and its type between commas.
+        let end = closing_brace(tokens, open);
+        let body: Vec<Token> = without_attributes(&tokens[open..=end]);
+        Some((pair[0].line, pair[1].word.clone(), items(&body, 0)))
+    });
+    found.collect()
+}
+
+fn without_attributes(tokens: &[Token]) -> Vec<Token> {
+    let (mut at, mut kept) = (0, Vec::new());
+    while at < tokens.len() {
+        if tokens[at].word == "#" {
+            at = group_end(tokens, at + 1);
+        } else {
+            kept.push(tokens[at].clone());
+            at += 1;
+        }
+    }
+    kept
+}
+
+fn wide(file: &RustFile) -> Vec<Finding> {
+    let large = structs(file).into_iter().filter(|(_, _, fields)| *fields > FIELDS_MAX);
+    let unlisted = large.filter(|(_, name, _)| WIDE.iter().all(|(listed, _)| listed != name));
+    let what = |name: &str, fields: usize| {
+        format!("{name} has {fields} fields, more than {FIELDS_MAX}: there are several machines in it")
+    };
+    unlisted.map(|(line, name, fields)| Finding::new(&file.path, line, what(&name, fields))).collect()
+}
+
+#[test]
+fn the_methods_of_a_type_are_in_one_file() {
+    let files: Vec<&RustFile> = tree::rust().iter().filter(|file| !file.is_test_file()).collect();
+    assert_none(&spread(&files, SPREAD));
+}
+
+#[test]
+fn no_function_takes_more_than_five_arguments() {
+    let found = tree::rust().iter().flat_map(long_signatures).collect();
+    assert_none(&apply_exceptions(found, LONG_SIGNATURES));
+}
+
+#[test]
+fn no_struct_has_more_than_fifteen_fields_but_rows_configuration_and_wire_types() {
+    assert_none(&tree::rust().iter().flat_map(wide).collect::<Vec<_>>());
+    let large = |listed: &str| {
+        let mut all = tree::rust().iter().flat_map(structs);
+        all.any(|(_, name, fields)| name == listed && fields > FIELDS_MAX)
+    };
+    let unused: Vec<&str> = WIDE.iter().map(|(name, _)| *name).filter(|name| !large(name)).collect();
+    assert!(unused.is_empty(), "remove from the list: {unused:?}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn methods_in_two_files_are_found() {
+        let one = RustFile::new("core/src/a.rs", "struct A;\nimpl A { fn x() {} }\nimpl Clone for A { }\n");
+        let two = RustFile::new("core/src/b.rs", "use super::A;\nimpl<'a, T: Fn() -> A> A<'a> { fn y() {} }\n");
+        let trait_only =
+            RustFile::new("core/src/c.rs", "fn f() -> impl Iterator<Item = A> { g() }\nimpl Drop for A { }\n");
+        let found = spread(&[&one, &two, &trait_only], &[]);
+        assert_eq!(
+            found.iter().map(|found| (found.file.as_str(), found.line)).collect::<Vec<_>>(),
+            [("core/src/b.rs", 2)]
+        );
+        assert_eq!(spread(&[&one, &two], &[("core", "A", "why")]), []);
+        assert_eq!(spread(&[&one], &[("core", "A", "why")]).len(), 1, "the list has an entry too many");
+    }
+
+    #[test]
+    fn arguments_are_counted_and_not_the_commas_within_them() {
+        let text = "fn five(&self, a: (u8, u8), b: Map<u8, fn(u8, u8) -> u8>, c: [u8; 2], d: u8,) {}\nfn six<T>(a: T, b: T, c: T, d: T, e: T, f: T) {}\n";
+        let found = long_signatures(&RustFile::new("core/src/a.rs", text));
+        assert_eq!(found.iter().map(|found| found.line).collect::<Vec<_>>(), [2]);
+    }
+
+    #[test]
+    fn fields_are_counted_with_their_attributes_and_types() {
+        let text = "struct A {\n    /// One, two.\n    #[serde(default, rename = \"x\")]\n    pub a: Map<u8, u8>,\n    b: (u8, u8),\n}\nstruct B(u8, u8);\n";
+        assert_eq!(structs(&RustFile::new("core/src/a.rs", text)), [(1, "A".to_owned(), 2)]);
+    }
+}
