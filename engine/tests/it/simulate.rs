@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// The maximum number of seeds, and the time limit.
 const WORLDS_MAX: u64 = 10_000;
-const TIME_MAX: Duration = Duration::from_secs(110);
+const TIME_MAX: Duration = Duration::from_secs(60);
 
 #[test]
 #[allow(clippy::disallowed_methods, reason = "bounds the test itself; nothing that is simulated sees it")]
