@@ -81,7 +81,7 @@ fn table(page: &Page) -> Outcome<String> {
 mod tests {
     use super::*;
     use chimera_core::access::tables::TENANTS;
-    use chimera_core::record::{ColumnType, Row, Tx, Value};
+    use chimera_core::record::{ColumnType, Json, Row, Tx, Value};
     use chimera_core::time::Timestamp;
     use chimera_engine::port::{CommitError, ReadError, Receipt, Unavailable};
 
@@ -96,8 +96,9 @@ mod tests {
             (audit_log_entries::actor_type, _) => Value::Text("system".to_owned()),
             (_, ColumnType::Int) => Value::Int(1),
             (_, ColumnType::Time) => Value::Time(Timestamp::from_micros(seq)),
-            (_, ColumnType::ExactJson) => Value::Text("{}".to_owned()),
-            (_, ColumnType::Bytes) => Value::Bytes(vec![0xab; 4]),
+            (_, ColumnType::ExactJson) => Value::Json(Json::from_stored("{}".to_owned())),
+            (audit_log_entries::salt, _) => Value::Bytes(vec![0xab; 16]),
+            (_, ColumnType::Bytes) => Value::Bytes(vec![0xab; 32]),
             (name, _) => Value::Text(name.to_owned()),
         };
         let cells = AUDIT_LOG_ENTRIES.columns.iter().map(|column| cell(column.name, column.kind)).collect();
