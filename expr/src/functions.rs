@@ -138,14 +138,15 @@ impl Function {
 
     pub(crate) fn apply(self, arguments: &[&Value], budget: &Budget<'_>) -> Result<Value, String> {
         let text = |at: usize| match arguments.get(at) {
-            Some(Value::String(text)) => {
-                budget.spend_bytes(text.len())?;
-                Ok(text.as_str())
-            }
+            Some(Value::String(text)) => Ok(text.as_str()),
             other => {
                 Err(format!("{} takes a string, not {}", self.row().name, other.map_or("nothing", |v| type_name(v))))
             }
         };
+        // Every function may read its texts to the end.
+        for argument in arguments {
+            budget.spend_bytes(argument.as_str().map_or(0, str::len))?;
+        }
         let Some(first) = arguments.first() else {
             return Err("not enough arguments".to_owned());
         };

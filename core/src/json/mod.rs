@@ -16,7 +16,7 @@ pub use position::{Position, locate, pointer_at, pointers_at, positions};
 pub(crate) use strict::parse_nested;
 pub use strict::{ParseError, ParseLimit, ReadableFault, parse, parse_bounded, parse_collecting, parse_exact};
 
-use crate::limits::{JSON_DEPTH_MAX, JSON_VALUE_BYTES, JSON_VALUE_MEMORY_BYTES};
+use crate::limits::{JSON_DEPTH_MAX, JSON_OBJECT_MEMORY_BYTES, JSON_VALUE_BYTES, JSON_VALUE_MEMORY_BYTES};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -108,9 +108,10 @@ pub fn memory_size(value: &Value) -> usize {
     let inside = match value {
         Value::String(text) => text.len(),
         Value::Array(items) => items.iter().map(memory_size).fold(0, usize::saturating_add),
-        Value::Object(members) => {
-            members.iter().map(|(name, member)| name.len() + memory_size(member)).fold(0, usize::saturating_add)
-        }
+        Value::Object(members) => members
+            .iter()
+            .map(|(name, member)| name.len() + memory_size(member))
+            .fold(if members.is_empty() { 0 } else { JSON_OBJECT_MEMORY_BYTES }, usize::saturating_add),
         _ => 0,
     };
     inside.saturating_add(JSON_VALUE_MEMORY_BYTES)
@@ -133,18 +134,21 @@ pub fn has_more_values_than(value: &Value, values: usize) -> bool {
 /// Whether a text would have more than `values` values if it is JSON, without parsing it.
 #[must_use]
 pub fn text_has_more_values_than(text: &[u8], values: usize) -> bool {
-    spelled_values(text, values) > values
+    spelled_values(text, values).0 > values
 }
 
 /// Approximate memory use of a JSON text once it is parsed, without parsing it.
 #[must_use]
 pub fn weight_of_text(text: &[u8]) -> usize {
-    spelled_values(text, usize::MAX).saturating_mul(JSON_VALUE_MEMORY_BYTES).saturating_add(text.len())
+    let (values, objects) = spelled_values(text, usize::MAX);
+    let objects = objects.saturating_mul(JSON_OBJECT_MEMORY_BYTES);
+    values.saturating_mul(JSON_VALUE_MEMORY_BYTES).saturating_add(objects).saturating_add(text.len())
 }
 
-/// Counts the values of a text, until there are more than `values`.
-fn spelled_values(text: &[u8], values: usize) -> usize {
+/// Counts the values of a text and the objects among them, until there are more than `values`.
+fn spelled_values(text: &[u8], values: usize) -> (usize, usize) {
     let (mut count, mut opened, mut in_text, mut escaped) = (1_usize, false, false, false);
+    let mut objects = 0_usize;
     for byte in text {
         if in_text {
             in_text = escaped || *byte != b'"';
@@ -158,6 +162,7 @@ fn spelled_values(text: &[u8], values: usize) -> usize {
             byte => {
                 count += usize::from(std::mem::replace(&mut opened, matches!(byte, b'[' | b'{')));
                 count += usize::from(*byte == b',');
+                objects += usize::from(*byte == b'{');
                 in_text = *byte == b'"';
             }
         }
@@ -165,7 +170,7 @@ fn spelled_values(text: &[u8], values: usize) -> usize {
             break;
         }
     }
-    count
+    (count, objects)
 }
 
 fn size_left(value: &Value, bytes: usize) -> Option<usize> {

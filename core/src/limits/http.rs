@@ -52,6 +52,9 @@ pub const LARGE_WORK_BYTES_MAX: usize = 256 * 1024 * 1024;
 pub const JSON_VALUE_BYTES: usize = 8;
 /// Bytes of memory that a value counts for besides its text. They are used to estimate the memory of runs.
 pub const JSON_VALUE_MEMORY_BYTES: usize = 100;
+/// Bytes of memory that an object with members counts for besides them. A map allocates its first node whole, however
+/// few members it has.
+pub const JSON_OBJECT_MEMORY_BYTES: usize = 640;
 /// Characters of a correlation id. A longer one is ignored, and the server makes its own.
 pub const CORRELATION_CHARS_MAX: usize = 128;
 /// Time until the response to a request begins. After it the request fails with `REQUEST_TIMEOUT`. The setting

@@ -259,3 +259,14 @@ fn values_are_counted_in_a_text_as_in_its_document() {
         }
     }
 }
+
+/// The estimate covers what a map really allocates: a node of eleven places, even for one member.
+#[test]
+fn objects_with_one_member_count_for_the_node_that_they_allocate() {
+    let nested = (0..40).fold(json!(1), |inside, _| json!({"a": inside}));
+    let node = 11 * (size_of::<String>() + size_of::<Value>());
+    assert!(json::memory_size(&nested) >= 40 * node);
+    let text = nested.to_string();
+    assert!(json::weight_of_text(text.as_bytes()) >= 40 * node);
+    assert!(json::weight_of_text(br#"["{", "a{b"]"#) < node, "a brace in a text opens nothing");
+}

@@ -7,7 +7,8 @@ use super::view::{InboxMessage, Page};
 use crate::access::Permit;
 use crate::error::EngineError;
 use crate::port::ReadError;
-use chimera_core::flow::tables::{INBOX_MESSAGES, RUNS};
+use chimera_core::flow::tables::{INBOX_MESSAGES, RUNS, runs};
+use chimera_core::limits::PAGE_BYTES_MAX;
 use chimera_core::record::{Cursor, Direction, Json, Row, Scope, Select};
 use serde::Serialize;
 use uuid::Uuid;
@@ -39,15 +40,24 @@ impl Flow {
         if let Some(cursor) = cursor {
             select = select.continue_at(cursor).map_err(ReadError::from)?;
         }
-        let page = self.inner.parts.records.read(select).await?;
+        let page = self.inner.parts.records.read(select.clone()).await?;
         let mut items = Vec::with_capacity(page.rows.len());
-        let mut bytes = 0_usize;
+        let (mut bytes, mut next, mut last) = (0_usize, page.next, None);
         for row in &page.rows {
             let message = self.message(permit, row).await?;
-            bytes = bytes.saturating_add(message.data.as_ref().map_or(0, |data| data.as_str().len()));
+            // What a message shows is larger than its row: the end of a run is read from the run.
+            let shown = message.data.as_ref().map_or(0, |data| data.as_str().len());
+            if let Some(last) = last
+                && bytes.saturating_add(shown) > PAGE_BYTES_MAX
+            {
+                next = Some(Cursor::after(&select, last));
+                break;
+            }
+            bytes = bytes.saturating_add(shown);
             items.push(message);
+            last = Some(row);
         }
-        Ok(Page { items, next_cursor: page.next.as_ref().map(Cursor::encode), bytes })
+        Ok(Page { items, next_cursor: next.as_ref().map(Cursor::encode), bytes })
     }
 
     async fn message(&self, permit: &Permit, row: &Row) -> Result<InboxMessage, EngineError> {
@@ -66,7 +76,8 @@ impl Flow {
     }
 
     async fn end_of(&self, permit: &Permit, run: Uuid, event_type: &str) -> Result<Option<Json>, EngineError> {
-        let select = Select::from(&RUNS, Scope::Tenant(permit.tenant().to_owned())).with("id", run).take(1);
+        let select = Select::from(&RUNS, Scope::Tenant(permit.tenant().to_owned())).with(runs::id, run).take(1);
+        let select = select.without(&[runs::request_payload, runs::inputs, runs::plan]);
         let page = self.inner.parts.records.read(select).await?;
         let Some(row) = page.rows.first() else { return Ok(None) };
         let ended = EndedRun {

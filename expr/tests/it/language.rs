@@ -204,6 +204,12 @@ fn expressions_are_bounded_in_size_depth_and_work() {
         reason("${inputs.thousand.map(x, inputs.text.replace('', inputs.text))}"),
         "the expression takes too much work"
     );
+    // Whatever a function does with a text, it may read all of it.
+    let digits = Run::of(json!({"text": "0".repeat(100_000), "thousand": vec![0; 1_000]}));
+    for call in ["int(inputs.text)", "double(inputs.text)", "size(inputs.text)", "inputs.text.size()"] {
+        let template = format!("${{inputs.thousand.exists(x, {call} == -1)}}");
+        assert_eq!(digits.render(json!(template)).unwrap_err().reason, "the expression takes too much work", "{call}");
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ use super::access_server::{AccessServer, entry, harmless, porch_with};
 use chimera_core::access::tables::APPROVAL_LINKS;
 use chimera_core::access::{ActorEntry, TenantSettings};
 use chimera_core::flow::tables::{INBOX_MESSAGES, NOTIFICATIONS};
+use chimera_core::limits::PAGE_BYTES_MAX;
 use chimera_core::record::Row;
 use chimera_testkit::access::settings;
 use chimera_testkit::flow::{TENANT, approval_link, id_of, workflow};
@@ -235,6 +236,26 @@ async fn at_l2_somebody_is_told_though_nobody_is_named() {
     assert_eq!((&item["type"], &item["run_id"]), (&json!("run.completed"), &run.body["run_id"]));
     assert_eq!(item["data"]["result"], run.body["result"]);
     assert_eq!(bare.get("n8n_workflow_123", "/inbox").await.body["items"], json!([]), "an inbox is its actor's own");
+}
+
+/// The end of a run is shown from the run, so a page ends by what it shows and not by its rows.
+#[tokio::test]
+async fn a_page_of_the_inbox_ends_before_it_shows_too_much() {
+    let porch = super::access_server::porch().await;
+    let text = "One. ".repeat(120_000);
+    let runs = PAGE_BYTES_MAX / text.len() + 3;
+    for _ in 0..runs {
+        let steps = json!([{"tool": "local.summarize", "input": {"text": text}}]);
+        let run = porch.act("n8n_workflow_1", json!({"steps": steps, "wait": 10})).await;
+        assert_eq!(run.body["status"], "completed", "{}", run.status);
+    }
+    let first = porch.get("n8n_workflow_1", "/inbox?limit=1000").await.body;
+    let shown = first["items"].as_array().unwrap();
+    assert!(shown[0]["data"]["result"].to_string().len() >= text.len(), "the tool gives the text back");
+    assert!(!shown.is_empty() && first.to_string().len() <= PAGE_BYTES_MAX + 100_000, "{} items", shown.len());
+    let cursor = first["next_cursor"].as_str().expect("there is more");
+    let rest = porch.get("n8n_workflow_1", &format!("/inbox?limit=1000&cursor={cursor}")).await.body;
+    assert_eq!(shown.len() + rest["items"].as_array().unwrap().len(), runs);
 }
 
 /// Whoever waits for a person has been let do nothing yet, and telling somebody outside what it would do is doing something.
