@@ -5,7 +5,7 @@ use chimera_core::error::ErrorBody;
 use chimera_core::flow::status::NotificationStatus;
 use chimera_core::record::{DamagedRows, Row};
 use chimera_core::time::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use uuid::Uuid;
 
 /// Where notifications about a run are sent.
@@ -40,8 +40,8 @@ pub struct DeliveryAttempt {
     pub outcome: DeliveryOutcome,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<i64>,
-    /// The status of the receiver's response.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The status of the receiver's response. Mail servers' statuses are stored as text.
+    #[serde(default, deserialize_with = "status", skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
     /// The error code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,6 +55,20 @@ pub enum DeliveryOutcome {
     Unknown,
     Delivered,
     Failed,
+}
+
+fn status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u16>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Stored {
+        Number(u16),
+        Text(String),
+    }
+    Ok(match Option::<Stored>::deserialize(deserializer)? {
+        Some(Stored::Number(number)) => Some(number),
+        Some(Stored::Text(text)) => text.parse().ok(),
+        None => None,
+    })
 }
 
 #[derive(Deserialize)]
