@@ -212,6 +212,19 @@ fn what_only_looks_like_an_expression_stays_a_text() {
 }
 
 #[test]
+fn what_follows_a_colon_is_never_a_step() {
+    let all = [
+        tools(),
+        vec![tool("note", EffectKind::Write, object_schema(json!({"tag": {"type": "string"}}), &[]), json!({}))],
+    ];
+    let refused = plan("Note: fetch https://a.example/x", &Value::Null, &all.concat());
+    assert_eq!(refused, Err(PlanError::Unplaced { text: ": fetch https://a.example/x".to_owned() }));
+    for goal in ["Do the following: fetch https://a.example/x", "In #ops: post \"x\""] {
+        assert_eq!(plan(goal, &Value::Null, &all.concat()).map(|plan| plan.steps.len()), Ok(1), "{goal}");
+    }
+}
+
+#[test]
 fn goals_and_plans_have_a_limit() {
     let long = "a".repeat(GOAL_CHARS_MAX + 1);
     assert_eq!(plan(&long, &Value::Null, &tools()), Err(PlanError::TooLong));

@@ -238,3 +238,19 @@ async fn goals_as_people_type_them_have_the_right_plan_or_none() {
     assert!(wrong.is_empty(), "{} are wrong:\n{}", wrong.len(), wrong.join("\n"));
     assert!(right.len() >= 57, "{} of {}", right.len(), typed.len());
 }
+
+#[tokio::test]
+async fn several_values_of_one_label_and_ordinals_in_their_place_are_planned() {
+    let tools = tools().await;
+    let inputs = |goal: &str| -> Vec<Value> {
+        let plan = plan(goal, &Value::Null, &tools).unwrap_or_else(|error| panic!("{goal}: {error}"));
+        plan.steps.into_iter().map(|step| step.input).collect()
+    };
+    let mail = r#"Mail ann@acme.example, bcc x@acme.example and y@acme.example, subject "A", saying "c""#;
+    let bcc = ["x@acme.example", "y@acme.example"];
+    assert_eq!(inputs(mail), [json!({"to": "ann@acme.example", "bcc": bcc, "subject": "A", "body": "c"})]);
+    let posts = inputs(r#"First post "x" to #a, second post "y" to #b, finally post "z" to #c"#);
+    let post = |channel: &str, text: &str| json!({"channel_alias": channel, "text": text});
+    assert_eq!(posts, [post("a", "x"), post("b", "y"), post("c", "z")]);
+    assert_eq!(inputs("Find a b c in Notion"), [json!({"query": "a b c"})]);
+}

@@ -133,6 +133,8 @@ pub(super) struct SplitGoal {
     pub(super) joints: Vec<GoalToken>,
     /// Connecting tokens that connect nothing.
     pub(super) stray: Vec<GoalToken>,
+    /// Some action is executed earlier or later than its place in the goal.
+    pub(super) reordered: bool,
 }
 
 /// Splits a goal into clauses in execution order.
@@ -162,8 +164,9 @@ pub(super) fn split(goal: &str, tokens: &[GoalToken]) -> SplitGoal {
     }
     let mut joints = Connectives::default();
     let parts = joints.join(parts);
+    let reordered = parts.iter().any(|(order, _)| *order != PartOrder::Next);
     let clauses = ordered(parts).into_iter().map(|tokens| Clause::new(goal, tokens)).collect();
-    SplitGoal { clauses, joints: joints.settled, stray: joints.stray }
+    SplitGoal { clauses, joints: joints.settled, stray: joints.stray, reordered }
 }
 
 /// Whether a clause begins at this token, and how many tokens that takes away.
@@ -200,6 +203,11 @@ pub(super) fn clause_break(tokens: &[GoalToken], at: usize, is_first: bool) -> (
         },
         _ => (None, 0),
     }
+}
+
+/// Whether `before …ing` or `after …ing` begins at this token.
+pub(super) fn starts_order(tokens: &[GoalToken], at: usize) -> bool {
+    matches!(tokens[at].word(), Some("before" | "after" | "once")) && is_gerund(tokens.get(at + 1))
 }
 
 fn is_gerund(token: Option<&GoalToken>) -> bool {

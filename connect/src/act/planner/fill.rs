@@ -41,6 +41,8 @@ const AT_MOST: &[&str] = &["at", "most", "up", "to", "only"];
 const APART: &[&str] = &["over", "under", "about", "around", "above", "below", "between", "than", "least"];
 /// Words around a number that count from the newest item.
 const NEWEST: &[&str] = &["latest", "last", "newest", "recent", "most"];
+/// Those of them that need no other.
+const RANKING: &[&str] = &["latest", "last", "newest", "recent"];
 /// Words that introduce a name.
 const NAMING: &[&str] = &["named", "called", "titled"];
 
@@ -207,8 +209,9 @@ impl<'a> CallBuilder<'a> {
     /// All e-mail addresses without a label that something is sent to.
     fn fill_recipients(&mut self, clause: &mut Clause) {
         let Some(slot) = self.slots.iter().find(|slot| slot.name == "to").filter(|_| self.takes("to")) else { return };
-        let sent_to =
-            |(at, token): &(usize, &GoalToken)| token.kind == TokenKind::Email && self.may_hold("to", clause, *at);
+        let sent_to = |(at, token): &(usize, &GoalToken)| {
+            token.kind == TokenKind::Email && self.may_hold("to", clause, *at) && !is_otherwise_addressed(clause, *at)
+        };
         let (places, texts): (Vec<usize>, Vec<String>) =
             clause.unused().filter(sent_to).map(|(at, token)| (at, token.text.clone())).unzip();
         let value = slot.list(texts);
@@ -338,6 +341,7 @@ impl<'a> CallBuilder<'a> {
     /// Quoted texts without a label fill required text inputs first, then content inputs.
     fn fill_texts(&mut self, clause: &mut Clause) {
         let writes = self.writes();
+        let mut unlabelled = false;
         for at in 0..clause.tokens.len() {
             // An address right behind `post` or `send` is itself the content.
             let link = self.tells
@@ -354,11 +358,20 @@ impl<'a> CallBuilder<'a> {
             let further = is_further(clause, at) || self.is_called(clause, at);
             let slot = needed.or_else(|| self.open().find(content).filter(|_| !filled && writes));
             let slot = slot.filter(|slot| !further || slot.is_head() && !is_further(clause, at));
-            if let Some((name, value)) = slot.map(|slot| (slot.name, slot.text(&clause.tokens[at].text))) {
-                self.put(name, value);
-                self.hold(clause, at, name);
-                self.use_announcing_word(clause, at);
+            let Some((name, value)) = slot.map(|slot| (slot.name, slot.text(&clause.tokens[at].text))) else {
+                continue;
+            };
+            // `"A" "c"`: nothing says what the second text is for.
+            let bare = clause.governor(at) != Governor::Preposition("with");
+            if unlabelled && bare {
+                let text = self.goal.get(clause.tokens[at].start..clause.tokens[at].end).unwrap_or_default();
+                self.withheld.push((name.to_owned(), text.to_owned()));
+                continue;
             }
+            unlabelled |= bare;
+            self.put(name, value);
+            self.hold(clause, at, name);
+            self.use_announcing_word(clause, at);
         }
     }
 
@@ -420,6 +433,19 @@ fn is_further(clause: &Clause, at: usize) -> bool {
     clause.tokens[first..at].iter().any(joins) && clause.governor(at) != Governor::Preposition("with")
 }
 
+/// Whether an e-mail address may belong to another label than `to`: a blind copy must not become a visible recipient.
+fn is_otherwise_addressed(clause: &Clause, at: usize) -> bool {
+    let labels =
+        |token: &GoalToken| token.word().is_some_and(|word| matches!(word, "cc" | "bcc" | "reply" | "reply-to"));
+    match clause.governor(at) {
+        Governor::Preposition(_) => {
+            let led = (0..at).rev().find(|place| clause.tokens[*place].word().is_some_and(lexicon::is_preposition));
+            led.and_then(|led| led.checked_sub(1)).is_some_and(|before| labels(&clause.tokens[before]))
+        }
+        Governor::Word(_) | Governor::None => clause.tokens[..at].iter().any(labels),
+    }
+}
+
 /// The positions of such words right before and behind a number.
 fn around(clause: &Clause, at: usize, words: &[&str]) -> Vec<usize> {
     let is = |place: &usize| {
@@ -436,7 +462,12 @@ fn around(clause: &Clause, at: usize, words: &[&str]) -> Vec<usize> {
     let length = (1..=front.len()).rev().find(phrase).unwrap_or(0);
     let front = front.into_iter().take(length);
     let newest = |place: &usize| is(place) && clause.tokens[*place].word().is_some_and(|word| NEWEST.contains(&word));
-    let back = (at + 1..clause.tokens.len()).take_while(newest);
+    let ranked = front.clone().any(|place| clause.tokens[place].word().is_some_and(|word| RANKING.contains(&word)));
+    let back: Vec<usize> = (at + 1..clause.tokens.len()).take_while(newest).collect();
+    let said: Vec<&str> = back.iter().filter_map(|place| clause.tokens[*place].word()).collect();
+    // `the latest 5 last issues` says it twice.
+    let once = !ranked && matches!(said[..], ["latest" | "last" | "newest" | "recent"] | ["most", "recent"]);
+    let back = back.into_iter().filter(|_| once);
     let mut places: Vec<usize> = front.chain(back).collect();
     // `to 5 files`, `at 5`: a preposition alone makes no limit.
     if places.iter().all(|place| clause.tokens[*place].word().is_some_and(lexicon::is_preposition)) {

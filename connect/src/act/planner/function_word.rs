@@ -12,6 +12,9 @@ use super::token::{GoalToken, POSSESSIVE, TokenKind};
 const TELLING: &[&str] =
     &["post", "send", "call", "write", "push", "submit", "forward", "put", "patch", "connect", "go"];
 
+/// Verbs that take their object behind a preposition: `look at`, `check on`.
+const LOOKING: &[&str] = &["look", "search", "check", "query", "hunt", "find", "what", "which"];
+
 fn word(clause: &Clause, at: Option<usize>) -> Option<&str> {
     at.and_then(|at| clause.tokens.get(at)).and_then(GoalToken::word)
 }
@@ -149,7 +152,9 @@ pub(super) fn may_follow_verb(clause: &Clause, at: usize, to: usize) -> bool {
         _ if particle => true,
         "with" | "as" => labelled,
         "of" | "by" => false,
-        _ if becomes == Some(TokenRole::Reference) => matches!(said, "about" | "on" | "for" | "at"),
+        _ if becomes == Some(TokenRole::Reference) => {
+            said == "about" || (LOOKING.contains(&act) && matches!(said, "on" | "for" | "at"))
+        }
         "to" | "into" if becomes != Some(TokenRole::Value) => {
             let named = word(clause, Some(to)).is_some_and(lexicon::is_instrument);
             named && !matches!(used(clause, Some(to + 1)), Some(TokenRole::Thing | TokenRole::Reference))
@@ -158,7 +163,23 @@ pub(super) fn may_follow_verb(clause: &Clause, at: usize, to: usize) -> bool {
         "from" if becomes == Some(TokenRole::Thing) => word(clause, Some(to)).is_some_and(lexicon::is_instrument),
         "to" if clause.tokens[to].kind == TokenKind::Url => TELLING.contains(&act),
         "from" => clause.tokens[to].kind != TokenKind::Text,
-        _ => true,
+        _ => may_lead_object(clause, said, to, labelled || LOOKING.contains(&act)),
+    }
+}
+
+/// Whether a preposition right behind the verb may lead to what the request is about: `search within Notion`, but not
+/// `open within an issue`.
+fn may_lead_object(clause: &Clause, said: &str, to: usize, expected: bool) -> bool {
+    let next = used(clause, Some(to + 1));
+    let counted = |at: usize| clause.tokens.get(at).is_some_and(|token| matches!(token.kind, TokenKind::Number(_)));
+    match used(clause, Some(to)) {
+        Some(TokenRole::Value) => !counted(to) || said == "in",
+        Some(TokenRole::Label) => expected || (next == Some(TokenRole::Value) && (!counted(to + 1) || said == "in")),
+        Some(TokenRole::Thing) => {
+            let named = word(clause, Some(to)).is_some_and(lexicon::is_instrument);
+            expected || (named && !matches!(next, Some(TokenRole::Thing | TokenRole::Reference)))
+        }
+        _ => expected,
     }
 }
 

@@ -149,8 +149,12 @@ impl<'a> CallBuilder<'a> {
                 || (token.is_entity() && !matches!(token.kind, TokenKind::Number(_) | TokenKind::Name))
         };
         let end = (from..tokens.len()).find(|at| ends(*at)).unwrap_or(tokens.len());
-        // A quoted text right behind is the announced value.
-        if tokens.get(end).is_some_and(|token| token.kind == TokenKind::Text && !clause.is_used(end)) {
+        // A quoted text right behind is the announced value. Any other value there (`Minutes in page 1f0c…`) leaves
+        // the end of a title in doubt.
+        let cuts = |token: &GoalToken| {
+            (token.kind == TokenKind::Text && !clause.is_used(end)) || (!sought && token.is_entity())
+        };
+        if tokens.get(end).is_some_and(cuts) {
             return None;
         }
         let open = |word: &str| lexicon::is_never_a_name(word) || lexicon::is_preposition(word);
@@ -206,12 +210,7 @@ impl<'a> CallBuilder<'a> {
         let (true, false, Some(name)) = (self.searches, quoted, open) else { return };
         for label in SOUGHT {
             let Some((at, _)) = clause.words().find(|(_, word)| word == label) else { continue };
-            let article = clause
-                .tokens
-                .get(at + 1)
-                .and_then(GoalToken::word)
-                .is_some_and(|word| matches!(word, "the" | "a" | "an"));
-            let from = at + 1 + usize::from(article);
+            let from = at + 1;
             // `for files` says where to search, not for what.
             let run = self.run(clause, from, true);
             let run = run.filter(|(_, places)| {
@@ -228,7 +227,8 @@ impl<'a> CallBuilder<'a> {
         // `find our brand guidelines`: the search text is the object of the verb.
         let Some(verb) = clause.verb.map(|verb| verb + 1) else { return };
         let small = |token: &GoalToken| {
-            token.word().is_some_and(|w| (lexicon::is_determiner(w) && w != "my") || lexicon::is_filler(w))
+            let article = |w: &str| matches!(w, "the" | "a" | "an" | "my");
+            token.word().is_some_and(|w| (lexicon::is_determiner(w) && !article(w)) || lexicon::is_filler(w))
         };
         let from = (verb..clause.tokens.len()).find(|at| !small(&clause.tokens[*at])).unwrap_or(verb);
         let Some((text, places)) = self.run(clause, from, true) else { return };

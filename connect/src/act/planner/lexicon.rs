@@ -522,6 +522,11 @@ pub(super) fn is_time(word: &str) -> bool {
     TIMES.contains(&word)
 }
 
+/// Whether a word precedes the last step.
+pub(super) fn is_final(word: &str) -> bool {
+    matches!(word, "finally" | "lastly")
+}
+
 pub(super) fn is_saying(word: &str) -> bool {
     SAYING.iter().any(|known| stem(known) == stem(word))
 }

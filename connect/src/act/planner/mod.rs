@@ -20,6 +20,7 @@ mod qualifier;
 mod refer;
 mod request;
 mod roles;
+mod sequence;
 mod slot;
 mod token;
 mod wire;
@@ -57,7 +58,7 @@ pub fn plan(goal: &str, inputs: &Value, tools: &[Arc<Spec>]) -> Result<Plan, Pla
         return Err(PlanError::TooLong);
     }
     let tokens = token::read(goal);
-    let SplitGoal { clauses, joints, stray } = clause::split(goal, &tokens);
+    let SplitGoal { clauses, joints, stray, reordered } = clause::split(goal, &tokens);
     if clauses.is_empty() {
         return Err(PlanError::Empty);
     }
@@ -67,9 +68,15 @@ pub fn plan(goal: &str, inputs: &Value, tools: &[Arc<Spec>]) -> Result<Plan, Pla
     if let Some(refusal) = request::open_text(goal, &tokens) {
         return Err(refusal);
     }
-    if let Some(refusal) = request::misplaced(goal, &clauses) {
+    if let Some(refusal) = request::unfaithful_json(&tokens) {
         return Err(refusal);
     }
+    if let Some(refusal) = sequence::misplaced(goal, &tokens, &clauses) {
+        return Err(refusal);
+    }
+    // Whatever else is wrong with the goal is told first.
+    let doubt = sequence::order_error(goal, &tokens, reordered && clauses.len() > 2)
+        .or_else(|| sequence::colon_error(goal, &clauses, joints.iter().chain(&stray)));
     let profiles: Vec<ToolProfile> = tools.iter().take(PLAN_TOOLS_MAX).map(ToolProfile::of).collect();
     let mut builder = PlanBuilder::new(goal, inputs, &profiles, &joints);
     let mut clauses = clauses.into_iter();
@@ -77,7 +84,7 @@ pub fn plan(goal: &str, inputs: &Value, tools: &[Arc<Spec>]) -> Result<Plan, Pla
         let done = builder.add_clause(&mut clause).map_err(|error| builder.with_others(error, clauses.as_slice()));
         done.map_err(|error| roles::with_stray(goal, error, &stray))?;
     }
-    match request::question_error(goal, &tokens) {
+    match doubt.or_else(|| request::question_error(goal, &tokens)) {
         Some(refusal) => Err(refusal),
         None => builder.plan(),
     }

@@ -207,22 +207,10 @@ pub(super) fn question_error(goal: &str, tokens: &[GoalToken]) -> Option<PlanErr
     None
 }
 
-/// A sequence word that contradicts the order of the plan: `post …; first fetch …`.
-pub(super) fn misplaced(goal: &str, clauses: &[Clause]) -> Option<PlanError> {
-    let wrong = |at: usize, word: &str| match word {
-        "first" => at != 0,
-        "second" => at != 1,
-        "third" => at != 2,
-        "finally" | "lastly" => at + 1 != clauses.len(),
-        _ => false,
-    };
-    let lead = |clause: &'_ Clause| clause.verb.map_or(0, |verb| verb.min(clause.tokens.len()));
-    let mut leads = clauses
-        .iter()
-        .enumerate()
-        .flat_map(|(at, clause)| clause.tokens[..lead(clause)].iter().map(move |token| (at, token)));
-    let (_, token) = leads.find(|(at, token)| token.word().is_some_and(|word| wrong(*at, word)))?;
-    Some(PlanError::Unplaced { text: excerpt(goal.get(token.start..token.end)?) })
+/// JSON that would lose a member or round a number.
+pub(super) fn unfaithful_json(tokens: &[GoalToken]) -> Option<PlanError> {
+    let lost = tokens.iter().find(|token| token.kind == TokenKind::Sign && token.text.starts_with(['{', '[']))?;
+    Some(PlanError::Unplaced { text: excerpt(&lost.text) })
 }
 
 /// `now and then` as a frequency.
