@@ -18,8 +18,8 @@ person=${PERSON:-user_ada}
 # HMAC-SHA256 of the body, in lower-case hex.
 sign() { printf '%s' "$2" | openssl dgst -sha256 -mac HMAC -macopt "key:$1" -r | cut -d' ' -f1; }
 
-# The text behind a member of a JSON document; enough for answers whose shape we know.
-member() { sed -n "s/.*\"$1\":\"\([^\"]*\)\".*/\1/p" | head -n 1; }
+# The text behind the first member of this name in a JSON document; enough for answers whose shape we know.
+member() { grep -o "\"$1\":\"[^\"]*\"" | head -n 1 | cut -d'"' -f4; }
 
 # change PATH ACTOR KEY TOKEN BODY: posts what changes something, under an HTTP message signature.
 change() {
@@ -63,7 +63,7 @@ token=$(sign_in "$person" "$PERSON_KEY")
 body='{"steps":[{"tool":"local.summarize","input":{"text":"'$text'"}}],"autonomy_level":"L1_Draft"}'
 draft=$(post /act "$PERSON_KEY" "$token" "$body")
 run=$(member run_id <<<"$draft")
-digest=$(sed -n 's/.*"plan":{"digest":"\([0-9a-f]*\)".*/\1/p' <<<"$draft")
+digest=$(member digest <<<"$draft")
 echo "L1: $(member status <<<"$draft") $run"
 decision='{"decision":"approve","digest":"'$digest'"}'
 echo "approve: $(change "/runs/$run/approve" "$person" "$PERSON_KEY" "$token" "$decision" | member approval_status)"
