@@ -1,6 +1,6 @@
 //! Lists tool calls across the runs that the caller may see.
 
-use super::view::{ListedCall, Page};
+use super::view::{ListedCall, Listing};
 use super::{Flow, load};
 use crate::access::{Permit, RUNS_READ};
 use crate::error::EngineError;
@@ -30,7 +30,7 @@ impl Flow {
         &self,
         permit: &Permit,
         filter: CallFilter,
-        render: impl FnOnce(Page<ListedCall>) -> T,
+        render: impl FnOnce(Listing<ListedCall>) -> T,
     ) -> Result<T, EngineError> {
         let scope = || Scope::Tenant(permit.tenant().to_owned());
         let everybody = permit.sees("");
@@ -66,7 +66,7 @@ impl Flow {
         let written = async {
             let status = |row: &Row| statuses.get(&row.uuid("run_id")).copied().flatten();
             let items = page.rows.iter().map(|row| ListedCall::of(row, status(row))).collect::<Result<_, _>>()?;
-            Ok(render(Page { items, next_cursor, bytes }))
+            Ok(render(Listing { items, next_cursor, bytes }))
         };
         self.offload(&permit.claimant(), bytes > JSON_INLINE_BYTES_MAX, Box::pin(written)).await?
     }

@@ -5,7 +5,7 @@
 use super::Flow;
 use super::approval_messages::{self, Asking};
 use super::engine::EngineState;
-use super::view::{DoubtView, DoubtfulCall, Page};
+use super::view::{DoubtView, DoubtfulCall, Listing};
 use crate::access::{Permit, RUNS_READ};
 use crate::error::EngineError;
 use crate::port::ReadError;
@@ -32,7 +32,7 @@ pub struct DoubtFilter {
 
 impl Flow {
     /// Calls in doubt, oldest steps first.
-    pub async fn list_doubts(&self, permit: &Permit, filter: DoubtFilter) -> Result<Page<DoubtView>, EngineError> {
+    pub async fn list_doubts(&self, permit: &Permit, filter: DoubtFilter) -> Result<Listing<DoubtView>, EngineError> {
         let everybody = permit.sees("");
         if !everybody && filter.actor.as_deref().is_some_and(|actor| actor != permit.actor()) {
             return Err(EngineError::missing_scope(RUNS_READ));
@@ -69,7 +69,7 @@ impl Flow {
             let room = filter.limit - items.len();
             select = select.take(room);
         }
-        Ok(Page { items, next_cursor: select.after.as_ref().map(Cursor::encode), bytes })
+        Ok(Listing { items, next_cursor: select.after.as_ref().map(Cursor::encode), bytes })
     }
 
     /// A run's calls in doubt.

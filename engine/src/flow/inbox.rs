@@ -3,7 +3,7 @@
 //! An inbox message is not sent: it is committed together with what it is about, and read here.
 
 use super::Flow;
-use super::view::{InboxMessage, Page};
+use super::view::{InboxMessage, Listing};
 use crate::access::Permit;
 use crate::error::EngineError;
 use crate::port::ReadError;
@@ -33,7 +33,7 @@ impl Flow {
         permit: &Permit,
         limit: usize,
         cursor: Option<&str>,
-    ) -> Result<Page<InboxMessage>, EngineError> {
+    ) -> Result<Listing<InboxMessage>, EngineError> {
         let select =
             Select::from(&INBOX_MESSAGES, Scope::Tenant(permit.tenant().to_owned())).with("actor", permit.actor());
         let mut select = select.by(&[], Direction::Descending).take(limit);
@@ -57,7 +57,7 @@ impl Flow {
             items.push(message);
             last = Some(row);
         }
-        Ok(Page { items, next_cursor: next.as_ref().map(Cursor::encode), bytes })
+        Ok(Listing { items, next_cursor: next.as_ref().map(Cursor::encode), bytes })
     }
 
     async fn message(&self, permit: &Permit, row: &Row) -> Result<InboxMessage, EngineError> {

@@ -1,7 +1,7 @@
 //! Lists runs, and shows one with everything needed to decide its approvals.
 
 use super::view::{
-    ClosedApproval, MessageView, NotifyTargets, Page, PatchView, PendingApproval, PlanView, RunDetails, RunSummary,
+    ClosedApproval, Listing, MessageView, NotifyTargets, PatchView, PendingApproval, PlanView, RunDetails, RunSummary,
     decoded, json, word,
 };
 use super::{Flow, doubt, load};
@@ -37,7 +37,7 @@ pub struct RunFilter {
 
 impl Flow {
     /// Runs, newest first.
-    pub async fn list(&self, permit: &Permit, filter: RunFilter) -> Result<Page<RunSummary>, EngineError> {
+    pub async fn list(&self, permit: &Permit, filter: RunFilter) -> Result<Listing<RunSummary>, EngineError> {
         let mut select = Select::from(&RUNS, Scope::Tenant(permit.tenant().to_owned())).by(&[], Direction::Descending);
         select = select.without(load::RUN_DOCUMENTS);
         let everybody = permit.sees("");
@@ -67,7 +67,7 @@ impl Flow {
             select = select.continue_at(cursor).map_err(ReadError::from)?;
         }
         let page = self.inner.parts.records.read(select).await?;
-        Ok(Page {
+        Ok(Listing {
             items: page.rows.iter().map(RunSummary::of).collect::<Result<_, _>>()?,
             next_cursor: page.next.as_ref().map(Cursor::encode),
             bytes: page.rows.iter().map(Row::bytes).sum(),

@@ -7,6 +7,7 @@ use super::{
     ApprovalRequest, ApprovalRequirement, Decision, RequestState, RequestStatus, RequestedAction, StepApproval,
     StoredApproval, Validity, approvers,
 };
+use crate::flow::tables::scoped_approvals;
 use crate::json::Digest32;
 use crate::record::{DamagedRows, Json, Row};
 use crate::time::Timestamp;
@@ -51,33 +52,34 @@ impl<'de> Deserialize<'de> for Decision {
 pub(super) fn decode(row: &Row) -> Result<StoredApproval, DamagedRows> {
     let damaged = |what: &str| DamagedRows { what: format!("{what} of an approval request") };
     let json = |column| row.get(column).as_json().map(Json::to_value).unwrap_or_default();
-    let decisions: Vec<PersonDecision> = serde_json::from_value(json("decisions")).map_err(|_| damaged("decisions"))?;
-    let status = RequestStatus::parse(row.text("status")).ok_or_else(|| damaged("status"))?;
+    let decisions: Vec<PersonDecision> =
+        serde_json::from_value(json(scoped_approvals::decisions)).map_err(|_| damaged("decisions"))?;
+    let status = RequestStatus::parse(row.text(scoped_approvals::status)).ok_or_else(|| damaged("status"))?;
     let state = match status {
         RequestStatus::Pending => RequestState::Pending,
         RequestStatus::Approved => RequestState::Approved {
             by: approvers(&decisions),
-            notes: row.get("review_notes").as_text().map(str::to_owned),
+            notes: row.get(scoped_approvals::review_notes).as_text().map(str::to_owned),
         },
         RequestStatus::Denied => RequestState::Denied,
         RequestStatus::Expired => RequestState::Expired,
         RequestStatus::Superseded => RequestState::Superseded,
         RequestStatus::Cancelled => RequestState::Cancelled,
     };
-    let data = json("action_data");
-    let digest = row.get("action_digest").as_bytes().and_then(Digest32::from_slice);
-    let also = row.get("co_requesters").as_texts().iter().cloned();
+    let data = json(scoped_approvals::action_data);
+    let digest = row.get(scoped_approvals::action_digest).as_bytes().and_then(Digest32::from_slice);
+    let also = row.get(scoped_approvals::co_requesters).as_texts().iter().cloned();
     Ok(StoredApproval {
-        id: row.uuid("approval_request_id"),
-        action: RequestedAction::parse(row.text("action_type")),
-        step: row.get("step_id").as_uuid(),
+        id: row.uuid(scoped_approvals::approval_request_id),
+        action: RequestedAction::parse(row.text(scoped_approvals::action_type)),
+        step: row.get(scoped_approvals::step_id).as_uuid(),
         digest: digest.ok_or_else(|| damaged("digest"))?,
         requirement: requirement(row, &data).ok_or_else(|| damaged("requirement"))?,
-        requesters: std::iter::once(row.text("requester_actor").to_owned()).chain(also).collect(),
-        created_at: row.get("created_at").as_time(),
-        reviewed_at: row.get("reviewed_at").as_time(),
-        expires_at: row.get("expires_at").as_time(),
-        version: row.int("state_version"),
+        requesters: std::iter::once(row.text(scoped_approvals::requester_actor).to_owned()).chain(also).collect(),
+        created_at: row.get(scoped_approvals::created_at).as_time(),
+        reviewed_at: row.get(scoped_approvals::reviewed_at).as_time(),
+        expires_at: row.get(scoped_approvals::expires_at).as_time(),
+        version: row.int(scoped_approvals::state_version),
         state,
         decisions,
         data: ActionData(data),
@@ -118,8 +120,8 @@ fn requirement(row: &Row, data: &Value) -> Option<ApprovalRequirement> {
     if let Some(parts) = data.get("demands") {
         return ApprovalRequirement::from_value(parts);
     }
-    let approvers = row.get("approvers").as_texts().to_vec();
-    let needed = u32::try_from(row.int("approvals_needed")).ok()?;
+    let approvers = row.get(scoped_approvals::approvers).as_texts().to_vec();
+    let needed = u32::try_from(row.int(scoped_approvals::approvals_needed)).ok()?;
     Some(ApprovalRequirement { needed, approvers, ..ApprovalRequirement::one_approval("") })
 }
 

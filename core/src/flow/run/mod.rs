@@ -83,7 +83,7 @@ use doubts::Doubts;
 use drafting::Drafting;
 use patches::Patches;
 use rollback::Rollbacks;
-use row::StoredRow;
+use row::RowState;
 use serde_json::Value;
 use start::Work;
 use std::sync::Arc;
@@ -97,7 +97,7 @@ pub struct Run {
     status: RunStatus,
     result: Option<Value>,
     completed_at: Option<Timestamp>,
-    row: StoredRow,
+    row: RowState,
     tasks: Tasks,
     doubts: Doubts,
     children: ChildRuns,
@@ -126,7 +126,7 @@ impl Run {
             status: RunStatus::Pending,
             result: None,
             completed_at: None,
-            row: StoredRow::none(&head),
+            row: RowState::none(&head),
             tasks: Tasks::new(graph),
             doubts: Doubts::default(),
             children: ChildRuns::default(),

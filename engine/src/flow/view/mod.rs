@@ -25,7 +25,7 @@ pub use doubt::{DoubtView, DoubtfulCall};
 pub use event::EventView;
 pub use inbox::InboxMessage;
 pub use message::{DeliveryAttempt, DeliveryOutcome, MessageView, NotifyTargets};
-pub use patch::{DigestChange, GraphDiff, MemberDiff, PatchInverse, PatchPreview, PatchView};
+pub use patch::{DigestChange, GraphDiff, MemberDiff, PatchInverse, PatchView, PreviewView};
 pub use plan::{Deferral, DryRunResult, LineKind, LineStatus, PlanLine, PlanView};
 pub use risk::RiskView;
 pub use rollback::{RollbackLine, RollbackView};
@@ -38,7 +38,7 @@ use serde::de::DeserializeOwned;
 
 /// A page of a listing.
 #[derive(Clone, Debug, Serialize)]
-pub struct Page<T> {
+pub struct Listing<T> {
     pub items: Vec<T>,
     /// `None` on the last page.
     pub next_cursor: Option<String>,

@@ -36,7 +36,7 @@ impl PatchView {
 
 /// What a patch changes, and how to revert it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PatchPreview {
+pub struct PreviewView {
     pub diff: GraphDiff,
     pub inverse: PatchInverse,
 }

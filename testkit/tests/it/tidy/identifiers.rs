@@ -10,8 +10,6 @@ use std::collections::BTreeSet;
 
 /// Quoted names that are not in the code, and why.
 const FOREIGN: &[(&str, &str)] = &[
-    ("AutonomyLevel", "a name of the specification"),
-    ("ToolMetadata", "a name of the specification"),
     ("HttpServerImpl", "an example"),
     ("delete_at", "an example"),
     ("Location", "an HTTP header"),
