@@ -14,6 +14,8 @@ body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding
 code,pre{font-family:ui-monospace,monospace}td,th{padding:.3rem .8rem .3rem 0;text-align:left;vertical-align:top}\
 th{white-space:nowrap}td{overflow-wrap:anywhere}\
 pre{background:#f3f3f3;padding:.8rem;white-space:pre-wrap;overflow-wrap:anywhere}\
+.line{display:flex}.line>:first-child{flex:none;white-space:pre}\
+.line>:last-child{min-width:0;padding-left:2ch;text-indent:-2ch}\
 textarea{box-sizing:border-box;width:100%;font:inherit;color:inherit;background:inherit;border:1px solid #888}\
 button{font:inherit;padding:.5rem 1.5rem;margin:.8rem .8rem 0 0;cursor:pointer;border-radius:.3rem}\
 .primary{color:#fff;background:#1558b0;border:1px solid #1558b0;font-weight:600}\

@@ -5,7 +5,9 @@
 
 pub use chimera_expr::did_you_mean;
 
-use crate::limits::{ERROR_DETAIL_BYTES_MAX, ERROR_DETAIL_DEPTH_MAX, ERROR_MESSAGE_CHARS_MAX};
+use crate::limits::{
+    BLANKS_SHOWN_MAX, ERROR_DETAIL_BYTES_MAX, ERROR_DETAIL_DEPTH_MAX, ERROR_MESSAGE_CHARS_MAX, INDENT_SHOWN_MAX,
+};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 
@@ -29,36 +31,47 @@ pub fn truncate_value(value: Value, bytes_max: usize, chars_max: usize) -> Value
 
 /// Makes invisible, bidirectional and look-alike space characters visible, for people who decide about the text: such
 /// characters are written as JSON escapes. Distinct texts stay distinct: a backslash that could be read as the start of
-/// an escape is doubled. Line breaks, tabs and emoji variation selectors stay.
+/// an escape is doubled. Line breaks, tabs and emoji variation selectors stay. A long run of spaces or tabs is counted
+/// (`\u0020(×400)`): where a long line wraps, the words after it would look like a line of their own.
 #[must_use]
 pub fn escape_invisible(text: &str) -> Cow<'_, str> {
-    escape_characters(text, &['u'])
+    escape_characters(text, &['u'], b" \t")
 }
 
-/// Like [`visible`], on one line: line breaks and tabs are escaped too, so that quoted text cannot start a line of its
+/// Like [`escape_invisible`], on one line: line breaks and tabs are escaped too, so that quoted text cannot start a line of its
 /// own.
 #[must_use]
 pub fn escape_invisible_line(text: &str) -> String {
-    escape_characters(text, &['u', 'n', 't']).replace('\n', "\\n").replace('\t', "\\t")
+    escape_characters(text, &['u', 'n', 't'], b" ").replace('\n', "\\n").replace('\t', "\\t")
 }
 
-/// Like [`visible`], for text that is already partly escaped: backslashes are not doubled.
+/// Like [`escape_invisible`], for text that is already partly escaped and laid out: backslashes are not doubled, and
+/// spaces stay.
 #[must_use]
 pub fn escape_invisible_only(text: &str) -> Cow<'_, str> {
-    escape_characters(text, &[])
+    escape_characters(text, &[], b"")
 }
 
-/// Escapes invisible characters. Backslashes before one of `letters`, or before an escaped character, are doubled, so
-/// that an odd number of them before such a letter always starts an escape.
-fn escape_characters<'a>(text: &'a str, letters: &[char]) -> Cow<'a, str> {
+/// Escapes invisible characters and long runs of `blanks`. Backslashes before one of `letters`, or before an escaped
+/// character, are doubled, so that an odd number of them before such a letter always starts an escape.
+fn escape_characters<'a>(text: &'a str, letters: &[char], blanks: &[u8]) -> Cow<'a, str> {
     let doubles = !letters.is_empty();
-    if text.is_ascii() && !text.contains(is_invisible) && !(doubles && text.contains('\\')) {
+    let is_wide = |run: &[u8]| run.len() > BLANKS_SHOWN_MAX;
+    let has_wide_run = text.as_bytes().split(|byte| !blanks.contains(byte)).any(is_wide);
+    if text.is_ascii() && !text.contains(is_invisible) && !(doubles && text.contains('\\')) && !has_wide_run {
         return Cow::Borrowed(text);
     }
     let is_spelled = |c: char| is_invisible(c) || (letters.contains(&'n') && matches!(c, '\n' | '\t'));
     let mut shown = String::with_capacity(text.len());
-    let (mut before, mut backslashes) = ('\0', 0);
-    for c in text.chars() {
+    let (mut before, mut backslashes, mut rest) = ('\0', 0, text);
+    while let Some(c) = rest.chars().next() {
+        let run = &rest.as_bytes()[..rest.bytes().take_while(|byte| blanks.contains(byte)).count()];
+        if is_wide(run) {
+            shown.extend(std::iter::repeat_n('\\', if doubles { backslashes } else { 0 }));
+            shown.extend(run.chunk_by(u8::eq).map(|alike| format!("\\u{:04x}(×{})", alike[0], alike.len())));
+            (before, backslashes, rest) = (' ', 0, &rest[run.len()..]);
+            continue;
+        }
         let chooses_look = matches!(c, '\u{fe0e}' | '\u{fe0f}') && before >= '\u{203c}' && !is_invisible(before);
         let spelled = is_spelled(c) && !chooses_look;
         if doubles && (spelled || letters.contains(&c)) {
@@ -72,6 +85,7 @@ fn escape_characters<'a>(text: &'a str, letters: &[char]) -> Cow<'a, str> {
             shown.push(c);
         }
         before = c;
+        rest = &rest[c.len_utf8()..];
     }
     Cow::Owned(shown)
 }
@@ -97,12 +111,17 @@ pub fn render_lines(value: &Value) -> Vec<String> {
             .flat_map(|(name, value)| label_lines(&format!("{}:", quote_if_ambiguous(name)), value))
             .collect(),
         Value::Array(items) if !items.is_empty() => items.iter().flat_map(|item| label_lines("-", item)).collect(),
-        Value::String(text) if text.contains('\n') => {
-            text.split('\n').map(|line| format!("| {}", escape_invisible(line))).collect()
-        }
+        Value::String(text) if text.contains('\n') => text.split('\n').map(block_line).collect(),
         Value::String(text) => vec![quote_if_ambiguous(text)],
         other => vec![other.to_string()],
     }
+}
+
+/// A line of a text with several. Its own indent stays, unless it is wide.
+fn block_line(line: &str) -> String {
+    let indent = line.bytes().take_while(|byte| *byte == b' ').count();
+    let (indent, words) = line.split_at(if indent > INDENT_SHOWN_MAX { 0 } else { indent });
+    format!("| {indent}{}", escape_invisible(words))
 }
 
 /// The text, quoted where it could be mistaken for something else.
@@ -112,7 +131,7 @@ fn quote_if_ambiguous(text: &str) -> String {
     let quoted = other || marks || text.contains(['\n', '\t']);
     // JSON quoting has already doubled the backslashes.
     if quoted {
-        escape_invisible_only(&Value::from(text).to_string()).into_owned()
+        escape_characters(&Value::from(text).to_string(), &[], b" ").into_owned()
     } else {
         escape_invisible(text).into_owned()
     }
@@ -196,7 +215,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Reverses `visible`.
+    /// Reverses `escape_invisible`.
     fn spelled_back(shown: &str) -> String {
         let (mut text, mut rest) = (String::new(), shown);
         while let Some(at) = rest.find('\\') {
@@ -212,8 +231,12 @@ mod tests {
             rest = after;
             if run % 2 == 1 {
                 let code = u32::from_str_radix(&after[1..5], 16).unwrap();
-                text.push(char::from_u32(code).unwrap());
+                let c = char::from_u32(code).unwrap();
                 rest = &after[5..];
+                let counted = matches!(c, ' ' | '\t').then(|| rest[1 + '×'.len_utf8()..].split_once(')').unwrap());
+                let (count, after) = counted.unwrap_or(("1", rest));
+                text.extend(std::iter::repeat_n(c, count.parse().unwrap()));
+                rest = after;
             }
         }
         text + rest
@@ -233,6 +256,10 @@ mod tests {
             ("a\\u200bb", "a\\\\u200bb"),
             ("C:\\temp\\users\\x", "C:\\temp\\\\users\\x"),
             ("\\\u{200b}", "\\\\\\u200b"),
+            ("a   b", "a   b"),
+            ("a    00 b", "a\\u0020(×4)00 b"),
+            ("\\     b", "\\\\\\u0020(×5)b"),
+            ("a \t\t  b\t\t\tc", "a\\u0020(×1)\\u0009(×2)\\u0020(×2)b\t\t\tc"),
             ("lines\nand\ttabs, ü, 漢字, ❤\u{fe0f}", "lines\nand\ttabs, ü, 漢字, ❤\u{fe0f}"),
         ] {
             assert_eq!(escape_invisible(text), shown);
@@ -320,7 +347,43 @@ mod tests {
         assert_ne!(escape_invisible_line("a\\nb"), escape_invisible_line("a\nb"));
     }
 
+    #[test]
+    fn spaces_can_not_push_words_to_the_start_of_a_line() {
+        let gap = " ".repeat(400);
+        let shown = |text: String| render_lines(&serde_json::json!({ "title": text })).join("\n");
+        assert_eq!(shown(format!("Refund{gap}amount 5")), "title: Refund\\u0020(×400)amount 5");
+        assert_eq!(shown(format!("Refund{gap}amount: 5")), "title: \"Refund\\u0020(×400)amount: 5\"");
+        assert_eq!(
+            shown(format!("def f():\n    pass\n{gap}key: x\nend{gap}key: x")),
+            "title:\n  | def f():\n  |     pass\n  | \\u0020(×400)key: x\n  | end\\u0020(×400)key: x"
+        );
+        assert_eq!(escape_invisible_line(&format!("would refund{gap}x")), "would refund\\u0020(×400)x");
+    }
+
     proptest! {
+        #[test]
+        fn no_document_shows_a_wide_run_of_blanks(
+            name in "[a: \t\n\\\\]{0,40}( {0,40})a?",
+            text in "[a: \t\n|\\\\]{0,40}( {0,40})[a: \t\n]{0,9}",
+        ) {
+            let document = serde_json::json!({ "m": [{ (name.as_str()): text.as_str() }, text.as_str()] });
+            for line in render_lines(&document) {
+                // The layout indents by three levels; a text with several lines may have an indent of its own.
+                let words = line.trim_start_matches(' ');
+                prop_assert!(line.len() - words.len() <= 6, "{line:?}");
+                let words = words.strip_prefix("| ").map_or(words, |own| {
+                    let words = own.trim_start_matches(' ');
+                    assert!(own.len() - words.len() <= INDENT_SHOWN_MAX, "{line:?}");
+                    words
+                });
+                let runs = words.split(|c| !matches!(c, ' ' | '\t'));
+                prop_assert!(runs.map(str::len).all(|run| run <= BLANKS_SHOWN_MAX), "{line:?}");
+            }
+            let runs = escape_invisible_line(&text);
+            prop_assert!(!runs.contains(&" ".repeat(BLANKS_SHOWN_MAX + 1)));
+            prop_assert_eq!(spelled_back(&escape_invisible(&text)), text);
+        }
+
         #[test]
         fn no_two_texts_are_shown_alike(
             one in "[\\\\unt02b \u{200b}\u{a0}\u{202e}]{0,12}",

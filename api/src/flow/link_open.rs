@@ -90,7 +90,18 @@ fn escape_visible(text: &str) -> String {
 
 /// `lines` must be free of invisible characters.
 fn block(page: &mut String, title: &str, lines: &[String]) {
-    page.push_str(&format!("<h2>{title}</h2><pre>{}</pre>", escape(&lines.join("\n"))));
+    page.push_str(&format!("<h2>{title}</h2>{}", document(lines)));
+}
+
+/// Lines that stay behind their indent, and behind the mark of a text with several lines, where they wrap.
+fn document(lines: &[String]) -> String {
+    let row = |line: &String| {
+        let words = line.trim_start_matches(' ');
+        let words = words.strip_prefix("| ").unwrap_or(words);
+        let (margin, words) = line.split_at(line.len() - words.len());
+        format!("<div class=\"line\"><span>{margin}</span><span>{}</span></div>", escape(words))
+    };
+    format!("<pre>{}</pre>", lines.iter().map(row).collect::<String>())
 }
 
 fn changes(page: &mut String, review: &Review) {
@@ -112,7 +123,7 @@ fn calls(page: &mut String, review: &Review) {
             page.push_str(&format!("<div{class}>{}</div>", escape(&remark)));
         }
         if let Some(input) = &call.input {
-            page.push_str(&format!("<pre>{}</pre>", escape(&render_lines(input).join("\n"))));
+            page.push_str(&document(&render_lines(input)));
         }
         page.push_str("</li>");
     }
@@ -147,4 +158,21 @@ fn form(page: &mut String, opened: &LinkView) {
          <button class=\"plain\" name=\"decision\" value=\"reject\">Reject</button></form>",
         NOTES_BYTES_MAX / 4
     ));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_words_of_a_value_stand_right_of_its_margin() {
+        let gap = " ".repeat(400);
+        let input = json!({ "to": { "note": format!("a\n  b{gap}key: <5>") } });
+        let row =
+            |margin: &str, words: &str| format!("<div class=\"line\"><span>{margin}</span><span>{words}</span></div>");
+        let rows =
+            [row("", "to:"), row("  ", "note:"), row("    | ", "a"), row("    | ", "  b\\u0020(×400)key: &lt;5&gt;")];
+        assert_eq!(document(&render_lines(&input)), format!("<pre>{}</pre>", rows.concat()));
+    }
 }

@@ -13,6 +13,7 @@ use chimera_core::flow::risk::{HIGH_FROM, MEDIUM_FROM};
 use chimera_core::flow::run::RunStatus;
 use chimera_core::limits;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::process::ExitCode;
 
@@ -73,6 +74,7 @@ fn body(args: ActArgs) -> Outcome<Value> {
 
 /// Inputs from the file, overridden by those on the command line.
 fn inputs(args: &ActArgs) -> Outcome<Option<Value>> {
+    check_unique(&args.input)?;
     let mut inputs = match &args.inputs {
         Some(file) => read_json(file)?,
         None if args.input.is_empty() => return Ok(None),
@@ -81,6 +83,18 @@ fn inputs(args: &ActArgs) -> Outcome<Option<Value>> {
     let refused = || Failure::new(Code::MalformedArgs, "the inputs must be a JSON object");
     inputs.as_object_mut().ok_or_else(refused)?.extend(args.input.iter().cloned());
     Ok(Some(inputs))
+}
+
+/// Refuses an input that is given twice: nobody can tell which value is meant.
+fn check_unique(given: &[(String, Value)]) -> Outcome {
+    let mut seen = BTreeSet::new();
+    match given.iter().find(|(name, _)| !seen.insert(name)) {
+        None => Ok(()),
+        Some((name, _)) => {
+            let failure = Failure::new(Code::MalformedArgs, format!("--input {name}=… is given more than once"));
+            Err(failure.hint("give each input once; a list is one value, such as --input 'names=[\"a\",\"b\"]'"))
+        }
+    }
 }
 
 pub(super) fn notify(webhook: Option<String>, email: Option<String>) -> Option<Value> {
@@ -221,6 +235,15 @@ mod tests {
                 "the plan waits for approval, until 2026-01-01T00:00:00Z"
             ]
         );
+    }
+
+    #[test]
+    fn an_input_that_is_given_twice_is_refused() {
+        let given = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), json!(1))).collect::<Vec<_>>();
+        assert!(check_unique(&given(&["title", "body"])).is_ok());
+        let refused = check_unique(&given(&["title", "body", "title"])).unwrap_err();
+        assert_eq!(refused.code, Code::MalformedArgs);
+        assert_eq!(refused.message, "--input title=… is given more than once");
     }
 
     #[test]

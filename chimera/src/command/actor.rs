@@ -6,6 +6,7 @@ use crate::access::registry::ActorRegistry;
 use crate::cli::{ActorArg, ActorArgs, ActorCommand, ActorKindArg};
 use crate::failure::{Failure, Outcome};
 use crate::flow::table::{table, text};
+use chimera_core::access::registry::{InvalidActorEntry, is_actor_name};
 use chimera_core::access::scope::check_scope;
 use chimera_core::error::Code;
 use chimera_core::text::did_you_mean;
@@ -172,6 +173,10 @@ fn joined(actor: &Value, name: &str) -> String {
 
 async fn add(scene: &CommandContext<'_>, book: &ActorRegistry, args: ActorArgs) -> Outcome {
     let actor = args.actor.clone();
+    // A server takes a name that can't exist for an unknown one.
+    if !is_actor_name(&actor) {
+        return Err(Failure::new(Code::ValidationFailed, InvalidActorEntry::Name.to_string()));
+    }
     let shown = match book.show(&actor).await {
         // The refusal of the key says why the name can't be registered: it was removed, or is another tenant's.
         Err(failure) if failure.code == Code::NotFound => return print_key(scene, &book.add_key(&actor, None).await?),

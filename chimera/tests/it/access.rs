@@ -148,6 +148,8 @@ fn first_key(place: &Workspace) {
     assert_eq!(bot.run(&["token"]).status, 0);
     let twice = operator.run(&["actor", "add", "service_bot"]);
     assert!(twice.status == 1 && twice.stderr.contains("already has a key"), "{}", twice.stderr);
+    let spaced = operator.run(&["actor", "add", "ev il"]);
+    assert!(spaced.stderr.contains("1 to 255 characters and no spaces"), "{}", spaced.stderr);
 
     let overlapping = operator.json(&["actor", "secret", "service_bot", "--overlap", "600"]);
     assert!(overlapping["keys_before_until"].is_string(), "{overlapping}");

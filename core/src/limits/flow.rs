@@ -293,6 +293,12 @@ pub const DRAFT_BYTES_MAX: usize = 1024 * 1024;
 pub const DRAFT_MEMORY_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Dry-run calls that a draft buffers. Then they are written, and the draft continues.
 pub const DRAFT_CALLS_BUFFERED_MAX: usize = 200;
+/// Spaces and tabs in a row that a review shows as they are. A longer run is written as its length, because the words
+/// after it would look like a line of their own where the line wraps.
+pub const BLANKS_SHOWN_MAX: usize = 3;
+/// Spaces before the words of a line, in a text of several lines, that a review shows as they are. A wider indent is
+/// written as its length.
+pub const INDENT_SHOWN_MAX: usize = 16;
 
 // Messages to people
 

@@ -479,8 +479,8 @@ impl RunDriver {
     }
 
     fn publish_progress(&self, turn: &Turn) {
-        if turn.status.is_some() || turn.parked {
-            let progress = RunProgress::of(&self.run, turn.parked && !turn.waits_for_slot);
+        if turn.status.is_some() || turn.parked || turn.waits_for_person {
+            let progress = RunProgress::of(&self.run, turn.is_resting());
             self.progress.send_replace(progress);
         }
     }

@@ -94,7 +94,7 @@ pub(super) struct PendingRun {
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunProgress {
     pub status: RunStatus,
-    /// Nothing more happens without outside action.
+    /// Nothing more happens without outside action or a timer.
     pub is_resting: bool,
     /// Set once the run has ended.
     pub ended: Option<Arc<RunOutcome>>,
@@ -347,7 +347,7 @@ impl EngineState {
     /// spans of calls that were already made are reported then.
     pub(super) fn launch(self: &Arc<Self>, run: Run, turn: Turn, tx: Tx, made: Vec<Span>) -> PendingRun {
         let (inbox, nudges) = mpsc::channel(limits::RUN_INBOX_MAX);
-        let first = RunProgress::of(&run, turn.parked && !turn.waits_for_slot);
+        let first = RunProgress::of(&run, turn.is_resting());
         let (told, durable) = oneshot::channel();
         let id = run.head().id;
         let entered = self.driven.register(id, &run.head().tenant, inbox, first.clone());

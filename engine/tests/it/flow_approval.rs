@@ -5,6 +5,7 @@ use chimera_core::act::risk;
 use chimera_core::flow::plan::Plan;
 use chimera_core::flow::policy::{Action, Policy, PolicyVerdict};
 use chimera_core::flow::risk::Score;
+use chimera_core::flow::run::RunStatus;
 use chimera_core::flow::tables::{APPROVAL_REQUESTS, SCOPED_APPROVALS};
 use chimera_core::ledger::tables::AUDIT_LOGS;
 use chimera_core::limits;
@@ -121,6 +122,19 @@ async fn nobody_who_decides_in_time_cancels_what_waits() {
         assert_eq!(stage.ended(run).await["status"], "cancelled");
         assert_eq!(stage.rows(&APPROVAL_REQUESTS)[0].text("status"), "expired");
         assert!(stage.world.outside.sent().is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_rests_while_it_waits_for_a_person_however_soon_the_approval_expires() {
+    for (seconds, level) in [(2, SILENT), (2, Level::Ask), (5, Level::Ask), (9, Level::Ask)] {
+        let stage = stage(1).open().await;
+        stage.apply(&hitl(json!({"expires_seconds": seconds}))).await;
+        let ask = StartRun { level, ..StartRun::of("w", json!({"who": "Bob"})) };
+        let mut started = stage.flow.start(&stage.permit("user_ann"), ask).await.unwrap();
+        let progress = started.progress.wait_for(|progress| progress.is_resting).await.unwrap().clone();
+        assert_eq!(progress.status, RunStatus::AwaitingApproval, "{level:?} {seconds}");
+        assert_eq!(stage.ended(started.run_id).await["status"], "cancelled");
     }
 }
 

@@ -4,7 +4,7 @@ use super::env::Env;
 use super::event::{CallMode, Turn};
 use super::tasks::task::TaskState;
 use super::turn_builder::{TurnBuilder, TurnContext};
-use super::{LaneOwner, Run, RunPlace, end};
+use super::{LaneOwner, Run, RunPlace, RunStatus, end};
 use crate::flow::tables::{RUNS, STEPS};
 use crate::json::Digest32;
 use crate::limits;
@@ -70,6 +70,7 @@ pub(crate) fn finish_turn(run: &mut Run, cx: TurnContext<'_>) -> Result<Turn, Un
     let changed = run.row.is_new() || book.has_rows() || book.claim || released;
     let mut turn = Turn { status: book.status, more: book.more, parked, ..Turn::default() };
     turn.waits_for_slot = matches!(attendance, Continuation::Parked { for_slot: true, .. });
+    turn.waits_for_person = run.status == RunStatus::AwaitingApproval && !book.more && end::is_idle(run);
     if changed {
         let dirty = std::mem::take(&mut book.dirty);
         for at in &dirty {

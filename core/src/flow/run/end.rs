@@ -137,11 +137,15 @@ pub(crate) fn can_park(run: &Run, env: &Env<'_>) -> bool {
         return false;
     }
     let far = |due: crate::time::Timestamp| due > env.now.plus_seconds(limits::PARK_SECONDS_MIN);
-    let idle = run.tasks.are_idle()
+    is_idle(run) && run.next_deadline().is_none_or(far)
+}
+
+/// Whether nothing is in flight and nothing can start before a signal arrives or a timer is due.
+pub(crate) fn is_idle(run: &Run) -> bool {
+    run.tasks.are_idle()
         && !run.drafting.is_under_way()
         && run.rollback.may_park()
-        && (!run.tasks.has_ready() || run.stopping.is_paused() || is_blocked_by_approval(run));
-    idle && run.next_deadline().is_none_or(far)
+        && (!run.tasks.has_ready() || run.stopping.is_paused() || is_blocked_by_approval(run))
 }
 
 /// Whether nothing is in flight and the run only waits for a slot.

@@ -347,6 +347,17 @@ pub struct Turn {
     pub parked: bool,
     /// It is parked until a slot is free, and resumes by itself then.
     pub waits_for_slot: bool,
+    /// Nothing is under way until a person decides or a timer is due.
+    pub waits_for_person: bool,
+}
+
+impl Turn {
+    /// Whether nothing more happens without outside action or a timer. A run whose approval expires soon rests, too,
+    /// although it stays in memory.
+    #[must_use]
+    pub const fn is_resting(&self) -> bool {
+        (self.parked && !self.waits_for_slot) || self.waits_for_person
+    }
 }
 
 /// The member of a signal's payload that names the approval requests withdrawn with it.
