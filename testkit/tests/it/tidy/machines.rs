@@ -52,7 +52,6 @@ const WIDE: &[(&str, &str)] = &[
     ("RunDriver", "the parts of the engine that a run uses"),
     ("RunHead", "row"),
     ("RunSummary", "wire type"),
-    ("StepDocument", "wire type"),
     ("StepView", "read model of a row"),
 ];
 
