@@ -58,7 +58,8 @@ fn escape_characters<'a>(text: &'a str, letters: &[char], blanks: &[u8]) -> Cow<
     let doubles = !letters.is_empty();
     let is_wide = |run: &[u8]| run.len() > BLANKS_SHOWN_MAX;
     let has_wide_run = text.as_bytes().split(|byte| !blanks.contains(byte)).any(is_wide);
-    if text.is_ascii() && !text.contains(is_invisible) && !(doubles && text.contains('\\')) && !has_wide_run {
+    let is_escaped = doubles && text.contains('\\');
+    if text.is_ascii() && !text.contains(is_invisible) && !is_escaped && !has_wide_run {
         return Cow::Borrowed(text);
     }
     let is_spelled = |c: char| is_invisible(c) || (letters.contains(&'n') && matches!(c, '\n' | '\t'));

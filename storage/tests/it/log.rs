@@ -103,7 +103,7 @@ async fn a_log_whose_data_file_is_missing_or_empty_is_left_alone_whoever_opens_i
         for refused in refusals {
             let Err(OpenError::Unavailable(why)) = refused else { panic!("{how}: {refused:?}") };
             assert_eq!(why.outage, Outage::Unusable);
-            for words in [how, "chimera.db-wal", "put the chimera.db back"] {
+            for words in [how, "chimera.db-wal", "restore the matching chimera.db"] {
                 assert!(why.reason.contains(words), "{words}: {}", why.reason);
             }
         }

@@ -109,7 +109,7 @@ async fn an_older_data_file_beside_a_newer_log_is_refused_by_everybody_and_both_
         for refused in lookers(left.path()).into_iter().chain(writers(left.path())) {
             let Err(OpenError::Unavailable(why)) = refused else { panic!("{refused:?}") };
             assert_eq!(why.outage, Outage::Unusable, "{why:?}");
-            for words in ["chimera.db is not the data file", "chimera.db-wal", "put the chimera.db back"] {
+            for words in ["chimera.db is not the data file", "chimera.db-wal", "restore the matching chimera.db"] {
                 assert!(why.reason.contains(words), "{words}: {}", why.reason);
             }
             assert!(Pair::of(left.path()) == mixed, "somebody changed a file");
@@ -145,7 +145,8 @@ async fn a_data_file_with_a_damaged_header_beside_a_log_is_refused_by_everybody_
         for refused in lookers(left.path()).into_iter().chain(writers(left.path())) {
             let Err(OpenError::Unavailable(why)) = refused else { panic!("{refused:?}") };
             assert_eq!(why.outage, Outage::Damaged, "{why:?}");
-            for words in ["the header of chimera.db can't be read", "chimera.db-wal", "put the chimera.db back"] {
+            for words in ["the header of chimera.db can't be read", "chimera.db-wal", "restore the matching chimera.db"]
+            {
                 assert!(why.reason.contains(words), "{words}: {}", why.reason);
             }
             assert!(Pair::of(left.path()) == mixed, "somebody changed a file");
