@@ -63,7 +63,7 @@ fn headless(path: &Path) -> String {
     let (data, log) = names(path);
     format!(
         "the data file is damaged: the header of {data} can't be read, so nothing shows that its log {log} continues \
-         it; put the {data} back that belongs to it, or restore a backup; move {log} away only to give up what it holds"
+         it; restore the matching {data}, or a backup; moving {log} away discards the last writes"
     )
 }
 
