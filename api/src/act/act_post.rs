@@ -141,19 +141,7 @@ pub(crate) fn actions(edge: &Edge) -> Result<&Actions, ApiError> {
 
 /// A request with default options. `request` is the document that is stored with the run.
 pub(crate) fn default_act(what: Objective, request: Value, seed: RunSeed) -> ActRequest {
-    ActRequest {
-        actor: None,
-        what,
-        level: None,
-        dry_run: false,
-        key: None,
-        notify: None,
-        priority: None,
-        correlation_id: None,
-        run_id: seed.run_id,
-        parent_span: seed.span,
-        request: Arc::new(request),
-    }
+    ActRequest { run_id: seed.run_id, parent_span: seed.span, ..ActRequest::of(what, request) }
 }
 
 /// Parses and validates the body.

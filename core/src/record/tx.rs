@@ -252,6 +252,15 @@ impl Update {
 }
 
 impl Tx {
+    /// Adds the changes of another transaction after its own. The affinity stays.
+    pub fn append(&mut self, other: Self) {
+        self.inserts.extend(other.inserts);
+        self.updates.extend(other.updates);
+        self.steps.extend(other.steps);
+        self.entries.extend(other.entries);
+        self.touches.extend(other.touches);
+    }
+
     /// Validates everything that does not need the store.
     pub fn check(&self) -> Result<(), InvalidTx> {
         let rows_max = crate::limits::TX_ROWS_MAX;

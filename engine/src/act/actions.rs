@@ -25,7 +25,7 @@ use chimera_core::flow::tables::{RunRisk, runs};
 use chimera_core::flow::trace::SpanId;
 use chimera_core::json::Digest32;
 use chimera_core::limits::{FIRST_TIME_RUNS_MAX, PLAN_STEPS_MAX};
-use chimera_core::record::{Direction, Json, JsonError, Scope, StoredRow, Value as Cell};
+use chimera_core::record::{Direction, Json, JsonError, Scope, StoredRow, Tx, Value as Cell};
 use chimera_core::tool::{CallClass, Spec};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -74,6 +74,29 @@ pub struct ActRequest {
     pub parent_span: Option<SpanId>,
     /// The request without what differs between retries, masked.
     pub request: Arc<Value>,
+    /// Rows and ledger entries that commit with the run, or not at all.
+    pub alongside: Tx,
+}
+
+impl ActRequest {
+    /// A request with default options. `request` is the document that is stored with the run.
+    #[must_use]
+    pub fn of(what: Objective, request: Value) -> Self {
+        Self {
+            actor: None,
+            what,
+            level: None,
+            dry_run: false,
+            key: None,
+            notify: None,
+            priority: None,
+            correlation_id: None,
+            run_id: None,
+            parent_span: None,
+            request: Arc::new(request),
+            alongside: Tx::default(),
+        }
+    }
 }
 
 /// The result of an action request.
@@ -269,7 +292,7 @@ impl Actions {
         })
     }
 
-    async fn propose_workflow(
+    pub(super) async fn propose_workflow(
         &self,
         permit: &Permit,
         id: &str,
@@ -437,6 +460,7 @@ impl Actions {
             run_id: Some(run_id),
             parent_span: ask.parent_span,
             priority: ask.priority.unwrap_or(chimera_core::limits::PRIORITY_DEFAULT),
+            alongside: ask.alongside,
             ..StartRun::of(proposal.workflow_id, proposal.inputs)
         };
         let started = self.start_claimed(permit, start).await?;

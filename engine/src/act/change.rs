@@ -36,6 +36,7 @@ impl Actions {
             level: Some(level),
             risk: Some(proposal.risk_document(&score, because)),
             looked_up: Some((before, proposal.inside)),
+            ..ReplayDecision::default()
         };
         self.flow.replay(permit, replay, again).await
     }

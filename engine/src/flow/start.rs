@@ -22,7 +22,7 @@ use chimera_core::flow::run::{Call, Env, Replay, ReplayMode, Run, RunHead, RunRe
 use chimera_core::flow::tables::RunActor;
 use chimera_core::flow::trace::SpanId;
 use chimera_core::limits;
-use chimera_core::record::{Json, StoredRow};
+use chimera_core::record::{Json, StoredRow, Tx};
 use futures::FutureExt;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -56,6 +56,8 @@ pub struct StartRun {
     pub run_id: Option<Uuid>,
     /// The span of the request, in that trace.
     pub parent_span: Option<SpanId>,
+    /// Rows and ledger entries of the caller that commit with the run, or not at all.
+    pub alongside: Tx,
 }
 
 impl StartRun {
@@ -78,8 +80,18 @@ impl StartRun {
             notify: None,
             run_id: None,
             parent_span: None,
+            alongside: Tx::default(),
         }
     }
+}
+
+/// What a run begins with besides its head.
+struct FirstTurn<'a> {
+    graph: Arc<Graph>,
+    /// What a replay repeats.
+    recorded: Option<RunRecording>,
+    /// What commits with the turn.
+    alongside: &'a Tx,
 }
 
 /// The decision on a replay; by default it runs at the original level.
@@ -91,6 +103,8 @@ pub struct ReplayDecision {
     pub risk: Option<Arc<Value>>,
     /// The run and its child workflows, if they were already looked up.
     pub(crate) looked_up: Option<(OriginalRun, ChildWorkflows)>,
+    /// Rows and ledger entries of the caller that commit with the run, or not at all.
+    pub alongside: Tx,
 }
 
 /// A run that is about to be repeated.
@@ -162,7 +176,8 @@ impl Flow {
             created_at: now,
             timeout_at: Some(RunHead::timeout_for(&graph, now)),
         };
-        self.begin_once(permit, ask.idempotency_key, head, graph).await
+        let first = FirstTurn { graph, recorded: None, alongside: &ask.alongside };
+        self.begin_once(permit, ask.idempotency_key, head, first).await
     }
 
     async fn look_up(&self, permit: &Permit, ask: &StartRun) -> Result<ResolvedWorkflow, EngineError> {
@@ -180,13 +195,14 @@ impl Flow {
         permit: &Permit,
         key: Option<RunKey>,
         head: RunHead,
-        graph: Arc<Graph>,
+        first: FirstTurn<'_>,
     ) -> Result<RunHandle, EngineError> {
-        let Some(key) = key else { return self.begin(permit, head, graph, None).await };
+        let Some(key) = key else { return self.begin(permit, head, first).await };
         let mut form = key.first_form();
         loop {
             let head = RunHead { idempotency_key: Some(form.clone()), ..head.clone() };
-            let taken = match self.begin(permit, head, Arc::clone(&graph), None).await {
+            let again = FirstTurn { graph: Arc::clone(&first.graph), recorded: None, ..first };
+            let taken = match self.begin(permit, head, again).await {
                 Err(error) if is_key_taken(&error) => error,
                 begun => return begun,
             };
@@ -301,16 +317,12 @@ impl Flow {
             timeout_at: Some(RunHead::timeout_for(&graph, now)),
             ..original
         };
-        self.begin(permit, head, graph, Some(recorded)).await
+        let first = FirstTurn { graph, recorded: Some(recorded), alongside: &again.alongside };
+        self.begin(permit, head, first).await
     }
 
-    async fn begin(
-        &self,
-        permit: &Permit,
-        head: RunHead,
-        graph: Arc<Graph>,
-        recorded: Option<RunRecording>,
-    ) -> Result<RunHandle, EngineError> {
+    async fn begin(&self, permit: &Permit, head: RunHead, first: FirstTurn<'_>) -> Result<RunHandle, EngineError> {
+        let FirstTurn { graph, recorded, alongside } = first;
         let inner = &self.inner;
         if let Some(hold) = inner.parts.records.hold() {
             return Err(CommitError::from(Blocked::from(hold)).into());
@@ -357,6 +369,7 @@ impl Flow {
         let mut tx = turn.tx.take().unwrap_or_default();
         ledger_notes::add_entries(&mut tx, inner, run.head(), &mut turn.notes)?;
         approval_messages::add_approval_messages(&mut tx, inner, run.head(), &turn.asked).await?;
+        tx.append(alongside.clone());
         permit.add_nonces(&mut tx);
         slots.keep();
         let launched = inner.launch(run, turn, tx, made);

@@ -84,19 +84,7 @@ impl ColdNode {
 
     /// Acts, waits for the end of the run, and returns what was read of workflows.
     async fn act(&self, permit: &Permit, what: Objective) -> (Uuid, Vec<String>) {
-        let act = ActRequest {
-            actor: None,
-            what,
-            level: None,
-            dry_run: false,
-            key: None,
-            notify: None,
-            priority: None,
-            correlation_id: None,
-            run_id: None,
-            parent_span: None,
-            request: Arc::new(json!({})),
-        };
+        let act = ActRequest::of(what, json!({}));
         let run = match self.actions.act(permit, act).await {
             Ok(ActOutcome::Started(begun)) => begun.started.run_id,
             Ok(ActOutcome::Duplicate { .. }) => panic!("there is no key"),

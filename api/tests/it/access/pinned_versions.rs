@@ -86,19 +86,8 @@ impl SocketlessServer {
     }
 
     async fn act(&self, workflow: &str) -> (Uuid, Level) {
-        let act = ActRequest {
-            actor: None,
-            what: Objective::Workflow { id: workflow.to_owned(), version: None, inputs: json!({}) },
-            level: None,
-            dry_run: false,
-            key: None,
-            notify: None,
-            priority: None,
-            correlation_id: None,
-            run_id: None,
-            parent_span: None,
-            request: Arc::new(json!({})),
-        };
+        let what = Objective::Workflow { id: workflow.to_owned(), version: None, inputs: json!({}) };
+        let act = ActRequest::of(what, json!({}));
         match self.access.act(&service(), act).await {
             Ok(ActOutcome::Started(begun)) => (begun.started.run_id, begun.started.level),
             Ok(ActOutcome::Duplicate { .. }) => panic!("there is no key"),
