@@ -132,7 +132,7 @@ fn parse(text: &str) -> Option<Timestamp> {
     Some(Timestamp(seconds * MICROS_PER_SECOND + micros))
 }
 
-const fn days_in(year: i64, month: i64) -> i64 {
+pub(crate) const fn days_in(year: i64, month: i64) -> i64 {
     match month {
         2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
         2 => 28,
@@ -142,7 +142,7 @@ const fn days_in(year: i64, month: i64) -> i64 {
 }
 
 /// Days since the epoch of a proleptic Gregorian date, counted in 400-year eras that start in March.
-const fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
+pub(crate) const fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
     let of_era = year.rem_euclid(400);
@@ -150,7 +150,8 @@ const fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
-const fn civil_from_days(days: i64) -> (i64, i64, i64) {
+/// Year, month and day.
+pub(crate) const fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
     let of_era = days.rem_euclid(146_097);

@@ -1,4 +1,4 @@
-//! Limits of acting: idempotency keys, goals, plans and risk.
+//! Limits of acting: idempotency keys, goals, plans, risk and schedules.
 
 use std::time::Duration;
 
@@ -64,3 +64,54 @@ pub const RISK_COMMAND_BYTES_MAX: usize = 512;
 pub const RISK_COMMAND_ITEMS_MAX: usize = 64;
 /// Bytes of a comment inside a command that are skipped. A longer comment is not skipped.
 pub const RISK_COMMENT_BYTES_MAX: usize = 256;
+
+// Schedules
+
+/// Schedules of one tenant. Another one is refused with `OVERLOADED`.
+pub const SCHEDULES_MAX: usize = 1_000;
+/// Characters of a schedule's name. A longer name is refused with `VALIDATION_FAILED`.
+pub const SCHEDULE_NAME_CHARS_MAX: usize = 128;
+/// Characters of a cron expression. A longer one is refused with `VALIDATION_FAILED`.
+pub const CRON_CHARS_MAX: usize = 256;
+/// Years that are searched for the next date of a cron expression. An expression without a date in them is refused with
+/// `VALIDATION_FAILED`.
+pub const CRON_SEARCH_YEARS_MAX: i64 = 9;
+/// Changes of the clocks that are crossed while the next tick is searched. A schedule without a tick until then has no
+/// further ticks.
+pub const SCHEDULE_TRANSITIONS_MAX: usize = 64;
+/// Shortest interval of a schedule. A shorter one is refused with `VALIDATION_FAILED`.
+pub const SCHEDULE_INTERVAL_SECONDS_MIN: i64 = 1;
+/// Longest interval of a schedule. A longer one is refused with `VALIDATION_FAILED`.
+pub const SCHEDULE_INTERVAL_SECONDS_MAX: i64 = 366 * 86_400;
+/// Lateness of a tick that still counts as on time. A later tick is started if the catch-up policy says so.
+pub const SCHEDULE_GRACE_SECONDS: i64 = 15;
+/// Longest catch-up window of a schedule. A longer one is refused with `VALIDATION_FAILED`.
+pub const SCHEDULE_CATCH_UP_SECONDS_MAX: i64 = 7 * 86_400;
+/// Catch-up window of a schedule that names none. Older ticks are not started.
+pub const SCHEDULE_CATCH_UP_SECONDS_DEFAULT: i64 = 86_400;
+/// Ticks that are started after a downtime, however many the catch-up window holds. Earlier ones are recorded as
+/// missed.
+pub const SCHEDULE_CATCH_UP_MAX: usize = 100;
+/// Missed ticks that are counted for the ledger. More are recorded as this many.
+pub const SCHEDULE_MISSED_COUNT_MAX: usize = 10_000;
+/// Ticks of a schedule that may wait for a run to end. A larger `queue_max` is refused with `VALIDATION_FAILED`.
+pub const SCHEDULE_QUEUE_MAX: u32 = 100;
+/// Ticks that may wait for a run to end if the schedule says nothing. Further ticks are skipped.
+pub const SCHEDULE_QUEUE_DEFAULT: u32 = 1;
+/// Seconds between two checks whether a queued tick can start.
+pub const SCHEDULE_QUEUE_CHECK_SECONDS: i64 = 1;
+/// Unfinished runs of one schedule. Further ticks are skipped.
+pub const SCHEDULE_ACTIVE_RUNS_MAX: usize = 32;
+/// Longest jitter of a schedule. A longer one is refused with `VALIDATION_FAILED`.
+pub const SCHEDULE_JITTER_SECONDS_MAX: i64 = 3_600;
+/// Upcoming ticks that one request shows. A larger number is refused with `SCHEMA_INVALID`.
+pub const SCHEDULE_PREVIEW_MAX: usize = 100;
+/// Due schedules that are read at once. Further ones are read next.
+pub const SCHEDULE_BATCH_MAX: usize = 64;
+/// Ticks that one process decides at the same time. Further ones wait.
+pub const SCHEDULE_TICKS_AT_ONCE_MAX: usize = 8;
+/// Longest time until due schedules are looked for again. Only a schedule that another node has created and then left
+/// is later by this time.
+pub const SCHEDULE_SCAN_INTERVAL: Duration = Duration::from_secs(5);
+/// Time until a tick is tried again that could not be started because of load.
+pub const SCHEDULE_RETRY_SECONDS: i64 = 5;
