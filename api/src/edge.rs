@@ -11,7 +11,7 @@ use chimera_core::access::Claimant;
 use chimera_core::limits;
 use chimera_engine::access::port::Tenancy;
 use chimera_engine::access::{Access, Permit};
-use chimera_engine::act::Actions;
+use chimera_engine::act::{Actions, Schedules};
 use chimera_engine::flow::Flow;
 use chimera_engine::flow::port::Blobs;
 use chimera_engine::port::{Clock, Random};
@@ -124,6 +124,7 @@ pub struct EdgeState {
     pub(crate) flow: Option<Flow>,
     pub(crate) access: Option<Arc<Access>>,
     pub(crate) actions: Option<Arc<Actions>>,
+    pub(crate) schedules: Option<Arc<Schedules>>,
     pub(crate) streams: StreamLimiter,
     pub(crate) checks: Arc<[ReadinessCheck]>,
     pub(crate) check_timeout: Duration,
@@ -149,6 +150,7 @@ impl Edge {
             flow: None,
             access: None,
             actions: None,
+            schedules: None,
             streams: StreamLimiter::default(),
             checks: Arc::new([]),
             check_timeout: limits::READINESS_CHECK_TIMEOUT,
@@ -213,8 +215,15 @@ impl Edge {
     pub fn with_actions(self, actions: Arc<Actions>) -> Self {
         self.with(|parts| {
             parts.access = Some(Arc::clone(actions.access()));
+            parts.schedules = Some(Arc::new(Schedules::new(Arc::clone(&actions))));
             parts.actions = Some(actions);
         })
+    }
+
+    /// Sets the schedules whose loop this process runs, so that a change wakes it.
+    #[must_use]
+    pub fn with_schedules(self, schedules: Arc<Schedules>) -> Self {
+        self.with(|parts| parts.schedules = Some(schedules))
     }
 
     /// Sets the readiness checks.

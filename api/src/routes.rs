@@ -7,7 +7,10 @@ use crate::access::{
     actor_get, actor_key, actor_list, actor_put, actor_remove, jwks, tenant_add, tenant_get, tenant_list, tenant_set,
     token, token_refresh, token_revoke,
 };
-use crate::act::{act_post, run_call, run_patch, run_replay, run_retry};
+use crate::act::{
+    act_post, run_call, run_patch, run_replay, run_retry, schedule_add, schedule_get, schedule_list, schedule_next,
+    schedule_pause, schedule_put, schedule_remove, schedule_resume, schedule_run,
+};
 use crate::audit::audit_list;
 use crate::edge::Edge;
 use crate::flow::{
@@ -97,6 +100,15 @@ routes! {
     DELETE "/workflows/{id}/share" unshare_workflow workflow_unshare::unshare CHANGE;
     DELETE "/workflows/{id}/cache" clear_workflow_cache cache_forget::forget CHANGE;
     POST "/workflows/{id}/call" call_workflow run_call::call CALL;
+    GET "/schedules" list_schedules schedule_list::list READ;
+    POST "/schedules" create_schedule schedule_add::add CHANGE;
+    GET "/schedules/{name}" get_schedule schedule_get::get READ;
+    PUT "/schedules/{name}" replace_schedule schedule_put::put CHANGE;
+    DELETE "/schedules/{name}" remove_schedule schedule_remove::remove CHANGE;
+    GET "/schedules/{name}/next" list_next_ticks schedule_next::next READ;
+    POST "/schedules/{name}/pause" pause_schedule schedule_pause::pause CHANGE;
+    POST "/schedules/{name}/resume" resume_schedule schedule_resume::resume CHANGE;
+    POST "/schedules/{name}/run" run_schedule schedule_run::run CALL;
     GET "/runs" list_runs run_list::list READ;
     GET "/runs/{id}" get_run run_get::get READ;
     PATCH "/runs/{id}" mark_run run_mark::mark CHANGE;

@@ -5,6 +5,7 @@
 mod access;
 mod backup;
 mod flow;
+mod schedule;
 
 pub(crate) use access::{
     ActArgs, ActorArgs, ActorCommand, ActorKindArg, DuplicatePolicyArg, RoleCommand, SignArgs, TenantCommand, TokenArgs,
@@ -14,6 +15,7 @@ pub(crate) use flow::{
     ActorArg, DecideArgs, DoubtsArgs, ListArgs, PageArgs, PatchArgs, ReplayMode, ResolveArgs, RunsCommand,
     WorkflowCommand,
 };
+pub(crate) use schedule::{ScheduleArgs, ScheduleCommand, ScheduleName};
 
 use crate::config::Flags;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -99,6 +101,8 @@ pub(crate) enum Command {
     Tenant(TenantCommand),
     /// Apply, list, show, check and share workflows.
     Workflow(TenantScoped<WorkflowCommand>),
+    /// Start workflows by the clock: cron or an interval.
+    Schedule(TenantScoped<ScheduleCommand>),
     /// Watch and control runs.
     Runs(TenantScoped<RunsCommand>),
     /// List notifications that have no other channel.
@@ -271,6 +275,7 @@ impl Command {
         match self {
             Self::Actor(TenantScoped { for_tenant, .. })
             | Self::Workflow(TenantScoped { for_tenant, .. })
+            | Self::Schedule(TenantScoped { for_tenant, .. })
             | Self::Runs(TenantScoped { for_tenant, .. }) => for_tenant.as_deref(),
             _ => None,
         }

@@ -17,6 +17,7 @@ mod restore;
 mod resume;
 mod role;
 mod runs;
+mod schedule;
 mod serve;
 mod sign;
 mod tenant;
@@ -123,6 +124,7 @@ impl CommandContext<'_> {
             Command::Role(command) => role::run(self, command),
             Command::Tenant(command) => tenant::run(self, command).await,
             Command::Workflow(of) => workflow::run(self, of.command).await,
+            Command::Schedule(of) => schedule::run(self, of.command).await,
             Command::Runs(of) => runs::run(self, of.command).await,
             Command::Inbox(page) => inbox::run(self, page).await,
             Command::Audit(AuditCommand::List(list)) => audit::list::run(self, &list).await,

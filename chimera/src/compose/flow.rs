@@ -21,7 +21,7 @@ use chimera_core::secret::{Secret, SecretName};
 use chimera_engine::access::port::{OneTenant, Tenancy};
 use chimera_engine::access::{Directory, Permit, TenantSecrets, local_operator};
 use chimera_engine::act::rules::{Rule, Rules};
-use chimera_engine::act::{DirectoryRecipients, Guard};
+use chimera_engine::act::{DirectoryRecipients, Guard, Schedules};
 use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::port::{Blobs, Buckets, Notifier, Tool};
 use chimera_engine::flow::{Asking, Flow, FlowPorts, RunLimits, TenantBlobs, TenantBuckets, ToolRegistry};
@@ -54,6 +54,13 @@ impl RunningFlow {
         let (stop, stopped) = watch::channel(false);
         self.stop = Some(stop);
         self.loops.push(tokio::spawn(async move { directory.keep(stopped).await }));
+    }
+
+    /// Starts what is due by the clock, until it is stopped.
+    pub(super) fn run_schedules(&mut self, schedules: &Arc<Schedules>) {
+        let schedules = Arc::clone(schedules);
+        let stopped = self.stop.get_or_insert_with(|| watch::channel(false).0).subscribe();
+        self.loops.push(tokio::spawn(async move { schedules.keep(stopped).await }));
     }
 
     /// What runs until it is stopped.

@@ -19,7 +19,7 @@ use chimera_core::limits;
 use chimera_core::record::Tx;
 use chimera_engine::access::port::Counters;
 use chimera_engine::access::{Access, Directory};
-use chimera_engine::act::Actions;
+use chimera_engine::act::{Actions, Schedules};
 use chimera_engine::flow::Flow;
 use chimera_engine::flow::port::Blobs;
 use chimera_engine::heartbeat::Heartbeat;
@@ -88,6 +88,8 @@ pub(crate) struct Node {
     pub(crate) blobs: Arc<dyn Blobs>,
     /// Who lets callers in.
     pub(crate) actions: Arc<Actions>,
+    /// What starts workflows by the clock.
+    pub(crate) schedules: Arc<Schedules>,
     /// What runs workflows.
     running: Option<flow::RunningFlow>,
     records: Arc<dyn Records>,
@@ -127,15 +129,18 @@ pub(crate) async fn begin(config: &Config, ambient: &Ambient, prepared: Prepared
     let authenticator = access::authenticator(config, &directory, counters);
     let access = Arc::new(Access::new(directory, authenticator));
     let actions = Arc::new(Actions::new(Arc::clone(&access), running.flow.clone(), Arc::new(WordPlanner)));
+    let schedules = Arc::new(Schedules::new(Arc::clone(&actions)));
+    running.run_schedules(&schedules);
     let clock_watch = tokio::spawn(crate::ambient::watch::watch(Arc::clone(&ambient.machine)));
     upkeep.until_stopped(&running.flow);
     upkeep.watch_pulse("runs were", running.flow.pulse());
+    upkeep.watch_pulse("schedules were", schedules.pulse());
     access.directory().pulse().iter().for_each(|pulse| upkeep.watch_pulse("actors were", pulse));
     upkeep.watch_loops(running.loops().chain([&checkpoints.1, &clock_watch]));
     checks.push(upkeep.check());
     let ambient = ambient.clone();
-    let parts =
-        Node { checks, blobs, running: Some(running), actions, records, ambient, node, checkpoints, clock_watch };
+    let running = Some(running);
+    let parts = Node { checks, blobs, running, actions, schedules, records, ambient, node, checkpoints, clock_watch };
     warn_of_local_settings(config);
     match parts.record(signing::STARTED, signing::announcement(&signer)).await {
         // Start anyway: operators must be able to inspect a held store.

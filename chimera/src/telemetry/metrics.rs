@@ -72,6 +72,21 @@ const METRICS: &[(&str, &[Metric])] = &[
                 "Step outcomes in this process; each attempt of a retried step counts.",
             ),
             counter("chimera_approvals_requested_total", &[], "Approval requests made by runs of this process."),
+            counter(
+                "chimera_schedule_ticks_total",
+                &[("outcome", &["started", "skipped", "queued", "refused"])],
+                "Ticks of schedules that this process decided.",
+            ),
+            counter(
+                "chimera_schedule_ticks_late_total",
+                &[],
+                "Runs that this process started later than the grace time after their tick.",
+            ),
+            counter(
+                "chimera_schedule_ticks_missed_total",
+                &[],
+                "Ticks of schedules that passed while no node could start them and were not caught up.",
+            ),
             gauge(
                 "chimera_runs_unfinished",
                 &[("state", &["pending", "running", "awaiting_approval", "rolling_back"])],

@@ -225,6 +225,13 @@ impl Directory {
         }
     }
 
+    /// The same, with no scope beyond those that the actor had used a token for.
+    pub(crate) fn permit_within(&self, tenant: &str, actor: &str, scopes: &[String]) -> Result<Permit, ErrorBody> {
+        let permit = self.current_permit(tenant, actor)?;
+        let both = scope::narrowed(permit.scopes(), scopes);
+        Ok(permit.narrowed(&both.iter().map(String::as_str).collect::<Vec<_>>()))
+    }
+
     /// Why a person may not decide on requests of `requester`; `None` if they may.
     pub(crate) fn exclusion_reason(&self, tenant: &str, person: &str, requester: &str) -> Option<DeciderRefusal> {
         let entry = self.snapshot().registry.resolve(person);

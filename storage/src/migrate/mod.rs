@@ -73,6 +73,7 @@ migrations! {
     24 = "0024_entry_checks",
     25 = "0025_workflow_shares",
     26 = "0026_removed_names",
+    27 = "0027_schedules",
 }
 
 /// The schema version that this binary works with.

@@ -15,7 +15,7 @@ use chimera_core::time::Timestamp;
 use chimera_core::tool::{EffectKind, ReadOnlyInputs, Risk, Rollback, Spec};
 use chimera_engine::access::port::Counters;
 use chimera_engine::access::{Directory, Settings};
-use chimera_engine::act::{DirectoryRecipients, Guard};
+use chimera_engine::act::{DirectoryRecipients, Guard, Schedules};
 use chimera_engine::flow::Asking;
 use chimera_engine::flow::port::ToolError;
 use chimera_engine::port::Clock;
@@ -96,6 +96,7 @@ pub(crate) struct AccessServer {
     pub(crate) house: FlowServer,
     pub(crate) clock: Arc<OffsetClock>,
     pub(crate) directory: Arc<Directory>,
+    pub(crate) schedules: Arc<Schedules>,
     tools: BTreeMap<&'static str, CallLog>,
 }
 
@@ -180,9 +181,10 @@ pub(crate) async fn porch_with(settings: Settings, shared: Option<Arc<dyn Counte
     let asking = Asking { base_url: "https://chimera.example".to_owned(), recipients, ..asking() };
     let stage = setup.world(world).policy(guard).asking(asking).open_on(records).await;
     let access = ground.access(&directory, stage.flow.clone());
+    let schedules = Arc::new(Schedules::new(Arc::clone(&access)));
     let edge = edge_of(&stage.world).with_flow(stage.flow.clone()).with_actions(access);
     let house = FlowServer { server: served(edge).await, stage, client: client() };
-    AccessServer { house, clock, directory, tools: asked }
+    AccessServer { house, clock, directory, schedules, tools: asked }
 }
 
 pub(crate) fn access_fixture(
@@ -223,6 +225,7 @@ impl AccessServer {
         let directory = ground.directory(settings).await;
         let flow = self.house.stage.flow.clone();
         let access = ground.access(&directory, flow.clone());
+        let schedules = Arc::new(Schedules::new(Arc::clone(&access)));
         let edge = edge_of(&self.house.stage.world).with_flow(flow.clone()).with_actions(access);
         let server = served(edge).await;
         let stage = chimera_testkit::flow::EngineFixture {
@@ -231,7 +234,8 @@ impl AccessServer {
             flow,
         };
         let house = FlowServer { server, stage, client: self.house.client.clone() };
-        AccessServer { house, clock: Arc::clone(&self.clock), directory, tools: self.tools.clone() }
+        let clock = Arc::clone(&self.clock);
+        AccessServer { house, clock, directory, schedules, tools: self.tools.clone() }
     }
 
     pub(crate) fn now(&self) -> i64 {

@@ -61,6 +61,15 @@ const CASES: &[Case] = &[
     ("GET /workflows/{id}", none, Forbidden, NotThere),
     // Before a workflow of the same name is made next door.
     ("POST /workflows/{id}/call", || json!({}), Forbidden, NotThere),
+    ("GET /schedules", none, Nothing, Nothing),
+    ("POST /schedules", || json!({"name": "x", "workflow_id": "reviewed", "every": "1d"}), Forbidden, NotThere),
+    ("GET /schedules/{name}", none, NotThere, NotThere),
+    ("PUT /schedules/{name}", || json!({"workflow_id": "reviewed", "every": "1d"}), NotThere, NotThere),
+    ("GET /schedules/{name}/next", none, NotThere, NotThere),
+    ("POST /schedules/{name}/pause", none, NotThere, NotThere),
+    ("POST /schedules/{name}/resume", none, NotThere, NotThere),
+    ("POST /schedules/{name}/run", none, NotThere, NotThere),
+    ("DELETE /schedules/{name}", none, NotThere, NotThere),
     ("PUT /workflows/{id}", || reviewed().document().clone(), Forbidden, Own),
     ("POST /workflows/{id}/check", || reviewed().document().clone(), Forbidden, Own),
     ("PUT /workflows/{id}/share", none, Forbidden, Forbidden),
@@ -125,6 +134,9 @@ async fn divided() -> (FlowServer, Value) {
     let mut house = furnished(setup().unkept(), |edge| edge.with_flow(flow).with_actions(access)).await;
     house.stage = stage;
     let run = house.run(&reviewed(), json!({})).await;
+    let daily = json!({"name": "daily", "workflow_id": "reviewed", "every": "1d", "starts_at": "2999-01-01T00:00:00Z"});
+    let (status, made) = house.ask_as("admin", Method::POST, "/schedules", daily).await;
+    assert_eq!(status, 201, "{made}");
     (house, run)
 }
 
@@ -137,7 +149,11 @@ fn placed(operation: &str, run: &Value) -> (Method, String) {
     };
     (
         method.parse().unwrap(),
-        path.replace("{id}", id).replace("{step}", "review").replace("{slug}", "other").replace("{number}", "1"),
+        path.replace("{id}", id)
+            .replace("{step}", "review")
+            .replace("{slug}", "other")
+            .replace("{number}", "1")
+            .replace("{name}", "daily"),
     )
 }
 

@@ -20,6 +20,7 @@ mod rate;
 mod receivers;
 mod removed_names;
 mod roles;
+mod schedules;
 mod shared_key;
 mod tenants;
 mod tokens;

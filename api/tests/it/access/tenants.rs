@@ -87,6 +87,11 @@ fn document(of: &TenantResources) -> Value {
     named(&of.workflow).document().clone()
 }
 
+/// A schedule with the name of its workflow.
+fn scheduled(of: &TenantResources) -> Value {
+    json!({"name": of.workflow, "workflow_id": of.workflow, "every": "1d", "starts_at": "2999-01-01T00:00:00Z"})
+}
+
 /// Every guarded operation with its parameters, and a body that its owner could send.
 const CASES: &[(&str, &str, Body)] = &[
     ("POST /auth/revoke", "", |of| json!({"token": of.run})),
@@ -113,6 +118,15 @@ const CASES: &[(&str, &str, Body)] = &[
     ("PUT /workflows/{id}/share", "", none),
     ("DELETE /workflows/{id}/share", "", none),
     ("DELETE /workflows/{id}/cache", "", none),
+    ("GET /schedules", "?cursor={cursor}", none),
+    ("POST /schedules", "", scheduled),
+    ("GET /schedules/{name}", "", none),
+    ("PUT /schedules/{name}", "", |of| json!({"workflow_id": of.workflow, "every": "2d"})),
+    ("GET /schedules/{name}/next", "", none),
+    ("POST /schedules/{name}/pause", "", empty),
+    ("POST /schedules/{name}/resume", "", none),
+    ("POST /schedules/{name}/run", "", empty),
+    ("DELETE /schedules/{name}", "", none),
     ("GET /runs", "?cursor={cursor}", none),
     ("GET /runs/{id}", "", none),
     ("PATCH /runs/{id}", "", |_| json!({"status": "rolled_back"})),
@@ -184,7 +198,10 @@ async fn settled(house: &FlowServer, actor: &'static str, tenant: &'static str) 
     let text = |value: &Value| value.as_str().unwrap_or_else(|| panic!("{shown} {page}")).to_owned();
     let (digest, cursor) = (text(&shown["approvals"][0]["digest"]), text(&page["next_cursor"]));
     let marks = vec![said, id(&runs[0]), id(&runs[1]), digest.clone(), key.clone(), actor.to_owned()];
-    TenantResources { tenant, actor, workflow, run: id(&runs[0]), digest, key, cursor, marks }
+    let resources = TenantResources { tenant, actor, workflow, run: id(&runs[0]), digest, key, cursor, marks };
+    let (status, made) = house.ask_as(actor, Method::POST, "/schedules", scheduled(&resources)).await;
+    assert_eq!(status, 201, "{made}");
+    resources
 }
 
 fn id(run: &Value) -> String {
@@ -210,6 +227,7 @@ async fn asked(house: &FlowServer, who: &str, case: &(&str, &str, Body), of: &Te
     };
     let path =
         path.replace("{id}", named).replace("{slug}", of.tenant).replace("{step}", "review").replace("{number}", "1");
+    let path = path.replace("{name}", &of.workflow);
     let query = case.1.replace("{run}", &of.run).replace("{cursor}", &of.cursor).replace("{workflow}", &of.workflow);
     house.ask_as(who, method.parse().unwrap(), &format!("{path}{query}"), case.2(of)).await
 }

@@ -1,0 +1,30 @@
+//! `PUT /schedules/{name}`: replaces what a schedule starts and when.
+
+use super::schedule_wire::{ScheduleBody, ScheduleDocument, schedules};
+use crate::caller::Caller;
+use crate::edge::Edge;
+use crate::error_responses::WriteErrors;
+use crate::extract::ApiJson;
+use crate::problem::ApiError;
+use axum::Json;
+use axum::extract::{Path, State};
+
+/// Replaces the definition of a schedule.
+///
+/// Only its owner may. Queued ticks are dropped; a paused schedule stays paused.
+#[utoipa::path(
+    put,
+    path = "/schedules/{name}",
+    tag = "flow",
+    params(("name" = String, Path, description = "Name of the schedule")),
+    request_body = ScheduleBody,
+    responses((status = 200, body = ScheduleDocument, description = "The schedule"), WriteErrors)
+)]
+pub(crate) async fn put(
+    State(edge): State<Edge>,
+    caller: Caller,
+    Path(name): Path<String>,
+    ApiJson(body): ApiJson<ScheduleBody>,
+) -> Result<Json<ScheduleDocument>, ApiError> {
+    Ok(Json(schedules(&edge)?.replace(&caller.permit, &name, body.definition()?).await?.into()))
+}

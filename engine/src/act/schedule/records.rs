@@ -1,0 +1,139 @@
+//! The row of a schedule and its ledger entries, as parts of a transaction.
+
+use super::Schedules;
+use crate::access::Permit;
+use crate::error::EngineError;
+use crate::ledger::audit::{DecisionRecord, EventRecord, Writer};
+use chimera_core::act::schedule::{Backlog, Rules, TickOutcome};
+use chimera_core::act::tables::{SCHEDULES, ScheduleRow, schedules};
+use chimera_core::error::ErrorBody;
+use chimera_core::ledger::decision::{DecisionSource, Outcome};
+use chimera_core::ledger::{ActorType, SubjectType};
+use chimera_core::record::{Json, Tx, Update, Value as Cell};
+use chimera_core::time::Timestamp;
+use serde_json::Value;
+use uuid::Uuid;
+
+/// When a schedule is due that has nothing more to do: 9999-12-31.
+const NEVER: Timestamp = Timestamp::from_micros(253_402_214_400_000_000);
+
+pub(super) type Cells = Vec<(&'static str, Cell)>;
+
+/// What became of a tick.
+pub(super) struct TickReport {
+    pub(super) tick: Timestamp,
+    pub(super) outcome: TickOutcome,
+    pub(super) run: Option<Uuid>,
+    pub(super) error: Option<ErrorBody>,
+}
+
+/// What a schedule has left to do.
+pub(super) fn backlog_of(row: &ScheduleRow) -> Backlog {
+    Backlog {
+        next_at: row.next_at,
+        queued: row.queued.iter().filter_map(|tick| tick.parse().ok()).collect(),
+        active_runs: row.active_runs.clone(),
+    }
+}
+
+/// The columns of what is left to do, and when it is due.
+pub(super) fn backlog_cells(schedule: Uuid, rules: &Rules, backlog: &Backlog, now: Timestamp) -> Cells {
+    let due_at = rules.due_at(schedule, backlog, now).unwrap_or(NEVER);
+    vec![
+        (schedules::next_at, backlog.next_at.into()),
+        (schedules::due_at, due_at.into()),
+        (schedules::queued, backlog.queued.iter().map(Timestamp::to_string).collect::<Vec<_>>().into()),
+        (schedules::active_runs, backlog.active_runs.clone().into()),
+    ]
+}
+
+/// The columns of a schedule that does nothing until it is changed.
+pub(super) fn idle_cells() -> Cells {
+    let nothing = Vec::<String>::new();
+    vec![(schedules::next_at, Cell::Null), (schedules::due_at, NEVER.into()), (schedules::queued, nothing.into())]
+}
+
+/// The columns of the last tick.
+pub(super) fn report_cells(report: &TickReport) -> Result<Cells, EngineError> {
+    let mut cells = vec![
+        (schedules::last_tick_at, report.tick.into()),
+        (schedules::last_outcome, report.outcome.into()),
+        (schedules::last_error, report.error.as_ref().map(Json::encode).transpose()?.into()),
+    ];
+    if let Some(run) = report.run {
+        cells.push((schedules::last_run_id, run.into()));
+    }
+    Ok(cells)
+}
+
+/// Changes a schedule that is still in the version that was read.
+pub(super) fn update(row: &ScheduleRow, cells: Cells) -> Result<Tx, EngineError> {
+    let update = Update::versioned(&SCHEDULES, vec![row.id.into()], row.state_version, cells)?;
+    Ok(Tx { updates: vec![update], ..Tx::default() })
+}
+
+/// An event of a schedule that nobody but the clock caused.
+pub(super) fn event_of(row: &ScheduleRow, event_type: &str, data: Value) -> EventRecord {
+    EventRecord {
+        tenant_id: row.tenant_id.clone(),
+        subject_type: SubjectType::Other,
+        subject_id: row.id.to_string(),
+        event_type: event_type.to_owned(),
+        actor_type: ActorType::System,
+        actor_id: None,
+        data,
+        run_id: None,
+        run_seq: None,
+        trace_id: None,
+    }
+}
+
+/// The event of a run that a schedule started.
+pub(super) fn run_event(event: EventRecord, by: &Permit, run: Uuid) -> EventRecord {
+    EventRecord {
+        actor_type: by.kind(),
+        actor_id: Some(by.actor().to_owned()),
+        run_id: Some(run),
+        trace_id: Some(chimera_core::id::trace_id(run)),
+        ..event
+    }
+}
+
+impl Schedules {
+    pub(super) fn writer(&self) -> Writer<'_> {
+        let parts = &self.actions.access.directory.parts;
+        Writer { random: &*parts.random, clock: &*parts.clock }
+    }
+
+    /// Records what a caller did to a schedule.
+    pub(super) fn add_change(&self, tx: &mut Tx, permit: &Permit, event: EventRecord) -> Result<(), EngineError> {
+        let event = EventRecord { actor_type: permit.kind(), actor_id: Some(permit.actor().to_owned()), ..event };
+        self.writer().event(tx, event)?;
+        permit.add_nonces(tx);
+        Ok(())
+    }
+
+    /// Records a tick that was refused: a decision about the owner.
+    pub(super) fn add_refusal(
+        &self,
+        tx: &mut Tx,
+        event: EventRecord,
+        owner: &str,
+        body: &ErrorBody,
+    ) -> Result<(), EngineError> {
+        let decision = DecisionRecord {
+            event: EventRecord { actor_id: Some(owner.to_owned()), ..event },
+            source: DecisionSource::Access,
+            outcome: Outcome::Rejected,
+            rationale: body.message.clone(),
+            agent_id: None,
+            action_type: None,
+            action_data: None,
+            policies: vec![body.code.clone()],
+            campaign_id: None,
+            task_id: None,
+        };
+        self.writer().decision(tx, decision)?;
+        Ok(())
+    }
+}

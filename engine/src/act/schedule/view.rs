@@ -1,0 +1,110 @@
+//! How a schedule is shown.
+
+use chimera_core::act::schedule::{CatchUp, Overlap, TickOutcome, interval_text};
+use chimera_core::act::tables::ScheduleRow;
+use chimera_core::error::ErrorBody;
+use chimera_core::record::{DamagedRows, Json};
+use chimera_core::time::Timestamp;
+use serde::Serialize;
+use uuid::Uuid;
+
+/// Whether a schedule ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScheduleStatus {
+    Active,
+    Paused,
+    /// There are no further ticks.
+    Ended,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct ScheduleView {
+    pub schedule_id: Uuid,
+    pub name: String,
+    pub owner: String,
+    pub status: ScheduleStatus,
+    pub workflow_id: String,
+    pub version: Option<i64>,
+    pub inputs: Json,
+    pub cron: Option<String>,
+    pub time_zone: Option<String>,
+    pub every: Option<String>,
+    pub anchor_at: Option<Timestamp>,
+    pub overlap: Overlap,
+    pub queue_max: u32,
+    pub catch_up: CatchUp,
+    pub catch_up_window_seconds: i64,
+    pub jitter_seconds: i64,
+    pub starts_at: Option<Timestamp>,
+    pub ends_at: Option<Timestamp>,
+    pub paused_at: Option<Timestamp>,
+    pub paused_by: Option<String>,
+    pub pause_reason: Option<String>,
+    pub next_at: Option<Timestamp>,
+    pub queued: Vec<Timestamp>,
+    /// Runs that were not finished when the schedule was last looked at.
+    pub active_runs: Vec<Uuid>,
+    pub last_tick: Option<LastTick>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub state_version: i64,
+}
+
+/// What became of the last tick.
+#[derive(Clone, Debug, Serialize)]
+pub struct LastTick {
+    pub tick_at: Timestamp,
+    pub outcome: TickOutcome,
+    /// The run that was started last.
+    pub run_id: Option<Uuid>,
+    /// Why no run was started.
+    pub error: Option<ErrorBody>,
+}
+
+impl ScheduleView {
+    pub(super) fn of(row: ScheduleRow) -> Result<Self, DamagedRows> {
+        let status = match (row.paused_at, row.next_at) {
+            (Some(_), _) => ScheduleStatus::Paused,
+            (None, None) if row.queued.is_empty() => ScheduleStatus::Ended,
+            _ => ScheduleStatus::Active,
+        };
+        let last_tick = match (row.last_tick_at, row.last_outcome) {
+            (Some(tick_at), Some(outcome)) => {
+                let error = row.last_error.as_ref().map(Json::decode).transpose()?;
+                Some(LastTick { tick_at, outcome, run_id: row.last_run_id, error })
+            }
+            _ => None,
+        };
+        Ok(Self {
+            schedule_id: row.id,
+            name: row.name,
+            owner: row.owner,
+            status,
+            workflow_id: row.workflow_id,
+            version: row.workflow_version,
+            inputs: row.inputs,
+            cron: row.cron,
+            time_zone: row.time_zone,
+            every: row.every_seconds.map(interval_text),
+            anchor_at: row.anchor_at,
+            overlap: row.overlap,
+            queue_max: row.queue_max,
+            catch_up: row.catch_up,
+            catch_up_window_seconds: row.catch_up_seconds,
+            jitter_seconds: row.jitter_seconds,
+            starts_at: row.starts_at,
+            ends_at: row.ends_at,
+            paused_at: row.paused_at,
+            paused_by: row.paused_by,
+            pause_reason: row.pause_reason,
+            next_at: row.next_at,
+            queued: row.queued.iter().filter_map(|tick| tick.parse().ok()).collect(),
+            active_runs: row.active_runs,
+            last_tick,
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+            state_version: row.state_version,
+        })
+    }
+}
