@@ -123,7 +123,6 @@ pub struct EdgeState {
     pub(crate) blobs: Option<Arc<dyn Blobs>>,
     pub(crate) flow: Option<Flow>,
     pub(crate) access: Option<Arc<Access>>,
-    pub(crate) actions: Option<Arc<Actions>>,
     pub(crate) schedules: Option<Arc<Schedules>>,
     pub(crate) streams: StreamLimiter,
     pub(crate) checks: Arc<[ReadinessCheck]>,
@@ -149,7 +148,6 @@ impl Edge {
             blobs: None,
             flow: None,
             access: None,
-            actions: None,
             schedules: None,
             streams: StreamLimiter::default(),
             checks: Arc::new([]),
@@ -213,17 +211,16 @@ impl Edge {
     /// Sets authentication and what callers may start. Without it every guarded route is `UNAUTHENTICATED`.
     #[must_use]
     pub fn with_actions(self, actions: Arc<Actions>) -> Self {
-        self.with(|parts| {
-            parts.access = Some(Arc::clone(actions.access()));
-            parts.schedules = Some(Arc::new(Schedules::new(Arc::clone(&actions))));
-            parts.actions = Some(actions);
-        })
+        self.with_schedules(Arc::new(Schedules::new(actions)))
     }
 
-    /// Sets the schedules whose loop this process runs, so that a change wakes it.
+    /// The same, with the schedules whose loop this process runs, so that a change wakes it.
     #[must_use]
     pub fn with_schedules(self, schedules: Arc<Schedules>) -> Self {
-        self.with(|parts| parts.schedules = Some(schedules))
+        self.with(|parts| {
+            parts.access = Some(Arc::clone(schedules.actions().access()));
+            parts.schedules = Some(schedules);
+        })
     }
 
     /// Sets the readiness checks.

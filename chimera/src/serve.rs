@@ -104,7 +104,7 @@ pub(crate) async fn serve(
         }
         edge = edge.with_flow(flow);
     }
-    edge = edge.with_actions(parts.actions.clone()).with_schedules(parts.schedules.clone());
+    edge = edge.with_schedules(parts.schedules.clone());
     if let Some(link) = telemetry.link() {
         edge = edge.with_trace_link(link);
     }

@@ -27,7 +27,7 @@ use chimera_core::error::Code;
 use chimera_core::flow::run::RunStatus;
 use chimera_core::json::weight_of_text;
 use chimera_core::limits::{ACT_WAIT_DEFAULT, DRAFT_WAIT_MIN, IDEMPOTENCY_KEY_CHARS_MAX, REDACT_INLINE_BYTES_MAX};
-use chimera_engine::act::{ActOutcome, ActRequest, Actions, Objective, StartedAction};
+use chimera_engine::act::{ActOutcome, ActRequest, Actions, Objective, Schedules, StartedAction};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -136,7 +136,7 @@ pub(crate) async fn act(
 }
 
 pub(crate) fn actions(edge: &Edge) -> Result<&Actions, ApiError> {
-    edge.actions.as_deref().ok_or_else(ApiError::internal)
+    edge.schedules.as_deref().map(Schedules::actions).ok_or_else(ApiError::internal)
 }
 
 /// A request with default options. `request` is the document that is stored with the run.

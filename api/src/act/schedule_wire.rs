@@ -217,8 +217,7 @@ pub(crate) fn schedules(edge: &Edge) -> Result<&Schedules, ApiError> {
 
 /// The number of ticks to show.
 pub(crate) fn parse_count(count: Option<usize>) -> Result<usize, ApiError> {
-    const DEFAULT: usize = 5;
-    let count = count.unwrap_or(DEFAULT);
+    let count = count.unwrap_or(limits::SCHEDULE_PREVIEW_DEFAULT);
     if (1..=limits::SCHEDULE_PREVIEW_MAX).contains(&count) {
         return Ok(count);
     }

@@ -27,6 +27,7 @@ mod mixed_files;
 mod nodes;
 mod otlp;
 mod restore;
+mod schedules;
 mod schema;
 mod secrets;
 mod server;

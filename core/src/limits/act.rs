@@ -98,7 +98,7 @@ pub const SCHEDULE_MISSED_COUNT_MAX: usize = 10_000;
 pub const SCHEDULE_QUEUE_MAX: u32 = 100;
 /// Ticks that may wait for a run to end if the schedule says nothing. Further ticks are skipped.
 pub const SCHEDULE_QUEUE_DEFAULT: u32 = 1;
-/// Seconds between two checks whether a queued tick can start.
+/// Time between two checks whether a queued tick can start. It starts later by up to this time.
 pub const SCHEDULE_QUEUE_CHECK_SECONDS: i64 = 1;
 /// Unfinished runs of one schedule. Further ticks are skipped.
 pub const SCHEDULE_ACTIVE_RUNS_MAX: usize = 32;
@@ -106,6 +106,8 @@ pub const SCHEDULE_ACTIVE_RUNS_MAX: usize = 32;
 pub const SCHEDULE_JITTER_SECONDS_MAX: i64 = 3_600;
 /// Upcoming ticks that one request shows. A larger number is refused with `SCHEMA_INVALID`.
 pub const SCHEDULE_PREVIEW_MAX: usize = 100;
+/// Upcoming ticks that a request shows if it names no number. Further ones need a number.
+pub const SCHEDULE_PREVIEW_DEFAULT: usize = 5;
 /// Due schedules that are read at once. Further ones are read next.
 pub const SCHEDULE_BATCH_MAX: usize = 64;
 /// Ticks that one process decides at the same time. Further ones wait.
@@ -113,5 +115,5 @@ pub const SCHEDULE_TICKS_AT_ONCE_MAX: usize = 8;
 /// Longest time until due schedules are looked for again. Only a schedule that another node has created and then left
 /// is later by this time.
 pub const SCHEDULE_SCAN_INTERVAL: Duration = Duration::from_secs(5);
-/// Time until a tick is tried again that could not be started because of load.
+/// Time until a tick is tried again that could not be started because of load. The run is later by this time.
 pub const SCHEDULE_RETRY_SECONDS: i64 = 5;

@@ -460,10 +460,9 @@ impl Actions {
             run_id: Some(run_id),
             parent_span: ask.parent_span,
             priority: ask.priority.unwrap_or(chimera_core::limits::PRIORITY_DEFAULT),
-            alongside: ask.alongside,
             ..StartRun::of(proposal.workflow_id, proposal.inputs)
         };
-        let started = self.start_claimed(permit, start).await?;
+        let started = self.start_claimed(permit, start, &ask.alongside).await?;
         let begun = StartedAction { started, plan: proposal.plan, risk: assessed, dry_run: ask.dry_run };
         Ok(ActOutcome::Started(Box::new(begun)))
     }

@@ -56,8 +56,6 @@ pub struct StartRun {
     pub run_id: Option<Uuid>,
     /// The span of the request, in that trace.
     pub parent_span: Option<SpanId>,
-    /// Rows and ledger entries of the caller that commit with the run, or not at all.
-    pub alongside: Tx,
 }
 
 impl StartRun {
@@ -80,7 +78,6 @@ impl StartRun {
             notify: None,
             run_id: None,
             parent_span: None,
-            alongside: Tx::default(),
         }
     }
 }
@@ -127,7 +124,16 @@ pub struct RunHandle {
 impl Flow {
     /// Starts a run. It is durable when this returns.
     pub async fn start(&self, permit: &Permit, ask: StartRun) -> Result<RunHandle, EngineError> {
-        let mut ask = ask;
+        self.start_with(permit, ask, &Tx::default()).await
+    }
+
+    /// The same, with rows and ledger entries of the caller that commit with the run, or not at all.
+    pub async fn start_with(
+        &self,
+        permit: &Permit,
+        mut ask: StartRun,
+        alongside: &Tx,
+    ) -> Result<RunHandle, EngineError> {
         // The versions of child workflows are pinned now; later versions are for later runs.
         let ResolvedWorkflow { workflow, inside } = match ask.looked_up.take() {
             Some(looked_up) => looked_up,
@@ -176,7 +182,7 @@ impl Flow {
             created_at: now,
             timeout_at: Some(RunHead::timeout_for(&graph, now)),
         };
-        let first = FirstTurn { graph, recorded: None, alongside: &ask.alongside };
+        let first = FirstTurn { graph, recorded: None, alongside };
         self.begin_once(permit, ask.idempotency_key, head, first).await
     }
 

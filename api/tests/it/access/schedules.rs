@@ -5,6 +5,7 @@ use chimera_core::access::{ActorEntry, Level};
 use chimera_core::act::tables::SCHEDULES;
 use chimera_core::flow::tables::RUNS;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
+use chimera_core::limits::SCHEDULE_SCAN_INTERVAL;
 use chimera_engine::port::Hold;
 use chimera_testkit::access::settings;
 use chimera_testkit::build::NOON;
@@ -225,6 +226,21 @@ async fn a_held_store_starts_nothing() {
     server.house.stage.records.set_hold(None);
     server.tick().await;
     assert_eq!(server.runs(), 1);
+}
+
+#[tokio::test]
+async fn a_tick_that_could_not_be_written_is_left_for_the_next_look_and_started_once() {
+    let server = server().await;
+    let before = server.schedule(json!({})).await;
+    server.house.stage.records.refuse_writes();
+    assert_eq!(server.schedules.run_due().await.unwrap(), SCHEDULE_SCAN_INTERVAL);
+    assert_eq!((server.runs(), server.shown().await), (0, before), "neither the run nor the tick");
+    server.house.stage.records.clear_faults();
+    server.clock.wait(10);
+    server.tick().await;
+    assert_eq!((server.runs(), server.events().len()), (1, 2));
+    let shown = server.shown().await;
+    assert_eq!((&shown["last_tick"]["outcome"], &shown["state_version"]), (&json!("started"), &json!(2)));
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 /// When a schedule ticks, and its policies.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Rules {
+pub struct ScheduleRules {
     pub timing: Timing,
     pub overlap: Overlap,
     /// Ticks that may wait under [`Overlap::Queue`].
@@ -77,7 +77,7 @@ pub struct Wake {
     pub backlog: Backlog,
 }
 
-impl Rules {
+impl ScheduleRules {
     /// The first tick from an instant on, within the schedule's own limits.
     #[must_use]
     pub fn first_from(&self, from: Timestamp) -> Option<Timestamp> {
@@ -148,7 +148,7 @@ impl Rules {
 
 /// Decides what is done about a schedule now. Its active runs are those that are not finished at this moment.
 #[must_use]
-pub fn decide(schedule: Uuid, rules: &Rules, backlog: Backlog, now: Timestamp) -> Wake {
+pub fn decide(schedule: Uuid, rules: &ScheduleRules, backlog: Backlog, now: Timestamp) -> Wake {
     let is_free = backlog.active_runs.is_empty() || rules.overlap == Overlap::Allow;
     if is_free && let Some((tick, rest)) = backlog.queued.split_first() {
         let (tick, queued) = (*tick, rest.to_vec());
@@ -186,8 +186,8 @@ mod tests {
     }
 
     /// Every minute.
-    fn rules(overlap: Overlap, catch_up: CatchUp) -> Rules {
-        Rules {
+    fn rules(overlap: Overlap, catch_up: CatchUp) -> ScheduleRules {
+        ScheduleRules {
             timing: Timing::Interval { every_seconds: 60, anchor: at("00:00:00") },
             overlap,
             queue_max: 2,
@@ -203,7 +203,7 @@ mod tests {
         Backlog { next_at: Some(at(tick)), ..Backlog::default() }
     }
 
-    fn look(rules: &Rules, backlog: Backlog, now: &str) -> Wake {
+    fn look(rules: &ScheduleRules, backlog: Backlog, now: &str) -> Wake {
         decide(Uuid::nil(), rules, backlog, at(now))
     }
 
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_schedule_ends_with_its_last_tick() {
-        let rules = Rules { ends_at: Some(at("00:02:30")), ..rules(Overlap::Skip, CatchUp::Last) };
+        let rules = ScheduleRules { ends_at: Some(at("00:02:30")), ..rules(Overlap::Skip, CatchUp::Last) };
         let wake = look(&rules, next("00:02:00"), "00:10:00");
         assert_eq!((wake.action, wake.backlog.next_at), (TickAction::Start { tick: at("00:02:00") }, None));
         assert_eq!(rules.first_from(at("00:02:31")), None);
@@ -281,7 +281,7 @@ mod tests {
             window in 0_i64..604_800,
         ) {
             let first = at("00:00:00");
-            let rules = Rules {
+            let rules = ScheduleRules {
                 timing: Timing::Interval { every_seconds: every, anchor: first },
                 catch_up_seconds: window,
                 jitter_seconds: jitter,

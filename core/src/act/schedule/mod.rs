@@ -10,7 +10,7 @@ mod timing;
 mod zone;
 
 pub use cron::{Cron, InvalidCron};
-pub use decide::{Backlog, Missed, Rules, TickAction, Wake, decide};
+pub use decide::{Backlog, Missed, ScheduleRules, TickAction, Wake, decide};
 pub use timing::Timing;
 pub use zone::{Transition, Zone};
 

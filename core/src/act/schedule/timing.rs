@@ -8,7 +8,7 @@ use super::{Cron, Zone};
 use crate::limits::SCHEDULE_TRANSITIONS_MAX;
 use crate::time::Timestamp;
 
-const MICROS: i64 = 1_000_000;
+const MICROS_PER_SECOND: i64 = 1_000_000;
 
 /// The times of a schedule.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,10 +29,10 @@ impl Timing {
     #[must_use]
     pub fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
         match self {
-            Self::Cron { cron, zone } => next_cron(cron, *zone, after.micros().div_euclid(MICROS) + 1)
-                .map(|at| Timestamp::from_micros(at * MICROS)),
+            Self::Cron { cron, zone } => next_cron(cron, *zone, after.micros().div_euclid(MICROS_PER_SECOND) + 1)
+                .map(|at| Timestamp::from_micros(at * MICROS_PER_SECOND)),
             Self::Interval { every_seconds, anchor } => {
-                let every = every_seconds.checked_mul(MICROS).filter(|every| *every > 0)?;
+                let every = every_seconds.checked_mul(MICROS_PER_SECOND).filter(|every| *every > 0)?;
                 let since = after.micros().checked_sub(anchor.micros())?;
                 let next = (since.div_euclid(every) + 1).checked_mul(every)?;
                 anchor.micros().checked_add(next).map(Timestamp::from_micros)
@@ -201,11 +201,11 @@ mod tests {
         ) {
             let (timing, parsed) = (cron(text, zone), Cron::parse(text).unwrap());
             let zone = Zone::named(zone).unwrap();
-            let mut at = Timestamp::from_micros(start * MICROS);
+            let mut at = Timestamp::from_micros(start * MICROS_PER_SECOND);
             for _ in 0..20 {
                 let next = timing.next_after(at).unwrap();
                 prop_assert!(next > at);
-                let seconds = next.micros() / MICROS;
+                let seconds = next.micros() / MICROS_PER_SECOND;
                 let matches = parsed.next_local(seconds + zone.offset_at(seconds)) == Some(seconds + zone.offset_at(seconds));
                 let ends_gap = zone.last_transition(seconds).is_some_and(|last| last.at == seconds && last.after > last.before);
                 prop_assert!(matches || ends_gap, "{next}");
@@ -224,7 +224,7 @@ mod tests {
             span in 0_i64..100_000_000,
         ) {
             let timing = cron(text, zone);
-            let first = timing.next_after(Timestamp::from_micros(start * MICROS)).unwrap();
+            let first = timing.next_after(Timestamp::from_micros(start * MICROS_PER_SECOND)).unwrap();
             let until = first.plus_seconds(span);
             let last = timing.last_until(first, until);
             prop_assert!(first <= last && last <= until);

@@ -2,20 +2,24 @@
 //!
 //! Only its owner says what a schedule starts, because it starts in the owner's name. Whoever manages runs may stop it.
 
-use super::definition::{check_name, check_reason};
+use super::definition::{check_name, check_reason, rules_of};
 use super::records::{Cells, backlog_cells, event_of, idle_cells, update};
 use super::{ScheduleDefinition, ScheduleView, Schedules};
-use crate::access::{Permit, is_nonce_conflict};
+use crate::access::{Permit, RUNS_MANAGE, is_nonce_conflict};
 use crate::error::EngineError;
+use crate::ledger::audit::EventRecord;
 use crate::port::CommitError;
 use crate::rows;
-use chimera_core::act::schedule::{Backlog, Rules, Timing};
+use chimera_core::act::schedule::{Backlog, ScheduleRules, Timing};
 use chimera_core::act::tables::{SCHEDULES, ScheduleRow, schedules};
 use chimera_core::error::{Code, ErrorBody};
+use chimera_core::json::Digest32;
+use chimera_core::ledger::SubjectType;
 use chimera_core::limits::{OVERLOAD_RETRY_SECONDS, SCHEDULES_MAX};
 use chimera_core::record::{
     Comparison, Condition, Conflict, Insert, Json, RowCount, STATE_VERSION, Scope, Select, Step, Tx, Value as Cell,
 };
+use chimera_core::time::Timestamp;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -99,7 +103,7 @@ impl Schedules {
         if row.paused_at.is_none() {
             return Err(EngineError::refused(Code::InvalidTransition, format!("schedule {name} is not paused")));
         }
-        let (rules, now) = (super::definition::rules_of(&row)?, self.now());
+        let (rules, now) = (rules_of(&row)?, self.now());
         let backlog =
             Backlog { next_at: rules.first_from(now), active_runs: row.active_runs.clone(), queued: Vec::new() };
         let mut cells = backlog_cells(row.id, &rules, &backlog, now);
@@ -124,7 +128,7 @@ impl Schedules {
         &self,
         permit: &Permit,
         wanted: &ScheduleDefinition,
-    ) -> Result<(Rules, chimera_core::time::Timestamp), EngineError> {
+    ) -> Result<(ScheduleRules, Timestamp), EngineError> {
         let now = self.now();
         let rules = wanted.rules(now)?;
         let proposal =
@@ -180,15 +184,12 @@ impl Schedules {
         let row = self.row(permit, name).await?;
         match permit.may_manage(&row.owner) {
             true => Ok(row),
-            false => Err(EngineError::missing_scope(crate::access::RUNS_MANAGE)),
+            false => Err(EngineError::missing_scope(RUNS_MANAGE)),
         }
     }
 }
 
-fn first_tick(
-    rules: &Rules,
-    now: chimera_core::time::Timestamp,
-) -> Result<Option<chimera_core::time::Timestamp>, ErrorBody> {
+fn first_tick(rules: &ScheduleRules, now: Timestamp) -> Result<Option<Timestamp>, ErrorBody> {
     match rules.first_from(now) {
         Some(tick) => Ok(Some(tick)),
         None => {
@@ -199,7 +200,7 @@ fn first_tick(
 }
 
 /// The columns of a definition, and the rights that its ticks may use.
-fn definition_cells(permit: &Permit, wanted: &ScheduleDefinition, rules: &Rules) -> Result<Cells, EngineError> {
+fn definition_cells(permit: &Permit, wanted: &ScheduleDefinition, rules: &ScheduleRules) -> Result<Cells, EngineError> {
     let (cron, zone, every, anchor) = match &rules.timing {
         Timing::Cron { cron, zone } => (Some(cron.to_string()), Some(zone.name()), None, None),
         Timing::Interval { every_seconds, anchor } => (None, None, Some(*every_seconds), Some(*anchor)),
@@ -227,17 +228,17 @@ fn definition_cells(permit: &Permit, wanted: &ScheduleDefinition, rules: &Rules)
 fn described(name: &str, wanted: &ScheduleDefinition) -> Value {
     json!({
         "name": name, "workflow_id": wanted.workflow_id, "version": wanted.version,
-        "inputs_digest": chimera_core::json::Digest32::of(&wanted.inputs).to_string(),
+        "inputs_digest": Digest32::of(&wanted.inputs).to_string(),
         "cron": wanted.cron, "time_zone": wanted.time_zone, "every": wanted.every,
         "overlap": wanted.overlap, "catch_up": wanted.catch_up,
         "starts_at": wanted.starts_at, "ends_at": wanted.ends_at,
     })
 }
 
-fn created_event(permit: &Permit, id: Uuid, data: &Value) -> crate::ledger::audit::EventRecord {
-    crate::ledger::audit::EventRecord {
+fn created_event(permit: &Permit, id: Uuid, data: &Value) -> EventRecord {
+    EventRecord {
         tenant_id: permit.tenant().to_owned(),
-        subject_type: chimera_core::ledger::SubjectType::Other,
+        subject_type: SubjectType::Other,
         subject_id: id.to_string(),
         event_type: "schedule.created".to_owned(),
         actor_type: permit.kind(),

@@ -1,7 +1,7 @@
 //! What a caller says of a schedule, and how it is checked.
 
 use chimera_core::act::schedule::{
-    CatchUp, Cron, Overlap, Rules, Timing, Zone, interval_text, is_schedule_name, parse_interval,
+    CatchUp, Cron, Overlap, ScheduleRules, Timing, Zone, interval_text, is_schedule_name, parse_interval,
 };
 use chimera_core::act::tables::ScheduleRow;
 use chimera_core::error::{Code, ErrorBody};
@@ -76,7 +76,7 @@ impl ScheduleDefinition {
     }
 
     /// Checks everything, and returns when the schedule ticks.
-    pub(super) fn rules(&self, now: Timestamp) -> Result<Rules, ErrorBody> {
+    pub(super) fn rules(&self, now: Timestamp) -> Result<ScheduleRules, ErrorBody> {
         self.check_inputs()?;
         let queue_max = self.queue_max.unwrap_or(SCHEDULE_QUEUE_DEFAULT);
         if !(1..=SCHEDULE_QUEUE_MAX).contains(&queue_max) {
@@ -96,7 +96,7 @@ impl ScheduleDefinition {
         {
             return Err(invalid("/ends_at", "ends_at must be later than starts_at"));
         }
-        Ok(Rules {
+        Ok(ScheduleRules {
             timing: self.timing(now)?,
             overlap: self.overlap,
             queue_max: queue_max as usize,
@@ -165,7 +165,7 @@ pub(super) fn check_reason(reason: Option<&str>) -> Result<(), ErrorBody> {
 }
 
 /// When a stored schedule ticks.
-pub(super) fn rules_of(row: &ScheduleRow) -> Result<Rules, ErrorBody> {
+pub(super) fn rules_of(row: &ScheduleRow) -> Result<ScheduleRules, ErrorBody> {
     let stored = ScheduleDefinition {
         cron: row.cron.clone(),
         time_zone: row.time_zone.clone(),

@@ -39,6 +39,12 @@ impl Schedules {
         Self { actions, changed: Notify::new(), pulse }
     }
 
+    /// What ticks are made of.
+    #[must_use]
+    pub fn actions(&self) -> &Actions {
+        &self.actions
+    }
+
     /// When due schedules were last looked for.
     #[must_use]
     pub const fn pulse(&self) -> &Heartbeat {

@@ -4,7 +4,7 @@ use super::Schedules;
 use crate::access::Permit;
 use crate::error::EngineError;
 use crate::ledger::audit::{DecisionRecord, EventRecord, Writer};
-use chimera_core::act::schedule::{Backlog, Rules, TickOutcome};
+use chimera_core::act::schedule::{Backlog, ScheduleRules, TickOutcome};
 use chimera_core::act::tables::{SCHEDULES, ScheduleRow, schedules};
 use chimera_core::error::ErrorBody;
 use chimera_core::ledger::decision::{DecisionSource, Outcome};
@@ -37,7 +37,7 @@ pub(super) fn backlog_of(row: &ScheduleRow) -> Backlog {
 }
 
 /// The columns of what is left to do, and when it is due.
-pub(super) fn backlog_cells(schedule: Uuid, rules: &Rules, backlog: &Backlog, now: Timestamp) -> Cells {
+pub(super) fn backlog_cells(schedule: Uuid, rules: &ScheduleRules, backlog: &Backlog, now: Timestamp) -> Cells {
     let due_at = rules.due_at(schedule, backlog, now).unwrap_or(NEVER);
     vec![
         (schedules::next_at, backlog.next_at.into()),

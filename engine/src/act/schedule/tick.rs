@@ -6,16 +6,18 @@
 use super::Schedules;
 use super::definition::rules_of;
 use super::records::{TickReport, backlog_cells, backlog_of, event_of, idle_cells, report_cells, run_event, update};
-use crate::access::Permit;
+use crate::access::{Permit, RUNS_MANAGE, is_nonce_conflict};
 use crate::act::{ActOutcome, ActRequest, DuplicatePolicy, Objective, RequestKey, StartedAction};
 use crate::error::EngineError;
 use crate::port::CommitError;
 use crate::rows;
-use chimera_core::act::schedule::{Backlog, Missed, Rules, TickAction, TickOutcome, Wake, decide};
+use chimera_core::act::schedule::{Backlog, Missed, ScheduleRules, TickAction, TickOutcome, Wake, decide};
 use chimera_core::act::tables::{ScheduleRow, schedules};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::tables::{RunBrief, runs};
-use chimera_core::limits::{SCHEDULE_ACTIVE_RUNS_MAX, SCHEDULE_GRACE_SECONDS, SCHEDULE_RETRY_SECONDS};
+use chimera_core::limits::{
+    DECIDE_TRIES_MAX, SCHEDULE_ACTIVE_RUNS_MAX, SCHEDULE_GRACE_SECONDS, SCHEDULE_RETRY_SECONDS,
+};
 use chimera_core::record::{Json, Scope, StoredRow, Tx};
 use chimera_core::time::Timestamp;
 use serde_json::json;
@@ -69,9 +71,20 @@ impl Schedules {
 
     /// Starts a run of a schedule now, in the caller's name.
     pub async fn run_now(&self, permit: &Permit, name: &str) -> Result<Box<StartedAction>, EngineError> {
+        // A tick at the same moment changes the row; the request is repeated with the new one.
+        for _ in 1..DECIDE_TRIES_MAX {
+            match self.try_run_now(permit, name).await {
+                Err(EngineError::Commit(error @ CommitError::Conflict(_))) if !is_nonce_conflict(&error) => {}
+                result => return result,
+            }
+        }
+        self.try_run_now(permit, name).await
+    }
+
+    async fn try_run_now(&self, permit: &Permit, name: &str) -> Result<Box<StartedAction>, EngineError> {
         let row = self.row(permit, name).await?;
         if !permit.may_manage(&row.owner) {
-            return Err(EngineError::missing_scope(crate::access::RUNS_MANAGE));
+            return Err(EngineError::missing_scope(RUNS_MANAGE));
         }
         let mut active_runs = self.unfinished(&row).await?;
         if active_runs.len() >= SCHEDULE_ACTIVE_RUNS_MAX {
@@ -91,11 +104,17 @@ impl Schedules {
     }
 
     /// Starts the run of a tick. Run, row and entries commit together.
-    async fn start(&self, row: &ScheduleRow, rules: &Rules, wake: Wake, tick: Timestamp) -> Result<(), EngineError> {
+    async fn start(
+        &self,
+        row: &ScheduleRow,
+        rules: &ScheduleRules,
+        wake: Wake,
+        tick: Timestamp,
+    ) -> Result<(), EngineError> {
         let lateness = self.now().micros().saturating_sub(rules.start_of(row.id, tick).micros());
         match self.try_start(row, rules, &wake, tick).await {
             Ok(()) => {
-                count(TickOutcome::Started);
+                count(TickOutcome::Started, wake.missed);
                 if lateness > SCHEDULE_GRACE_SECONDS * 1_000_000 {
                     metrics::counter!("chimera_schedule_ticks_late_total").increment(1);
                 }
@@ -108,18 +127,21 @@ impl Schedules {
             }
             Err(Failure::Busy(body)) => {
                 let again = self.now().plus_seconds(SCHEDULE_RETRY_SECONDS);
-                let error = Json::encode(&body)?;
-                self.commit_tick(update(
-                    row,
-                    vec![(schedules::due_at, again.into()), (schedules::last_error, error.into())],
-                )?)
-                .await
+                let cells =
+                    vec![(schedules::due_at, again.into()), (schedules::last_error, Json::encode(&body)?.into())];
+                self.commit_tick(update(row, cells)?).await.map(drop)
             }
             Err(Failure::Store(error)) => Err(error),
         }
     }
 
-    async fn try_start(&self, row: &ScheduleRow, rules: &Rules, wake: &Wake, tick: Timestamp) -> Result<(), Failure> {
+    async fn try_start(
+        &self,
+        row: &ScheduleRow,
+        rules: &ScheduleRules,
+        wake: &Wake,
+        tick: Timestamp,
+    ) -> Result<(), Failure> {
         let directory = &self.actions.access.directory;
         let permit =
             directory.permit_within(&row.tenant_id, &row.owner, &row.owner_scopes).map_err(Failure::Refused)?;
@@ -165,7 +187,7 @@ impl Schedules {
     async fn advance(
         &self,
         row: &ScheduleRow,
-        rules: &Rules,
+        rules: &ScheduleRules,
         wake: Wake,
         report: Option<TickReport>,
     ) -> Result<(), EngineError> {
@@ -178,9 +200,10 @@ impl Schedules {
         if let Some(report) = &report {
             self.add_tick(&mut tx, row, report)?;
         }
-        self.commit_tick(tx).await?;
-        if let Some(report) = report {
-            count(report.outcome);
+        if self.commit_tick(tx).await?
+            && let Some(report) = report
+        {
+            count(report.outcome, wake.missed);
         }
         Ok(())
     }
@@ -192,7 +215,7 @@ impl Schedules {
         cells.extend(report_cells(&report)?);
         let mut tx = update(row, cells)?;
         self.add_tick(&mut tx, row, &report)?;
-        self.commit_tick(tx).await
+        self.commit_tick(tx).await.map(drop)
     }
 
     /// The entry of a tick that started no run.
@@ -202,31 +225,31 @@ impl Schedules {
             data["code"] = error.code.as_str().into();
             data["reason"] = error.message.as_str().into();
         }
-        match (report.outcome, &report.error) {
+        let event_type = match (report.outcome, &report.error) {
             (TickOutcome::Refused, Some(body)) => {
-                self.add_refusal(tx, event_of(row, "schedule.tick_refused", data), &row.owner, body)
+                return self.add_refusal(tx, event_of(row, "schedule.tick_refused", data), &row.owner, body);
             }
-            (TickOutcome::Skipped, _) => {
-                Ok(drop(self.writer().event(tx, event_of(row, "schedule.tick_skipped", data))?))
-            }
-            (TickOutcome::Queued, _) => Ok(drop(self.writer().event(tx, event_of(row, "schedule.tick_queued", data))?)),
+            (TickOutcome::Skipped, _) => "schedule.tick_skipped",
+            (TickOutcome::Queued, _) => "schedule.tick_queued",
             // What was missed has an entry of its own.
-            _ => Ok(()),
-        }
+            _ => return Ok(()),
+        };
+        self.writer().event(tx, event_of(row, event_type, data))?;
+        Ok(())
     }
 
     fn add_missed(&self, tx: &mut Tx, row: &ScheduleRow, missed: Option<Missed>) -> Result<(), EngineError> {
         let Some(Missed { first, last, count }) = missed else { return Ok(()) };
         let data = json!({"name": row.name, "first": first, "last": last, "count": count, "catch_up": row.catch_up});
         self.writer().event(tx, event_of(row, "schedule.ticks_missed", data))?;
-        metrics::counter!("chimera_schedule_ticks_missed_total").increment(count as u64);
         Ok(())
     }
 
-    /// Commits; a conflict means that somebody else has dealt with the schedule.
-    async fn commit_tick(&self, tx: Tx) -> Result<(), EngineError> {
+    /// Commits; returns false if somebody else has dealt with the schedule.
+    async fn commit_tick(&self, tx: Tx) -> Result<bool, EngineError> {
         match self.records().commit(tx).await {
-            Ok(_) | Err(CommitError::Conflict(_)) => Ok(()),
+            Ok(_) => Ok(true),
+            Err(CommitError::Conflict(_)) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
@@ -277,7 +300,11 @@ fn request(row: &ScheduleRow, tick: Option<Timestamp>) -> Result<ActRequest, Eng
     Ok(ActRequest { correlation_id: Some(format!("schedule:{}", row.name)), ..ActRequest::of(what, request) })
 }
 
-fn count(outcome: TickOutcome) {
+/// Counts what was committed.
+fn count(outcome: TickOutcome, missed: Option<Missed>) {
+    if let Some(missed) = missed {
+        metrics::counter!("chimera_schedule_ticks_missed_total").increment(missed.count as u64);
+    }
     // Missed ticks are counted one by one.
     if outcome != TickOutcome::Missed {
         metrics::counter!("chimera_schedule_ticks_total", "outcome" => outcome.as_str()).increment(1);

@@ -29,6 +29,7 @@ const SPREAD: &[(&str, &str, &str)] = &[
     ("engine", "Authenticator", "one file per kind of credential"),
     ("engine", "Directory", "one file per use case"),
     ("engine", "Flow", "one file per use case"),
+    ("engine", "Schedules", "one file per use case"),
     ("engine", "Snapshot", "tenants are apart from actors"),
     ("engine", "Workflows", "sharing is apart from storing"),
     ("storage", "PostgresRecords", "one file per operation, next to its SQLite sibling"),
@@ -52,6 +53,7 @@ const WIDE: &[(&str, &str)] = &[
     ("RunDriver", "the parts of the engine that a run uses"),
     ("RunHead", "row"),
     ("RunSummary", "wire type"),
+    ("ScheduleView", "read model of a row"),
     ("StepView", "read model of a row"),
 ];
 
