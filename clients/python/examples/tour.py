@@ -31,15 +31,16 @@ except ChimeraError as error:
     print(f"refused: {error.code}, {error.detail}")
 
 # At level L0, every step waits for a person. The action may be stated in plain English.
-asked = ada.act(goal='Summarize "Chimera lets agents act. It writes everything down."', autonomy_level="L0_Ask")
+goal = 'Summarize "Chimera lets agents act. It writes everything down."'
+asked = ada.act(goal=goal, autonomy_level="L0_Ask", wait=10)
 print(f"L0: {asked['status']}, {asked['approvals'][0]['review']['calls'][0]['what']}")
 
 # At level L1, Chimera does a dry run of the whole plan and asks once.
-draft = admin.act(steps=[upload], autonomy_level="L1_Draft")
+draft = admin.act(steps=[upload], autonomy_level="L1_Draft", wait=10)
 print(f"L1: {draft['status']}, would", *[step.get("would_execute") for step in draft["dry_run_results"] or []])
 
 # At level L2, the plan runs and you get its result. At level L3, you only get the run's id.
-done = workflow.act(steps=[summarize])
+done = workflow.act(steps=[summarize], wait=10)
 print(f"L2: {done['status']}, {done['result']['s1']['summary']}")
 silent = admin.act(steps=[summarize])
 print(f"L3: {silent['autonomy_level']}, then {admin.runs.wait(silent['run_id'])['status']}")

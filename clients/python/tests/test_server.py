@@ -33,7 +33,7 @@ def expired_token(actor: str) -> str:
 
 
 def drafted(client: Client, name: str) -> ActedDocument:
-    draft = client.act(steps=[upload(name)], autonomy_level="L1_Draft")
+    draft = client.act(steps=[upload(name)], autonomy_level="L1_Draft", wait=10)
     assert draft["status"] == "awaiting_approval"
     return draft
 
@@ -68,7 +68,7 @@ def test_a_draft_is_approved_done_and_undone(server: Server) -> None:
 
 def test_an_edited_step_needs_an_approval_of_what_it_is_now(server: Server) -> None:
     with server.client("admin") as client:
-        draft = client.act(steps=[upload("a.txt")], autonomy_level="L0_Ask")
+        draft = client.act(steps=[upload("a.txt")], autonomy_level="L0_Ask", wait=10)
         [asked] = draft["approvals"]
         client.runs.edit(draft["run_id"], asked["node_id"] or "", input={**upload("b.txt")["input"]})
         asked_again = (it for it in client.runs.events(draft["run_id"]) if it["event_type"] == "approval.requested")
@@ -263,7 +263,7 @@ def test_the_asyncio_client_does_the_same(server: Server, relay: Relay) -> None:
             pages = await asyncio.gather(*[client.runs.list_page(limit=1) for _ in range(3)])
             assert len(pages) == 3 and sum("/auth/token" in head for head in relay.heads) == 1
             relay.faults += [drop_answer]
-            draft = await client.act(steps=[upload("async.txt")], autonomy_level="L1_Draft")
+            draft = await client.act(steps=[upload("async.txt")], autonomy_level="L1_Draft", wait=10)
             relay.faults += [cut_after(800)]
             seen = []
             async for event in client.runs.events(draft["run_id"]):

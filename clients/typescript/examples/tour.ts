@@ -28,15 +28,15 @@ try {
 
 // At level L0, every step waits for a person. The action may be stated in plain English.
 const goal = 'Summarize "Chimera lets agents act. It writes everything down."';
-const asked = await ada.act({ goal, autonomy_level: "L0_Ask" });
+const asked = await ada.act({ goal, autonomy_level: "L0_Ask", wait: 10 });
 console.log(`L0: ${asked.status}, ${asked.approvals[0]?.review.calls[0]?.what}`);
 
 // At level L1, Chimera does a dry run of the whole plan and asks once.
-const draft = await admin.act({ steps: [upload], autonomy_level: "L1_Draft" });
+const draft = await admin.act({ steps: [upload], autonomy_level: "L1_Draft", wait: 10 });
 console.log(`L1: ${draft.status}, would ${draft.dry_run_results?.[0]?.would_execute}`);
 
 // At level L2, the plan runs and you get its result. At level L3, you only get the run's id.
-const done = await workflow.act({ steps: [summarize] });
+const done = await workflow.act({ steps: [summarize], wait: 10 });
 console.log(`L2: ${done.status}, ${(done.result as { s1: { summary: string } }).s1.summary}`);
 const silent = await admin.act({ steps: [summarize] });
 console.log(`L3: ${silent.autonomy_level}, then ${(await admin.runs.wait(silent.run_id)).status}`);

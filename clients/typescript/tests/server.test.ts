@@ -23,7 +23,7 @@ function upload(name: string): StepBody {
 }
 
 async function drafted(client: Client, name: string): Promise<ActedDocument> {
-    const draft = await client.act({ steps: [upload(name)], autonomy_level: "L1_Draft" });
+    const draft = await client.act({ steps: [upload(name)], autonomy_level: "L1_Draft", wait: 10 });
     assert.equal(draft.status, "awaiting_approval");
     return draft;
 }
@@ -94,7 +94,7 @@ test("a draft is approved, done and undone", async () => {
 
 test("an edited step needs an approval of what it is now", async () => {
     const client = server.client("admin");
-    const draft = await client.act({ steps: [upload("a.txt")], autonomy_level: "L0_Ask" });
+    const draft = await client.act({ steps: [upload("a.txt")], autonomy_level: "L0_Ask", wait: 10 });
     const asked = draft.approvals[0];
     await client.runs.edit(draft.run_id, asked?.node_id ?? "", { input: upload("b.txt").input ?? {} });
     const digests: unknown[] = [];
