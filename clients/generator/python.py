@@ -33,6 +33,8 @@ def type_of(schema: Schema, sequence: str = "list", prefix: str = "") -> str:
 
 def text(lines: str, indent: str, quoted: bool = True) -> str:
     """A description as a docstring."""
+    if quoted:
+        lines = lines.replace("\\", "\\\\").replace('"' * 3, "'" * 3)
     wrapped = [line for part in lines.split("\n") for line in textwrap.wrap(part, WIDTH - len(indent) - 6) or [""]]
     if not quoted:
         return "".join(f"{indent}{line}\n" if line else "\n" for line in wrapped)

@@ -38,6 +38,7 @@ def type_of(schema: Schema, used: set[str] | None = None) -> str:
 
 
 def comment(lines: str, indent: str = "") -> str:
+    lines = lines.replace("*/", "*\\/")
     wrapped = [line for part in lines.split("\n") for line in textwrap.wrap(part, WIDTH - len(indent) - 7) or [""]]
     if not lines:
         return ""
