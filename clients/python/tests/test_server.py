@@ -129,6 +129,19 @@ def test_actors_and_their_keys_are_managed(server: Server) -> None:
         assert all(actor["id"] != "service_client" for actor in client.actors.list())
 
 
+def test_a_quota_that_takes_too_long_to_recover_is_an_error(server: Server) -> None:
+    with server.client("admin") as client:
+        client.actors.put("service_slow", scopes=["local.summarize"], quota_per_minute=1)
+        key = client.actors.create_key("service_slow")["hmac_key"]
+    retry = Retry(retry_after_seconds_max=0)
+    with Client(server.url, "service_slow", key, retry=retry) as slow, pytest.raises(ChimeraError) as raised:
+        for _ in range(3):
+            slow.act(steps=[SUMMARIZE], dry_run=True)
+    error = raised.value
+    assert (error.code, error.status, error.retryable) == ("RATE_LIMITED", 429, True)
+    assert error.retry_after is not None and error.retry_after > 0
+
+
 def test_what_an_actor_may_not_do_says_so(server: Server) -> None:
     with server.client("user_ada") as client, pytest.raises(ChimeraError) as raised:
         client.act(steps=[upload("no.txt")])
@@ -185,8 +198,8 @@ def test_an_answer_that_is_lost_after_the_commit_starts_no_second_run(server: Se
     with server.client("admin", relay) as client:
         client.server.health()
         relay.faults += [lambda head: None, drop_answer, cut_after(40)]
-        acted = client.act(steps=[SUMMARIZE], wait=10, correlation_id="lost")
-        assert acted["status"] == "completed"
+        acted = client.act(steps=[SUMMARIZE], correlation_id="lost")
+        assert client.runs.wait(acted["run_id"])["status"] == "completed"
         sent = [json.loads(body) for body in relay.bodies if b"correlation_id" in body]
         assert len(sent) == 3 and len({body["idempotency_key"] for body in sent}) == 1
         started = client.audit.list(event_type="run.started", run_id=acted["run_id"])

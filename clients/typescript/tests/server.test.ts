@@ -156,6 +156,17 @@ test("actors and their keys are managed", async () => {
     assert.ok((await all(client.actors.list())).every((actor) => actor.id !== "service_client"));
 });
 
+test("a quota that takes too long to recover is an error", async () => {
+    const admin = server.client("admin");
+    await admin.actors.put("service_slow", { scopes: ["local.summarize"], quota_per_minute: 1 });
+    const { hmac_key: key } = await admin.actors.createKey("service_slow");
+    const slow = new Client({ server: server.url, actor: "service_slow", key, retry: { retryAfterSecondsMax: 0 } });
+    const act = () => slow.act({ steps: [SUMMARIZE], dry_run: true });
+    const error = await failure(act().then(act).then(act));
+    assert.deepEqual([error.code, error.status, error.retryable], ["RATE_LIMITED", 429, true]);
+    assert.ok(error.retryAfter !== undefined && error.retryAfter > 0);
+});
+
 test("what an actor may not do says so", async () => {
     const error = await failure(server.client("user_ada").act({ steps: [upload("no.txt")] }));
     assert.deepEqual([error.code, error.status, error.retryable], ["RBAC_FORBIDDEN", 403, false]);
@@ -200,8 +211,8 @@ relayed("an answer that is lost after the commit starts no second run", async (r
     const client = server.client("admin", relay);
     await client.runs.listPage();
     relay.faults.push(0, 40);
-    const acted = await client.act({ steps: [SUMMARIZE], wait: 10, correlation_id: "lost" });
-    assert.equal(acted.status, "completed");
+    const acted = await client.act({ steps: [SUMMARIZE], correlation_id: "lost" });
+    assert.equal((await client.runs.wait(acted.run_id)).status, "completed");
     const sent = relay.bodies.filter((body) => body.includes("correlation_id"));
     assert.equal(sent.length, 3);
     assert.equal(new Set(sent.map((body) => (JSON.parse(body) as { idempotency_key: string }).idempotency_key)).size, 1);
