@@ -10,7 +10,8 @@ use super::tasks::task::Task;
 use super::turn_builder::EffectRecord;
 use super::turn_builder::TurnContext;
 use super::{EffectStatus, Run, RunPlace, answer, start};
-use crate::record::{Row, Unstorable};
+use crate::flow::tables::EffectRow;
+use crate::record::Unstorable;
 use crate::time::Timestamp;
 use crate::tool::{EffectKind, Spec, is_dry_run};
 use serde_json::Value;
@@ -32,8 +33,8 @@ pub struct UncertainStep {
 }
 
 /// Whether an effect's row was written after the restore.
-pub(crate) fn is_written_since_restore(row: &Row, restored_at: Option<Timestamp>) -> bool {
-    let written = ["created_at", "dispatched_at", "settled_at"].iter().filter_map(|column| row.get(column).as_time());
+pub(crate) fn is_written_since_restore(row: &EffectRow, restored_at: Option<Timestamp>) -> bool {
+    let written = [Some(row.created_at), row.dispatched_at, row.settled_at].into_iter().flatten();
     restored_at.is_none_or(|at| written.max().is_some_and(|written| written >= at))
 }
 

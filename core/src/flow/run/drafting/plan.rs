@@ -15,6 +15,7 @@ use crate::flow::run::patches::apply;
 use crate::flow::run::requesters::merge_names;
 use crate::flow::run::turn_builder::{TurnBuilder, TurnContext};
 use crate::flow::run::{Run, RunStatus, approval_rows, end, requesters, stop};
+use crate::flow::tables::runs;
 use crate::json::Digest32;
 use crate::ledger::decision::{DecisionSource, Outcome};
 use crate::record::{Json, Unstorable, Value as Cell};
@@ -168,9 +169,9 @@ pub(crate) fn fix(run: &mut Run, drafted: FinishedDraft, cx: &mut TurnContext<'_
     if let (Value::Object(document), Value::Object(edits)) = (&mut document, edits_document(run)) {
         document.extend(edits.into_iter().filter(|_| !run.drafting.edits.is_empty()));
     }
-    cx.book.set_run_column("plan", Json::encode(&document)?);
+    cx.book.set_run_column(runs::plan, Json::encode(&document)?);
     if run.head.risk.is_none() {
-        cx.book.set_run_column("risk", Json::encode(&json!({"score": risk}))?);
+        cx.book.set_run_column(runs::risk, Json::encode(&json!({"score": risk}))?);
     }
     let data = json!({"digest": digest, "steps": lines.len(), "risk": risk});
     cx.book.add_note("plan.drafted", None, None, data);
@@ -213,7 +214,7 @@ pub(crate) fn edited(run: &mut Run, edit: PlanChange, cx: &mut TurnContext<'_>) 
         run.drafting.edits.insert(node, PlanEdit { input, by: merge_names(before, [by.id.as_str()]) });
     }
     // If the run is claimed before the draft is complete, it is drafted again with the stored edits.
-    cx.book.set_run_column("plan", Json::encode(&edits_document(run))?);
+    cx.book.set_run_column(runs::plan, Json::encode(&edits_document(run))?);
     if run.approvals.is_exhausted() {
         run.stopping
             .fail_with(ErrorBody::new(Code::ValidationFailed, "the run exceeds its limit of approval requests"));
@@ -244,7 +245,7 @@ pub(crate) fn approved(
     plan.asked = None;
     plan.by = by.to_vec();
     let digest = plan.digest;
-    book.set_run_column("plan_digest", Cell::Bytes(digest.to_vec()));
+    book.set_run_column(runs::plan_digest, Cell::Bytes(digest.to_vec()));
     book.add_note("plan.approved", None, by.first().map(Actor::person), json!({"digest": digest, "by": by}));
     run.tasks.queue_roots();
     Ok(true)

@@ -19,7 +19,8 @@ use crate::flow::run::tasks::edges::EdgeDecision;
 use crate::flow::run::tasks::task::{Task, TaskState};
 use crate::flow::run::turn_builder::{TurnBuilder, TurnContext};
 use crate::flow::run::{Run, RunPlace, approval_rows, map_calls};
-use crate::flow::tables::RUN_PATCHES;
+use crate::flow::status::PatchStatus;
+use crate::flow::tables::{RUN_PATCHES, run_patches, runs};
 use crate::json::Digest32;
 use crate::ledger::decision::{DecisionSource, Outcome};
 use crate::limits;
@@ -155,7 +156,10 @@ fn ask(run: &mut Run, number: u32, covered: Digest32, cx: &mut TurnContext<'_>) 
     let asked = run.approvals.next(digest, &demand, &mut cx.env);
     let requesters = merge_names(run.head.requesters(), overlay.writers());
     let document = overlay.patch.to_value();
-    let set = vec![("approval_request_id", asked.id.into()), ("patch", Json::encode(&document)?.into())];
+    let set = vec![
+        (run_patches::approval_request_id, asked.id.into()),
+        (run_patches::patch, Json::encode(&document)?.into()),
+    ];
     let data = json!({"patch": document, "number": number, "reason": demand.reason, "risk": overlay.risk});
     let (action, at) = (&RequestedAction::Patch, run.approvals.last_at());
     let request = NewRequest { asked: &asked, step: None, action, data, demand: &demand, requesters, at };
@@ -289,7 +293,7 @@ pub(crate) fn refuse(
     book: &mut TurnBuilder,
 ) -> Result<(), Unstorable> {
     let PatchRow { number, version } = patch;
-    let set = vec![("status", "refused".into()), ("reason", why.into())];
+    let set = vec![(run_patches::status, PatchStatus::Refused.into()), (run_patches::reason, why.into())];
     book.update(Update::versioned(&RUN_PATCHES, key(run.head.id, number), version, set)?);
     book.add_note("patch.refused", None, Some(by.clone()), json!({"number": number, "reason": why}));
     run.patches.by_number.remove(&number);
@@ -316,9 +320,13 @@ fn apply(run: &mut Run, number: u32, cx: &mut TurnContext<'_>) -> Result<(), Uns
     let seq = cx.book.add_note("patch.applied", None, Some(overlay.by.clone()), data);
     let (inverse, document) =
         (Json::encode(&inverse.to_value_applied_at(seq))?, Json::encode(&overlay.patch.to_value())?);
-    let set = vec![("status", "applied".into()), ("inverse", inverse.into()), ("patch", document.into())];
+    let set = vec![
+        (run_patches::status, PatchStatus::Applied.into()),
+        (run_patches::inverse, inverse.into()),
+        (run_patches::patch, document.into()),
+    ];
     cx.book.update(Update::versioned(&RUN_PATCHES, key(run.head.id, number), overlay.version, set)?);
-    cx.book.set_run_column("patches", i64::from(run.patches.count));
+    cx.book.set_run_column(runs::patches, i64::from(run.patches.count));
     if let Some(stored) = run.patches.by_number.get_mut(&number) {
         stored.version += 1;
         (stored.before, stored.seq) = (Some(before), seq);
@@ -421,7 +429,7 @@ pub(crate) fn revert(run: &mut Run, number: u32, by: Actor, cx: &mut TurnContext
     }
     let version = run.patches.by_number.remove(&number).map_or(1, |overlay| overlay.version);
     run.tasks.truncate_graph(before);
-    let set = vec![("status", "reverted".into())];
+    let set = vec![(run_patches::status, PatchStatus::Reverted.into())];
     cx.book.update(Update::versioned(&RUN_PATCHES, key(run.head.id, number), version, set)?);
     cx.book.add_note(
         "patch.reverted",

@@ -21,7 +21,8 @@ use crate::flow::run::start::Work;
 use crate::flow::run::tasks::task::{Task, TaskState};
 use crate::flow::run::turn_builder::{TurnBuilder, TurnContext};
 use crate::flow::run::{EffectStatus, Run, RunPlace, RunStatus, retry, start};
-use crate::flow::tables::EFFECTS;
+use crate::flow::status::EffectPurpose;
+use crate::flow::tables::{EFFECTS, effects, runs};
 use crate::id;
 use crate::limits;
 use crate::record::{Insert, Json, Unstorable, Update, Value as Cell};
@@ -267,9 +268,14 @@ pub(crate) fn write_compensation(
     let child = current.child;
     let sent = status == EffectStatus::Dispatched;
     if version > 0 {
-        let mut set = vec![("status", status.as_str().into()), ("settled_at", (!sent).then_some(now).into())];
+        let mut set =
+            vec![(effects::status, status.as_str().into()), (effects::settled_at, (!sent).then_some(now).into())];
         if sent {
-            set.extend([("attempt", attempt.into()), ("deadline", deadline.into()), ("dispatched_at", now.into())]);
+            set.extend([
+                (effects::attempt, attempt.into()),
+                (effects::deadline, deadline.into()),
+                (effects::dispatched_at, now.into()),
+            ]);
         }
         book.update(Update::versioned(&EFFECTS, vec![effect.into()], version, set)?);
     } else {
@@ -281,20 +287,20 @@ pub(crate) fn write_compensation(
         book.insert(Insert::new(
             &EFFECTS,
             vec![
-                ("id", effect.into()),
-                ("tenant_id", run.head.tenant.as_str().into()),
-                ("run_id", run.head.id.into()),
-                ("step_id", run.tasks.step_id(at).into()),
-                ("kind", "compensation".into()),
-                ("tool", tool.as_str().into()),
-                ("status", status.as_str().into()),
-                ("idempotency_key", undo_key(run, at, run.rollback.rounds).into()),
-                ("attempt", attempt.into()),
-                ("deadline", deadline.into()),
-                ("input_digest", Cell::Bytes(digest.to_vec())),
-                ("created_at", now.into()),
-                ("dispatched_at", now.into()),
-                ("state_version", 1.into()),
+                (effects::id, effect.into()),
+                (effects::tenant_id, run.head.tenant.as_str().into()),
+                (effects::run_id, run.head.id.into()),
+                (effects::step_id, run.tasks.step_id(at).into()),
+                (effects::kind, EffectPurpose::Compensation.into()),
+                (effects::tool, tool.as_str().into()),
+                (effects::status, status.as_str().into()),
+                (effects::idempotency_key, undo_key(run, at, run.rollback.rounds).into()),
+                (effects::attempt, attempt.into()),
+                (effects::deadline, deadline.into()),
+                (effects::input_digest, Cell::Bytes(digest.to_vec())),
+                (effects::created_at, now.into()),
+                (effects::dispatched_at, now.into()),
+                (effects::state_version, 1.into()),
             ],
         )?);
         run.rollback.undos += 1;
@@ -491,6 +497,6 @@ pub(crate) fn write_progress(run: &Run, ended: bool, book: &mut TurnBuilder) -> 
         "for_parent": undo.for_parent, "began_at": undo.began_at.map(Timestamp::micros), "restored_at": run.row.restored_at().map(Timestamp::micros),
         "undone": undo.undone, "left": undo.not_undone, "steps": if ended { Vec::new() } else { only },
     });
-    book.set_run_column("rollback", Json::encode(&document)?);
+    book.set_run_column(runs::rollback, Json::encode(&document)?);
     Ok(())
 }
