@@ -210,7 +210,6 @@ part! {
     RunVersion of RunRow in runs {
         id: Uuid,
         state_version: i64,
-        patches: u32,
     }
 }
 
@@ -284,14 +283,6 @@ part! {
 part! {
     StepOutput of StepRow in steps {
         output: Option<Json>,
-    }
-}
-
-part! {
-    /// The place of a step in its run.
-    StepPlace of StepRow in steps {
-        position: i32,
-        map_index: Option<u32>,
     }
 }
 

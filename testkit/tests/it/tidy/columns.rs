@@ -18,7 +18,7 @@ const READS: &[&str] = &["get", "text", "int", "uuid"];
 const QUERIES: &[&str] = &["with", "filter"];
 
 /// What the value of a column is asked for. JSON documents have other accessors.
-const VALUES: &[&str] = &["as_int", "as_text", "as_uuid", "as_time", "as_bytes", "as_texts", "as_json"];
+const VALUES: &[&str] = &["as_int", "as_text", "as_uuid", "as_time", "as_bytes", "as_json"];
 
 fn columns() -> BTreeSet<&'static str> {
     chimera_core::catalog().into_iter().flat_map(|table| table.columns).map(|column| column.name).collect()
@@ -62,7 +62,7 @@ fn names_column<'a>(word: &impl Fn(usize) -> &'a str, at: usize) -> bool {
     let is_helper = is_first && !is_call && ["is", "equals"].contains(&before(2)) && word(at + 1) == ",";
     let is_cell = is_first && word(at + 1) == "," && ["(", "[", ","].contains(&before(2)) && is_change(word, at);
     let is_condition = before(1) == ":" && before(2) == "column";
-    let is_list = before(1) == "[" && before(2) == "&" && ["by", "without"].contains(&before(4));
+    let is_list = before(1) == "[" && before(2) == "&" && before(4) == "by";
     (is_read && is_row_read) || is_query || is_helper || is_cell || is_condition || is_list
 }
 
