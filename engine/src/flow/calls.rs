@@ -1,7 +1,7 @@
 //! Lists tool calls across the runs that the caller may see.
 
 use super::Flow;
-use super::view::{ListedCall, Listing};
+use super::view::{ListPage, ListedCall};
 use crate::access::{Permit, RUNS_READ};
 use crate::error::EngineError;
 use crate::port::ReadError;
@@ -31,7 +31,7 @@ impl Flow {
         &self,
         permit: &Permit,
         filter: CallFilter,
-        render: impl FnOnce(Listing<ListedCall>) -> T,
+        render: impl FnOnce(ListPage<ListedCall>) -> T,
     ) -> Result<T, EngineError> {
         let scope = || Scope::Tenant(permit.tenant().to_owned());
         let everybody = permit.sees("");
@@ -68,7 +68,7 @@ impl Flow {
         let written = async {
             let status = |call: &ToolCallRow| statuses.get(&call.run_id).copied().flatten();
             let items = calls.into_iter().map(|call| ListedCall::of(status(&call), call)).collect();
-            render(Listing { items, next_cursor, bytes })
+            render(ListPage { items, next_cursor, bytes })
         };
         self.offload(&permit.claimant(), bytes > JSON_INLINE_BYTES_MAX, Box::pin(written)).await
     }

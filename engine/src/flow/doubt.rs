@@ -5,7 +5,7 @@
 use super::Flow;
 use super::approval_messages::{self, Asking};
 use super::engine::EngineState;
-use super::view::{DoubtView, DoubtfulCall, Listing};
+use super::view::{DoubtView, DoubtfulCall, ListPage};
 use crate::access::{Permit, RUNS_READ};
 use crate::error::EngineError;
 use crate::port::ReadError;
@@ -33,7 +33,7 @@ pub struct DoubtFilter {
 
 impl Flow {
     /// Calls in doubt, oldest steps first.
-    pub async fn list_doubts(&self, permit: &Permit, filter: DoubtFilter) -> Result<Listing<DoubtView>, EngineError> {
+    pub async fn list_doubts(&self, permit: &Permit, filter: DoubtFilter) -> Result<ListPage<DoubtView>, EngineError> {
         let everybody = permit.sees("");
         if !everybody && filter.actor.as_deref().is_some_and(|actor| actor != permit.actor()) {
             return Err(EngineError::missing_scope(RUNS_READ));
@@ -71,7 +71,7 @@ impl Flow {
             let room = filter.limit - items.len();
             select = select.take(room);
         }
-        Ok(Listing { items, next_cursor: select.after.as_ref().map(Cursor::encode), bytes })
+        Ok(ListPage { items, next_cursor: select.after.as_ref().map(Cursor::encode), bytes })
     }
 
     /// A run's calls in doubt.

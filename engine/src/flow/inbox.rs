@@ -3,7 +3,7 @@
 //! An inbox message is not sent: it is committed together with what it is about, and read here.
 
 use super::Flow;
-use super::view::{InboxMessage, Listing};
+use super::view::{InboxMessage, ListPage};
 use crate::access::Permit;
 use crate::error::EngineError;
 use crate::port::ReadError;
@@ -34,7 +34,7 @@ impl Flow {
         permit: &Permit,
         limit: usize,
         cursor: Option<&str>,
-    ) -> Result<Listing<InboxMessage>, EngineError> {
+    ) -> Result<ListPage<InboxMessage>, EngineError> {
         let select = InboxMessageRow::select(Scope::Tenant(permit.tenant().to_owned()))
             .with(inbox_messages::actor, permit.actor());
         let mut select = select.by(&[], Direction::Descending).take(limit);
@@ -59,7 +59,7 @@ impl Flow {
             items.push(message);
             last = Some(here);
         }
-        Ok(Listing { items, next_cursor: next.as_ref().map(Cursor::encode), bytes })
+        Ok(ListPage { items, next_cursor: next.as_ref().map(Cursor::encode), bytes })
     }
 
     async fn message(&self, permit: &Permit, row: InboxMessageRow) -> Result<InboxMessage, EngineError> {

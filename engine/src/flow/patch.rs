@@ -46,7 +46,7 @@ pub struct ProposedPatch {
     /// `None` for a dry run.
     pub number: Option<u32>,
     /// What it changes, and its inverse.
-    pub preview: view::PreviewView,
+    pub preview: view::PatchChanges,
 }
 
 /// A patch checked against one version of a run. Exactly what was checked is proposed, or nothing.

@@ -1,6 +1,8 @@
 //! Lists runs, and shows one with everything needed to decide its approvals.
 
-use super::view::{ClosedApproval, Listing, MessageView, PatchView, PendingApproval, PlanView, RunDetails, RunSummary};
+use super::view::{
+    ClosedApproval, ListPage, MessageView, PatchView, PendingApproval, PlanView, RunDetails, RunSummary,
+};
 use super::{Flow, load};
 use crate::access::{Permit, RUNS_READ};
 use crate::error::EngineError;
@@ -37,7 +39,7 @@ pub struct RunFilter {
 
 impl Flow {
     /// Runs, newest first.
-    pub async fn list(&self, permit: &Permit, filter: RunFilter) -> Result<Listing<RunSummary>, EngineError> {
+    pub async fn list(&self, permit: &Permit, filter: RunFilter) -> Result<ListPage<RunSummary>, EngineError> {
         let mut select = ListedRun::select(Scope::Tenant(permit.tenant().to_owned())).by(&[], Direction::Descending);
         let everybody = permit.sees("");
         if !everybody && filter.actor.as_deref().is_some_and(|actor| actor != permit.actor()) {
@@ -72,7 +74,7 @@ impl Flow {
         let bytes = page.rows.iter().map(Row::bytes).sum();
         let summary = |row| ListedRun::decode(row).map(RunSummary::of);
         let items = page.rows.into_iter().map(summary).collect::<Result<_, _>>()?;
-        Ok(Listing { items, next_cursor: page.next.as_ref().map(Cursor::encode), bytes })
+        Ok(ListPage { items, next_cursor: page.next.as_ref().map(Cursor::encode), bytes })
     }
 
     /// One run with everything needed to approve it.

@@ -10,7 +10,7 @@ use super::rollback::undo;
 use super::start::{Work, cache_key, note_dry};
 use super::tasks::edges;
 use super::tasks::task::TaskState;
-use super::turn_builder::{CacheEntry, CallEnd, ReplacedCall, TurnContext};
+use super::turn_builder::{CacheEntry, EndedCall, ReplacedCall, TurnContext};
 use super::{EffectStatus, Run, RunPlace, requesters, retry, start, stop};
 use crate::error::{Code, ErrorBody};
 use crate::flow::call::{CallOutcome, CheckResult, Sent, ToolError};
@@ -101,7 +101,7 @@ fn record_end(
 ) -> Result<(), Unstorable> {
     let Called { at, call, spec } = called;
     let step = run.tasks.ensure_step(at, &mut cx.env);
-    let end = CallEnd { call, step, spec, ended, at: cx.env.now };
+    let end = EndedCall { call, step, spec, ended, at: cx.env.now };
     cx.book.record_call_end(&run.head, run.tasks.task(at), end)
 }
 

@@ -11,7 +11,7 @@ use super::patches::Patches;
 use super::patches::apply::RunPatch;
 use super::requesters::merge_names;
 use super::restore::is_written_since_restore;
-use super::row::RowState;
+use super::row::WrittenRow;
 use super::stopping::Stopping;
 use super::tasks::task::{MapProgress, StoredEffect, StoredStep, Task, TaskState};
 use super::{EffectStatus, ReplayMode, Run, RunHead, RunPlace, RunStatus, StepStatus, map_calls, requesters, rollback};
@@ -141,7 +141,7 @@ pub(crate) fn load(stored: StoredRun) -> Result<Run, DamagedRows> {
         head.timeout_at = Some(head.timeout_at.map_or(own, |end| end.min(own)));
     }
     let approvals = StoredApproval::of_rows(&stored.approvals)?;
-    let (stored_row, mut graph) = (RowState::load(row, &head), stored.graph);
+    let (stored_row, mut graph) = (WrittenRow::load(row, &head), stored.graph);
     let patches = load_patches(row, stored.patches, &approvals, &mut graph);
     let mut run = Run {
         status,

@@ -83,7 +83,7 @@ use doubts::Doubts;
 use drafting::Drafting;
 use patches::Patches;
 use rollback::Rollbacks;
-use row::RowState;
+use row::WrittenRow;
 use serde_json::Value;
 use start::Work;
 use std::sync::Arc;
@@ -97,7 +97,7 @@ pub struct Run {
     status: RunStatus,
     result: Option<Value>,
     completed_at: Option<Timestamp>,
-    row: RowState,
+    row: WrittenRow,
     tasks: Tasks,
     doubts: Doubts,
     children: ChildRuns,
@@ -126,7 +126,7 @@ impl Run {
             status: RunStatus::Pending,
             result: None,
             completed_at: None,
-            row: RowState::none(&head),
+            row: WrittenRow::none(&head),
             tasks: Tasks::new(graph),
             doubts: Doubts::default(),
             children: ChildRuns::default(),

@@ -7,7 +7,7 @@ use crate::flow::tables::RunRow;
 use crate::time::Timestamp;
 
 /// The row in `runs`, as the last turn wrote it.
-pub(crate) struct RowState {
+pub(crate) struct WrittenRow {
     /// Zero until it is first written.
     version: i64,
     /// The sequence number of the run's last ledger entry.
@@ -18,7 +18,7 @@ pub(crate) struct RowState {
     restored_at: Option<Timestamp>,
 }
 
-impl RowState {
+impl WrittenRow {
     /// The row of a run that is not stored yet.
     pub(crate) const fn none(head: &RunHead) -> Self {
         Self { version: 0, run_seq: 0, owner: None, co_requesters: head.co_requesters.len(), restored_at: None }

@@ -9,7 +9,7 @@ use super::drafting::plan;
 use super::drafting::plan::PlanChange;
 use super::event::{Signal, SignalKind};
 use super::patches::apply;
-use super::patches::apply::{PatchRow, ProposedPatch};
+use super::patches::apply::{PatchVersion, ProposedPatch};
 use super::refused_turn::TURN_REFUSED;
 use super::rollback::child_undo;
 use super::rollback::undo;
@@ -44,11 +44,11 @@ pub(crate) fn apply(run: &mut Run, signal: Signal, cx: &mut TurnContext<'_>) -> 
             Ok(())
         }
         SignalKind::Patch { number, by, .. } if run.status.is_final() => {
-            apply::refuse(run, PatchRow::proposed(number), &by, "the run has ended", &mut cx.book)
+            apply::refuse(run, PatchVersion::proposed(number), &by, "the run has ended", &mut cx.book)
         }
         _ if run.status.is_final() => Ok(()),
         SignalKind::Patch { number, by, .. } if run.stopping.can_only_end() => {
-            apply::refuse(run, PatchRow::proposed(number), &by, TURN_REFUSED, &mut cx.book)
+            apply::refuse(run, PatchVersion::proposed(number), &by, TURN_REFUSED, &mut cx.book)
         }
         // A run that can only end ignores signals that would let it continue.
         SignalKind::Approved { .. }

@@ -88,7 +88,7 @@ pub(crate) struct EffectRecord<'a> {
 }
 
 /// How a call ended.
-pub(crate) struct CallEnd<'a> {
+pub(crate) struct EndedCall<'a> {
     pub(crate) call: Uuid,
     pub(crate) step: Uuid,
     pub(crate) spec: &'a Spec,
@@ -333,9 +333,9 @@ impl TurnBuilder {
         &mut self,
         head: &RunHead,
         task: Option<&Task>,
-        end: CallEnd<'_>,
+        end: EndedCall<'_>,
     ) -> Result<(), Unstorable> {
-        let CallEnd { call, step, spec, ended, at: now } = end;
+        let EndedCall { call, step, spec, ended, at: now } = end;
         let outcome = match ended {
             Ok(_) => "succeeded",
             Err(error) if error.sent == Sent::Maybe => "unknown",

@@ -25,7 +25,7 @@ pub use doubt::{DoubtView, DoubtfulCall};
 pub use event::EventView;
 pub use inbox::InboxMessage;
 pub use message::{DeliveryAttempt, DeliveryOutcome, MessageView, NotifyTargets};
-pub use patch::{DigestChange, GraphDiff, MemberDiff, PatchInverse, PatchView, PreviewView};
+pub use patch::{DigestChange, GraphDiff, MemberDiff, PatchChanges, PatchInverse, PatchView};
 pub use plan::{Deferral, DryRunResult, LineKind, LineStatus, PlanLine, PlanView};
 pub use risk::RiskView;
 pub use rollback::{RollbackLine, RollbackView};
@@ -36,7 +36,7 @@ use serde::Serialize;
 
 /// A page of a listing.
 #[derive(Clone, Debug, Serialize)]
-pub struct Listing<T> {
+pub struct ListPage<T> {
     pub items: Vec<T>,
     /// `None` on the last page.
     pub next_cursor: Option<String>,

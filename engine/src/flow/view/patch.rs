@@ -35,7 +35,7 @@ impl PatchView {
 
 /// What a patch changes, and how to revert it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PreviewView {
+pub struct PatchChanges {
     pub diff: GraphDiff,
     pub inverse: PatchInverse,
 }

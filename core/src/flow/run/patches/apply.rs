@@ -56,14 +56,14 @@ impl RunPatch {
     }
 }
 
-/// The row of a patch.
+/// The row of a patch and its version.
 #[derive(Clone, Copy)]
-pub(crate) struct PatchRow {
+pub(crate) struct PatchVersion {
     pub(crate) number: u32,
     pub(crate) version: i64,
 }
 
-impl PatchRow {
+impl PatchVersion {
     /// The row of a patch that was just proposed.
     pub(crate) const fn proposed(number: u32) -> Self {
         Self { number, version: 1 }
@@ -126,18 +126,18 @@ pub(crate) fn propose(run: &mut Run, proposed: ProposedPatch, cx: &mut TurnConte
     };
     let patch = match fits {
         Ok(patch) => patch,
-        Err(why) => return refuse(run, PatchRow::proposed(number), &by, &why, &mut cx.book),
+        Err(why) => return refuse(run, PatchVersion::proposed(number), &by, &why, &mut cx.book),
     };
     let (mut patch, patched) = match patched_graph(run, &patch, &cx.env) {
         Ok((graph, inverse)) => (Patch { add_edges: inverse.remove_edges, ..patch }, graph),
         Err(problems) => {
-            return refuse(run, PatchRow::proposed(number), &by, &join_problems(&problems), &mut cx.book);
+            return refuse(run, PatchVersion::proposed(number), &by, &join_problems(&problems), &mut cx.book);
         }
     };
     patch.record_tool_versions(cx.env.catalog);
     let refused = judge(run, &patch, &by.id, &cx.env).err();
     if let Some(why) = refused.or_else(|| map_calls::patch_excess(run, &patch, &patched)) {
-        return refuse(run, PatchRow::proposed(number), &by, &why, &mut cx.book);
+        return refuse(run, PatchVersion::proposed(number), &by, &why, &mut cx.book);
     }
     let (asked, before, approved_by) = (None, None, Vec::new());
     let overlay = RunPatch { patch, by, version: 1, asked, before, seq: i64::MAX, risk, approved_by };
@@ -197,7 +197,7 @@ pub(crate) fn renew(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Unsto
         cx.book.close_approval_request(&asked, RequestStatus::Superseded, cx.env.now)?;
         if run.approvals.is_exhausted() {
             let why = "the run exceeds its limit of approval requests";
-            refuse(run, PatchRow { number, version }, &by, why, &mut cx.book)?;
+            refuse(run, PatchVersion { number, version }, &by, why, &mut cx.book)?;
         } else {
             ask(run, number, covered, cx)?;
         }
@@ -280,19 +280,19 @@ pub(crate) fn withdraw(
     });
     for (number, version, by, asked) in waiting.collect::<Vec<_>>() {
         cx.book.close_approval_request(&asked, status, cx.env.now)?;
-        refuse(run, PatchRow { number, version }, &by, why, &mut cx.book)?;
+        refuse(run, PatchVersion { number, version }, &by, why, &mut cx.book)?;
     }
     Ok(())
 }
 
 pub(crate) fn refuse(
     run: &mut Run,
-    patch: PatchRow,
+    patch: PatchVersion,
     by: &Actor,
     why: &str,
     book: &mut TurnBuilder,
 ) -> Result<(), Unstorable> {
-    let PatchRow { number, version } = patch;
+    let PatchVersion { number, version } = patch;
     let set = vec![(run_patches::status, PatchStatus::Refused.into()), (run_patches::reason, why.into())];
     book.update(Update::versioned(&RUN_PATCHES, key(run.head.id, number), version, set)?);
     book.add_note("patch.refused", None, Some(by.clone()), json!({"number": number, "reason": why}));
@@ -307,7 +307,7 @@ fn apply(run: &mut Run, number: u32, cx: &mut TurnContext<'_>) -> Result<(), Uns
         Ok(applied) => applied,
         Err(problems) => {
             return {
-                let row = PatchRow { number, version: overlay.version };
+                let row = PatchVersion { number, version: overlay.version };
                 refuse(run, row, &overlay.by, &join_problems(&problems), &mut cx.book)
             };
         }
@@ -374,7 +374,7 @@ pub(crate) fn approved(
 pub(crate) fn denied(run: &mut Run, approval: Uuid, by: &Actor, book: &mut TurnBuilder) -> Result<bool, Unstorable> {
     let Some(number) = patch_of(run, approval) else { return Ok(false) };
     let version = run.patches.by_number.get(&number).map_or(1, |overlay| overlay.version);
-    refuse(run, PatchRow { number, version }, by, "the approval was denied", book)?;
+    refuse(run, PatchVersion { number, version }, by, "the approval was denied", book)?;
     Ok(true)
 }
 
@@ -391,7 +391,7 @@ pub(crate) fn drop_proposals(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<
         if let Some(asked) = &overlay.asked {
             cx.book.close_approval_request(asked, RequestStatus::Cancelled, cx.env.now)?;
         }
-        let row = PatchRow { number, version: overlay.version };
+        let row = PatchVersion { number, version: overlay.version };
         refuse(run, row, &overlay.by, "the run has ended", &mut cx.book)?;
     }
     Ok(())
