@@ -165,14 +165,14 @@ fn write_step(run: &mut Run, at: RunPlace, now: Timestamp, book: &mut TurnBuilde
     let position = i64::try_from(at.node).unwrap_or(i64::MAX);
     let head = &run.head;
     let Some(task) = run.tasks.task_mut(at) else { return Ok(()) };
-    let Some(step) = &mut task.step else { return Ok(()) };
+    let Some(step) = task.step() else { return Ok(()) };
     if step.version > 0 {
         // Its tool may have changed since the row was written: record the version that makes the call.
-        if let (TaskState::Running { mode: CallMode::Execute, .. }, Some((_, version))) = (&task.state, tool) {
+        if let (TaskState::Running { mode: CallMode::Execute, .. }, Some((_, version))) = (task.state(), tool) {
             cells.push((steps::tool_version, version.into()));
         }
         book.update(Update::versioned(&STEPS, vec![step.id.into()], step.version, cells)?);
-        step.version += 1;
+        task.step_written();
         return Ok(());
     }
     cells.extend([
@@ -189,7 +189,7 @@ fn write_step(run: &mut Run, at: RunPlace, now: Timestamp, book: &mut TurnBuilde
         (steps::created_at, now.into()),
         (steps::state_version, 1.into()),
     ]);
-    step.version = 1;
+    task.step_written();
     book.insert(Insert::new(&STEPS, cells)?);
     Ok(())
 }
@@ -197,21 +197,23 @@ fn write_step(run: &mut Run, at: RunPlace, now: Timestamp, book: &mut TurnBuilde
 /// Records only that its undo was sent or has ended. The step itself stays as it is.
 fn write_undo_deadline(run: &mut Run, at: RunPlace, book: &mut TurnBuilder) -> Result<(), Unstorable> {
     let until = run.rollback.sent_until(at);
-    let Some(step) = run.tasks.task_mut(at).and_then(|task| task.step.as_mut()) else { return Ok(()) };
+    let Some((task, step)) = run.tasks.task_mut(at).and_then(|task| task.step().map(|step| (task, step))) else {
+        return Ok(());
+    };
     let set = vec![(steps::retry_at, until.into())];
     book.update(Update::versioned(&STEPS, vec![step.id.into()], step.version, set)?);
-    step.version += 1;
+    task.step_written();
     Ok(())
 }
 
 /// The columns that change with the state.
 fn step_cells(run: &Run, at: RunPlace, now: Timestamp) -> Result<Vec<(&'static str, Value)>, Unstorable> {
     let Some(task) = run.tasks.task(at) else { return Ok(Vec::new()) };
-    let output = match &task.state {
+    let output = match task.state() {
         TaskState::Completed { output, .. } | TaskState::Failed { output, .. } => Some(Json::encode(&**output)?),
         _ => None,
     };
-    let error = match &task.state {
+    let error = match task.state() {
         TaskState::Failed { error, .. } | TaskState::OutcomeUnknown { error } | TaskState::RetryWait { error, .. } => {
             Some(Json::encode(&**error)?)
         }
@@ -220,24 +222,24 @@ fn step_cells(run: &Run, at: RunPlace, now: Timestamp) -> Result<Vec<(&'static s
     let settled = task.is_settled();
     let mut cells = vec![
         (steps::status, task.status().as_str().into()),
-        (steps::attempt, i64::from(task.attempt).into()),
-        (steps::input_digest, task.digest.map(|digest| Value::Bytes(digest.to_vec())).unwrap_or(Value::Null)),
+        (steps::attempt, i64::from(task.attempt()).into()),
+        (steps::input_digest, task.digest().map(|digest| Value::Bytes(digest.to_vec())).unwrap_or(Value::Null)),
         (steps::error, error.into()),
         (steps::retry_at, task.wait_until().or_else(|| run.rollback.sent_until(at)).into()),
-        (steps::started_at, task.started_at.into()),
+        (steps::started_at, task.started_at().into()),
         (steps::completed_at, settled.then_some(now).into()),
     ];
     if output.is_some() {
         cells.push((steps::output, output.into()));
     }
-    if let TaskState::AwaitingChild { run } = &task.state {
+    if let TaskState::AwaitingChild { run } = task.state() {
         cells.push((steps::child_run_id, (*run).into()));
     }
-    if let TaskState::Completed { seq, .. } | TaskState::Failed { seq, .. } = &task.state {
+    if let TaskState::Completed { seq, .. } | TaskState::Failed { seq, .. } = task.state() {
         cells.push((steps::completed_seq, (*seq).into()));
     }
     if task.needs_input_row() {
-        cells.push((steps::input, task.input.as_deref().map(Json::encode).transpose()?.into()));
+        cells.push((steps::input, task.input().map(Json::encode).transpose()?.into()));
     }
     Ok(cells)
 }

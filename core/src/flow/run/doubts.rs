@@ -53,7 +53,7 @@ impl Doubts {
         let since = *self.since.entry(at).or_insert(cx.env.now);
         cx.book.dirty.insert(at);
         let Some(step) = tasks.step_id(at) else { return };
-        let undo = !tasks.task(at).is_some_and(|task| matches!(task.state, TaskState::OutcomeUnknown { .. }));
+        let undo = !tasks.task(at).is_some_and(|task| matches!(task.state(), TaskState::OutcomeUnknown { .. }));
         let (node, reason) = (tasks.name(at).to_owned(), reason.to_owned());
         let tool = tasks.tool(at).map(|spec| spec.name.clone()).unwrap_or_default();
         cx.book.unknown_outcomes.push(UnknownOutcome { step, node, item: at.item, tool, undo, reason, since });

@@ -89,6 +89,7 @@ use start::Work;
 use std::sync::Arc;
 use stopping::Stopping;
 use tasks::Tasks;
+use tasks::task::Task;
 use uuid::Uuid;
 
 /// The in-memory state of a run: small machines, each of which owns its state.
@@ -286,7 +287,7 @@ impl Run {
     /// Whether an earlier send of the call in flight at a place may have taken effect.
     #[must_use]
     pub fn is_in_doubt(&self, at: RunPlace) -> bool {
-        let call = || self.tasks.task(at).is_some_and(|task| task.in_doubt);
+        let call = || self.tasks.task(at).is_some_and(Task::is_in_doubt);
         self.rollback.is_in_doubt(at).unwrap_or_else(call)
     }
 

@@ -176,7 +176,7 @@ fn handle_due(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Unstorable>
 }
 
 fn handle_timer(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
-    match run.tasks.task(at).map(|task| &task.state) {
+    match run.tasks.state(at) {
         Some(TaskState::Delayed { .. } | TaskState::RetryWait { .. }) => {
             run.tasks.enter(at, TaskState::Ready);
             run.tasks.push_ready(at);

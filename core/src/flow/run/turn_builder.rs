@@ -8,7 +8,7 @@ use super::doubts::UnknownOutcome;
 use super::env::Env;
 use super::event::{Call, Effect, GovernanceDecision, LedgerNote, Signal, SignalKind};
 use super::merge::merge;
-use super::tasks::task::{StoredEffect, Task};
+use super::tasks::task::Task;
 use super::{EffectStatus, RunHead, RunPlace, RunStatus};
 use crate::access::Actor;
 use crate::flow::approval::{ApprovalRequest, RequestStatus};
@@ -251,8 +251,8 @@ impl TurnBuilder {
     ) -> Result<Uuid, Unstorable> {
         let EffectRecord { key, tool, status, deadline, at: now } = effect;
         // Resends don't count here. The step's row counts all attempts, so the difference survives a crash.
-        let attempt = i64::from(task.attempt.saturating_sub(task.resends));
-        if let Some(effect) = &mut task.effect {
+        let attempt = i64::from(task.tries());
+        if let Some(effect) = task.effect() {
             let set = vec![
                 (effects::status, status.as_str().into()),
                 (effects::attempt, attempt.into()),
@@ -261,8 +261,7 @@ impl TurnBuilder {
                 (effects::settled_at, Value::Null),
             ];
             self.update(Update::versioned(&EFFECTS, vec![effect.id.into()], effect.version, set)?);
-            effect.version += 1;
-            (effect.status, effect.since_restore) = (status, true);
+            task.effect_written(effect.id, status);
             return Ok(effect.id);
         }
         let id = id::effect(head.id, key);
@@ -272,7 +271,7 @@ impl TurnBuilder {
                 (effects::id, id.into()),
                 (effects::tenant_id, head.tenant.as_str().into()),
                 (effects::run_id, head.id.into()),
-                (effects::step_id, task.step.map(|step| step.id).into()),
+                (effects::step_id, task.step().map(|step| step.id).into()),
                 (effects::tool, tool.into()),
                 (effects::status, status.as_str().into()),
                 (effects::idempotency_key, key.into()),
@@ -284,7 +283,7 @@ impl TurnBuilder {
                 (effects::state_version, 1.into()),
             ],
         )?);
-        task.effect = Some(StoredEffect { id, version: 1, status, since_restore: true });
+        task.effect_written(id, status);
         Ok(id)
     }
 
@@ -295,14 +294,13 @@ impl TurnBuilder {
         status: EffectStatus,
         now: Timestamp,
     ) -> Result<(), Unstorable> {
-        let Some(effect) = &mut task.effect else { return Ok(()) };
+        let Some(effect) = task.effect() else { return Ok(()) };
         if effect.status == status && effect.since_restore {
             return Ok(());
         }
         let set = vec![(effects::status, status.as_str().into()), (effects::settled_at, now.into())];
         self.update(Update::versioned(&EFFECTS, vec![effect.id.into()], effect.version, set)?);
-        effect.version += 1;
-        (effect.status, effect.since_restore) = (status, true);
+        task.effect_written(effect.id, status);
         Ok(())
     }
 
@@ -357,7 +355,7 @@ impl TurnBuilder {
             self.update(Update::new(&TOOL_CALLS, vec![call.into()], Vec::new(), cells)?);
             return Ok(());
         }
-        let Some(input) = task.and_then(|task| task.input.as_deref()) else { return Ok(()) };
+        let Some(input) = task.and_then(Task::input) else { return Ok(()) };
         cells.extend([
             (tool_calls::id, call.into()),
             (tool_calls::step_id, step.into()),
@@ -368,7 +366,7 @@ impl TurnBuilder {
             (tool_calls::actor, head.actor.as_str().into()),
             (tool_calls::tenant_id, head.tenant.as_str().into()),
             (tool_calls::run_id, head.id.into()),
-            (tool_calls::attempt, i64::from(task.map_or(1, |task| task.attempt)).into()),
+            (tool_calls::attempt, i64::from(task.map_or(1, Task::attempt)).into()),
         ]);
         self.rows.inserts.push(Insert::new(&TOOL_CALLS, cells)?);
         Ok(())
@@ -382,7 +380,7 @@ impl TurnBuilder {
         replaced: ReplacedCall<'_>,
     ) -> Result<(), Unstorable> {
         let ReplacedCall { call, step, tool, output, how, at: now } = replaced;
-        let input = task.and_then(|task| task.input.as_deref()).cloned().unwrap_or_default();
+        let input = task.and_then(Task::input).cloned().unwrap_or_default();
         self.rows.inserts.push(Insert::new(
             &TOOL_CALLS,
             vec![
@@ -396,7 +394,7 @@ impl TurnBuilder {
                 (tool_calls::actor, head.actor.as_str().into()),
                 (tool_calls::tenant_id, head.tenant.as_str().into()),
                 (tool_calls::run_id, head.id.into()),
-                (tool_calls::attempt, i64::from(task.map_or(0, |task| task.attempt)).into()),
+                (tool_calls::attempt, i64::from(task.map_or(0, Task::attempt)).into()),
                 (tool_calls::outcome, how.into()),
                 (tool_calls::completed_at, now.into()),
             ],

@@ -7,7 +7,6 @@
 use crate::access::Actor;
 use crate::error::{Code, ErrorBody};
 use crate::flow::approval::{ApprovalRequest, ApprovalRequirement, RequestStatus, RequestedAction};
-use crate::flow::patch;
 use crate::flow::run::approval_rows::NewRequest;
 use crate::flow::run::drafting::draft;
 use crate::flow::run::event::GovernanceDecision;
@@ -115,17 +114,27 @@ pub(crate) struct PlanChange {
 /// A drafted plan.
 #[derive(Clone, Debug)]
 pub(crate) struct DraftedPlan {
-    pub(crate) digest: Digest32,
-    pub(crate) nodes: BTreeMap<String, PlannedNode>,
+    pub(super) digest: Digest32,
+    pub(super) nodes: BTreeMap<String, PlannedNode>,
     /// The approval request. `None` once it is decided.
-    pub(crate) asked: Option<ApprovalRequest>,
+    pub(super) asked: Option<ApprovalRequest>,
     /// Who approved it.
-    pub(crate) by: Vec<String>,
+    pub(super) by: Vec<String>,
 }
 
 impl DraftedPlan {
     pub(crate) fn node(&self, node: &str) -> Option<&PlannedNode> {
         self.nodes.get(node)
+    }
+
+    /// The request, until it is decided.
+    pub(crate) const fn request(&self) -> Option<&ApprovalRequest> {
+        self.asked.as_ref()
+    }
+
+    /// Who approved it.
+    pub(crate) fn approvers(&self) -> &[String] {
+        &self.by
     }
 
     pub(crate) fn approval(&self) -> Option<Uuid> {
@@ -155,9 +164,7 @@ fn parse_digest(value: &Value) -> Option<Digest32> {
 
 /// The digest that approvals cover so far: the plan with every applied patch.
 pub(crate) fn covered_digest(run: &Run) -> Option<Digest32> {
-    let applied = run.patches.applied();
-    let plan = run.drafting.plan.as_ref()?.digest;
-    Some(applied.fold(plan, |digest, overlay| patch::digest(digest, &overlay.patch)))
+    Some(run.patches.covered_digest(run.drafting.plan.as_ref()?.digest))
 }
 
 /// Fixes the plan after the draft. It awaits approval, or completes a dry run.

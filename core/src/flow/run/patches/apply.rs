@@ -33,26 +33,45 @@ use uuid::Uuid;
 /// A proposed or applied patch.
 #[derive(Clone, Debug)]
 pub(crate) struct RunPatch {
-    pub(crate) patch: Patch,
-    pub(crate) by: Actor,
+    pub(super) patch: Patch,
+    pub(super) by: Actor,
     /// The version of its row.
-    pub(crate) version: i64,
+    pub(super) version: i64,
     /// The pending approval request.
-    pub(crate) asked: Option<ApprovalRequest>,
+    pub(super) asked: Option<ApprovalRequest>,
     /// The graph before the patch, once it is applied.
-    pub(crate) before: Option<Arc<Graph>>,
+    pub(super) before: Option<Arc<Graph>>,
     /// The sequence number, within the run, of the ledger entry that applied it.
-    pub(crate) seq: i64,
+    pub(super) seq: i64,
     /// The risk of what it adds.
-    pub(crate) risk: Option<Value>,
+    pub(super) risk: Option<Value>,
     /// Who approved it, where people were asked.
-    pub(crate) approved_by: Vec<String>,
+    pub(super) approved_by: Vec<String>,
 }
 
 impl RunPatch {
     /// The proposer of the patch and the authors of its child workflows.
     pub(crate) fn writers(&self) -> impl Iterator<Item = &str> {
-        std::iter::once(self.by.id.as_str()).chain(self.patch.authors.iter().map(String::as_str))
+        std::iter::once(self.proposer()).chain(self.patch.authors.iter().map(String::as_str))
+    }
+
+    pub(crate) fn proposer(&self) -> &str {
+        &self.by.id
+    }
+
+    /// Who approved it, where people were asked.
+    pub(crate) fn approvers(&self) -> &[String] {
+        &self.approved_by
+    }
+
+    /// The sequence number, within the run, of the ledger entry that applied it. The greatest until it is applied.
+    pub(crate) const fn applied_seq(&self) -> i64 {
+        self.seq
+    }
+
+    /// The number of calls that it adds, if they were counted.
+    pub(crate) const fn calls(&self) -> Option<usize> {
+        self.patch.calls
     }
 }
 
@@ -97,7 +116,7 @@ fn patched_graph(run: &Run, patch: &Patch, env: &Env<'_>) -> Result<(Graph, Inve
         fitting.map(|(node, _)| run.tasks.name(RunPlace::node(node))).collect()
     };
     let finished = names(&Task::is_settled);
-    let current = names(&|task: &Task| !task.is_settled() && !matches!(task.state, TaskState::Pending { .. }));
+    let current = names(&|task: &Task| !task.is_settled() && !matches!(task.state(), TaskState::Pending { .. }));
     let graph = patch::apply(run.tasks.graph(), patch, &current, &finished, env.catalog)?;
     if let Some(problem) = graph.unsupported_problem() {
         return Err(vec![patch::relocate_problem(problem, run.tasks.graph())]);
@@ -417,7 +436,7 @@ pub(crate) fn revert(run: &mut Run, number: u32, by: Actor, cx: &mut TurnContext
         return Ok(());
     };
     let begun =
-        run.tasks.nodes()[before.nodes.len()..].iter().any(|task| !matches!(task.state, TaskState::Pending { .. }));
+        run.tasks.nodes()[before.nodes.len()..].iter().any(|task| !matches!(task.state(), TaskState::Pending { .. }));
     if begun {
         cx.book.add_note(
             "patch.revert_refused",

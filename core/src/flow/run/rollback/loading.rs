@@ -52,7 +52,7 @@ pub(crate) fn load(run: &mut Run, row: &RunRow, steps: &[StepRow], effects: &[Ef
     let mut queue: Vec<(i64, RunPlace)> = Vec::new();
     for at in run.tasks.places().collect::<Vec<_>>() {
         let Some(step) = run.tasks.step_id(at).filter(|step| asked.contains(step)) else { continue };
-        let seq = match run.tasks.task(at).map(|task| &task.state) {
+        let seq = match run.tasks.state(at) {
             Some(TaskState::Completed { seq, .. } | TaskState::Failed { seq, .. }) => *seq,
             Some(TaskState::RolledBack { .. }) => {
                 undo.undone.push(json!({"node": run.tasks.name(at), "item": at.item, "step_id": step}));
@@ -81,7 +81,7 @@ pub(crate) fn load(run: &mut Run, row: &RunRow, steps: &[StepRow], effects: &[Ef
 
 /// What the row of an undo says about a place that is not undone: it is under way, or it was tried and is left.
 fn load_compensation(run: &Run, at: RunPlace, effect: &EffectRow, undo: &mut RollbackProgress) {
-    let (status, child) = (effect.status, run.tasks.task(at).and_then(|task| task.child));
+    let (status, child) = (effect.status, run.tasks.child(at));
     let reason = match status {
         EffectStatus::Prepared | EffectStatus::Dispatched => {
             let (lost, deadline) = (status == EffectStatus::Dispatched && child.is_none(), effect.deadline);

@@ -148,16 +148,16 @@ pub(crate) fn begin(run: &mut Run, wanted: RollbackRequest, cx: &mut TurnContext
 /// The sequence number of a place with something to undo: a write that took effect, or a child run.
 fn undoable(run: &Run, at: RunPlace, only: Option<&[Uuid]>) -> Option<i64> {
     let task = run.tasks.task(at)?;
-    let (TaskState::Completed { seq, .. } | TaskState::Failed { seq, .. }) = &task.state else { return None };
-    let step = task.step?.id;
+    let (TaskState::Completed { seq, .. } | TaskState::Failed { seq, .. }) = task.state() else { return None };
+    let step = task.step()?.id;
     if only.is_some_and(|only| !only.contains(&step)) {
         return None;
     }
-    let happened = task.effect.is_some_and(|effect| effect.status == EffectStatus::Succeeded);
-    let dry = task.input.as_deref().is_some_and(is_dry_run);
+    let happened = task.effect().is_some_and(|effect| effect.status == EffectStatus::Succeeded);
+    let dry = task.input().is_some_and(is_dry_run);
     match start::work(run, at) {
         Work::Tool(spec) => (run.tasks.reach(at, &spec) == EffectKind::Write && happened && !dry).then_some(*seq),
-        Work::Child { .. } => task.child.map(|_| *seq),
+        Work::Child { .. } => task.child().map(|_| *seq),
         _ => None,
     }
 }
@@ -174,7 +174,7 @@ pub(crate) fn proceed(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Uns
             report_not_undone(run, at, TURN_REFUSED);
             continue;
         }
-        if let Some(child) = run.tasks.task(at).and_then(|task| task.child) {
+        if let Some(child) = run.tasks.child(at) {
             return child_undo::undo_child(run, at, child, cx);
         }
         match may_undo(run, at, &cx.env) {
@@ -219,7 +219,7 @@ pub(crate) fn mark_rolled_back(run: &mut Run, by: Actor, reason: Option<String>,
 
 fn may_undo(run: &Run, at: RunPlace, env: &Env<'_>) -> Result<(), String> {
     let Work::Tool(spec) = start::work(run, at) else { return Err("it is not a tool call".to_owned()) };
-    if run.tasks.task(at).is_some_and(|task| matches!(task.state, TaskState::Failed { .. })) {
+    if run.tasks.task(at).is_some_and(|task| matches!(task.state(), TaskState::Failed { .. })) {
         return Err("its output can't be used, so it is unknown what to undo".to_owned());
     }
     if run.tasks.graph().nodes[at.node].is_tool_absent {
@@ -233,7 +233,7 @@ fn may_undo(run: &Run, at: RunPlace, env: &Env<'_>) -> Result<(), String> {
     if !named && spec.rollback == Rollback::Once && run.doubts.since(at).is_some() {
         return Err(IN_DOUBT.to_owned());
     }
-    let input = run.tasks.task(at).and_then(|task| task.input.clone()).unwrap_or_default();
+    let input = run.tasks.task(at).map(Task::shared_input).unwrap_or_default();
     let (tenant, actor, level) = (run.head.tenant.as_str(), run.head.actor.as_str(), run.head.level);
     let action = Action { tenant, actor, level, node: run.tasks.name(at), tool: &spec, input: &input };
     let of_run = match env.policy.judge(&action) {
@@ -357,7 +357,7 @@ fn send(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
         key: start::effect_key(run, at, &mode),
         attempt,
         tool: spec.name.clone(),
-        input: task.input.clone().unwrap_or_default(),
+        input: task.shared_input(),
         mode,
         deadline,
     }));
