@@ -13,7 +13,7 @@ use chimera_core::limits::{
     JSON_INLINE_BYTES_MAX, NOTES_BYTES_MAX, PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, WAIT_SECONDS_MAX, WORKFLOW_ID_CHARS_MAX,
 };
 use chimera_core::time::Timestamp;
-use chimera_engine::flow::view::Listing;
+use chimera_engine::flow::view::ListPage;
 use serde::Serialize;
 use std::time::Duration;
 use uuid::Uuid;
@@ -84,7 +84,7 @@ pub(crate) fn parse_limit(limit: Option<usize>) -> Result<usize, ApiError> {
 }
 
 /// The response after a signal was sent to a run, which processes it in its next turn.
-pub(crate) async fn told(caller: &Caller, run: Uuid) -> Result<Accepted, ApiError> {
+pub(crate) async fn accepted(caller: &Caller, run: Uuid) -> Result<Accepted, ApiError> {
     let status = caller.flow.status(&caller.permit, run).await?;
     Ok(Accepted { run_id: run, status: status.into(), accepted: true })
 }
@@ -106,9 +106,9 @@ pub(crate) fn json(document: &impl Serialize) -> Result<Response, ApiError> {
 }
 
 /// A page of a listing. A large one is serialised on a worker thread.
-pub(crate) async fn page<T, W>(caller: &Caller, page: Listing<T>) -> Result<Response, ApiError>
+pub(crate) async fn page<T, W>(caller: &Caller, page: ListPage<T>) -> Result<Response, ApiError>
 where
-    W: From<Listing<T>> + Serialize,
+    W: From<ListPage<T>> + Serialize,
 {
     let large = page.bytes > JSON_INLINE_BYTES_MAX;
     let written = Box::pin(async { json(&W::from(page)) });

@@ -45,7 +45,7 @@ pub(crate) struct ProposedDocument {
 
 wire! {
     /// What a patch changes, and how to remove it.
-    pub(crate) PreviewDocument from view::PreviewView {
+    pub(crate) PreviewDocument from view::PatchChanges {
         /// Difference between the graphs.
         diff: GraphDiffDocument,
         /// What removes the patch.

@@ -20,6 +20,7 @@ use chimera_engine::flow::port::Tool;
 use chimera_engine::flow::{Asking, Flow, FlowPorts, RunKey, StartRun, ToolRegistry};
 use chimera_engine::port::{NoSpans, Records};
 use chimera_storage::records::{AccessMode, PostgresOptions, PostgresRecords, SqliteRecords};
+use chimera_testkit::cells::Cells;
 use chimera_testkit::crash::Store;
 use chimera_testkit::flow::{BroadcastBus, NullNotifier, World, shown as as_json};
 use chimera_testkit::postgres::PrivatePostgres;

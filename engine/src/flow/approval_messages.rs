@@ -1,7 +1,7 @@
 //! Approval notifications.
 //!
-//! Messages are part of the transaction that creates the approval request, so every request is announced and nothing
-//! else is. A person's mail contains a link for deciding. Only the message contains the link, sealed; the store keeps
+//! Messages are part of the transaction that creates the approval request, so no request is announced
+//! that was not stored. At L3 nobody is notified of a request. Who is told is looked up before the commit. A person's mail contains a link for deciding. Only the message contains the link, sealed; the store keeps
 //! its digest. A webhook gets no link: a system is not a person.
 
 use super::engine::EngineState;
@@ -14,9 +14,9 @@ use chimera_core::access::DeciderRefusal;
 use chimera_core::access::tables::{APPROVAL_LINKS, approval_links};
 use chimera_core::flow::review::Review;
 use chimera_core::flow::run::{ApprovalRequested, INBOX, OutboxMessage, RunHead, inbox_row, outbox_row};
-use chimera_core::flow::tables::{SCOPED_APPROVALS, scoped_approvals};
+use chimera_core::flow::tables::{ApprovalRow, scoped_approvals};
 use chimera_core::limits;
-use chimera_core::record::{Insert, Scope, Select, Tx, Unstorable, Value as Cell};
+use chimera_core::record::{Insert, Scope, StoredRow, Tx, Unstorable, Value as Cell};
 use chimera_core::redact::Redactor;
 use chimera_core::secret::Secret;
 use chimera_core::time::Timestamp;
@@ -72,9 +72,9 @@ pub(super) async fn add_approval_messages(
     let named = asking.recipients.of(head).await;
     let (now, steady) = (inner.parts.clock.now(), inner.parts.clock.steady());
     // Earlier requests are context only: without them the notification is still sent.
-    let select =
-        Select::from(&SCOPED_APPROVALS, Scope::Tenant(head.tenant.clone())).with(scoped_approvals::run_id, head.id);
-    let before = rows::all(&*inner.parts.records, select, limits::RUN_ROWS_MAX).await.unwrap_or_default();
+    let select = ApprovalRow::select(Scope::Tenant(head.tenant.clone())).with(scoped_approvals::run_id, head.id);
+    let before = rows::list(&*inner.parts.records, select, limits::RUN_ROWS_MAX).await;
+    let before: Vec<ApprovalRow> = before.inspect_err(rows::log_skipped).unwrap_or_default();
     for requested in asked {
         let review = masked_review(review::of_request(head, requested, &before, now));
         for recipient in &effective_recipients(with_deciders(&named, inner, head, requested).await, head) {

@@ -467,9 +467,9 @@ impl RunDriver {
                     .take(1);
                 // A cache read error counts as a miss.
                 let rows = inner.parts.records.read(select).await.map(|page| page.rows).unwrap_or_default();
-                costly.mark_costly(load::are_large(&rows)).await;
-                let now = inner.parts.clock.steady();
                 let row = rows::decodable::<CacheEntryRow>(rows).next();
+                costly.mark_costly(row.as_ref().is_some_and(load::is_large)).await;
+                let now = inner.parts.clock.steady();
                 let row = row.filter(|row| row.expires_at.is_none_or(|end| end > now));
                 let hit = row.and_then(|row| row.output.value().inspect_err(rows::log_skipped).ok());
                 Event::CacheLookedUp { at, hit }

@@ -3,13 +3,14 @@
 //! An inbox message is not sent: it is committed together with what it is about, and read here.
 
 use super::Flow;
-use super::view::{InboxMessage, Listing};
+use super::view::{InboxMessage, ListPage};
 use crate::access::Permit;
 use crate::error::EngineError;
 use crate::port::ReadError;
-use chimera_core::flow::tables::{INBOX_MESSAGES, RUNS, runs};
+use crate::rows;
+use chimera_core::flow::tables::{InboxMessageRow, RunEnd, inbox_messages, runs};
 use chimera_core::limits::PAGE_BYTES_MAX;
-use chimera_core::record::{Cursor, Direction, Json, Row, Scope, Select};
+use chimera_core::record::{Cursor, Direction, Json, Scope, StoredRow};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -33,9 +34,9 @@ impl Flow {
         permit: &Permit,
         limit: usize,
         cursor: Option<&str>,
-    ) -> Result<Listing<InboxMessage>, EngineError> {
-        let select =
-            Select::from(&INBOX_MESSAGES, Scope::Tenant(permit.tenant().to_owned())).with("actor", permit.actor());
+    ) -> Result<ListPage<InboxMessage>, EngineError> {
+        let select = InboxMessageRow::select(Scope::Tenant(permit.tenant().to_owned()))
+            .with(inbox_messages::actor, permit.actor());
         let mut select = select.by(&[], Direction::Descending).take(limit);
         if let Some(cursor) = cursor {
             select = select.continue_at(cursor).map_err(ReadError::from)?;
@@ -43,51 +44,45 @@ impl Flow {
         let page = self.inner.parts.records.read(select.clone()).await?;
         let mut items = Vec::with_capacity(page.rows.len());
         let (mut bytes, mut next, mut last) = (0_usize, page.next, None);
-        for row in &page.rows {
-            let message = self.message(permit, row).await?;
+        for row in page.rows {
+            let here = Cursor::after(&select, &row);
+            let message = self.message(permit, InboxMessageRow::decode(row)?).await?;
             // What a message shows is larger than its row: the end of a run is read from the run.
             let shown = message.data.as_ref().map_or(0, |data| data.as_str().len());
             if let Some(last) = last
                 && bytes.saturating_add(shown) > PAGE_BYTES_MAX
             {
-                next = Some(Cursor::after(&select, last));
+                next = Some(last);
                 break;
             }
             bytes = bytes.saturating_add(shown);
             items.push(message);
-            last = Some(row);
+            last = Some(here);
         }
-        Ok(Listing { items, next_cursor: next.as_ref().map(Cursor::encode), bytes })
+        Ok(ListPage { items, next_cursor: next.as_ref().map(Cursor::encode), bytes })
     }
 
-    async fn message(&self, permit: &Permit, row: &Row) -> Result<InboxMessage, EngineError> {
-        let event_type = row.text("event_type");
-        let data = match row.get("data").as_json() {
-            Some(data) => Some(data.clone()),
-            None => self.end_of(permit, row.uuid("run_id"), event_type).await?,
+    async fn message(&self, permit: &Permit, row: InboxMessageRow) -> Result<InboxMessage, EngineError> {
+        let InboxMessageRow { id, run_id, event_type, data, created_at, .. } = row;
+        let data = match data {
+            Some(data) => Some(data),
+            None => self.end_of(permit, run_id, &event_type).await?,
         };
-        Ok(InboxMessage {
-            message_id: row.uuid("id"),
-            r#type: event_type.to_owned(),
-            at: row.get("created_at").as_time(),
-            run_id: row.uuid("run_id"),
-            data,
-        })
+        Ok(InboxMessage { message_id: id, r#type: event_type, at: Some(created_at), run_id, data })
     }
 
     async fn end_of(&self, permit: &Permit, run: Uuid, event_type: &str) -> Result<Option<Json>, EngineError> {
-        let select = Select::from(&RUNS, Scope::Tenant(permit.tenant().to_owned())).with(runs::id, run).take(1);
-        let select = select.without(&[runs::request_payload, runs::inputs, runs::plan]);
-        let page = self.inner.parts.records.read(select).await?;
-        let Some(row) = page.rows.first() else { return Ok(None) };
+        let select = RunEnd::select(Scope::Tenant(permit.tenant().to_owned())).with(runs::id, run);
+        let end: Option<RunEnd> = rows::find(&*self.inner.parts.records, select).await?;
+        let Some(end) = &end else { return Ok(None) };
         let ended = EndedRun {
             run_id: run,
             status: event_type.strip_prefix("run."),
-            workflow_id: row.get("workflow_id").as_text(),
-            actor: row.text("actor"),
-            result: row.get("result").as_json(),
-            error: row.get("error_data").as_json(),
-            trace_id: row.text("trace_id"),
+            workflow_id: end.workflow_id.as_deref(),
+            actor: &end.actor,
+            result: end.result.as_ref(),
+            error: end.error_data.as_ref(),
+            trace_id: &end.trace_id,
         };
         Ok(Some(Json::encode(&ended)?))
     }

@@ -6,7 +6,7 @@
 
 use super::Flow;
 use super::approval_messages::{REQUESTED, withhold};
-use super::doubt::{OUTCOME_UNKNOWN, in_doubt};
+use super::doubt::OUTCOME_UNKNOWN;
 use super::engine::Shutdown;
 use super::outbox::Deliveries;
 use crate::error::EngineError;
@@ -242,7 +242,8 @@ impl Flow {
         }
         let step = payload["data"]["step_id"].as_str().and_then(|step| Uuid::parse_str(step).ok());
         let select = StepBrief::select(Scope::Tenant(message.tenant_id.clone())).with(steps::id, step);
-        Ok(rows::find::<StepBrief>(&*self.inner.parts.records, in_doubt(select)).await?.is_some())
+        let select = select.filter(steps::in_doubt_since, Comparison::IsNot, Value::Null);
+        Ok(rows::find::<StepBrief>(&*self.inner.parts.records, select).await?.is_some())
     }
 
     /// Drops a message that is no longer relevant.

@@ -21,12 +21,12 @@ use chimera_core::flow::run::{
 };
 use chimera_core::flow::status::{PatchStatus, RequestStatus};
 use chimera_core::flow::tables::{
-    PatchRow, RUN_PATCHES, RUNS, RequestBrief, RunVersion, SignalBrief, run_patches, run_signals, runs,
+    ApprovalRow, PatchRow, RUN_PATCHES, RUNS, SignalBrief, run_patches, run_signals, runs,
 };
 use chimera_core::json::Digest32;
 use chimera_core::limits;
 use chimera_core::record::{
-    Comparison, Condition, DamagedRows, Insert, Json, JsonError, Row, RowCount, Scope, Step, StoredRow, Tx, Unstorable,
+    Comparison, Condition, DamagedRows, Insert, Json, JsonError, RowCount, Scope, Step, StoredRow, Tx, Unstorable,
     Value as Cell,
 };
 use serde_json::Value;
@@ -46,7 +46,7 @@ pub struct ProposedPatch {
     /// `None` for a dry run.
     pub number: Option<u32>,
     /// What it changes, and its inverse.
-    pub preview: view::PreviewView,
+    pub preview: view::PatchChanges,
 }
 
 /// A patch checked against one version of a run. Exactly what was checked is proposed, or nothing.
@@ -119,7 +119,7 @@ impl Flow {
         let loaded = Box::pin(load::snapshot(records, &self.inner.workflows, row, &costly));
         let (row, copy) = self.inner.offload.run_when_costly(&permit.claimant(), &costly, loaded).await?;
         check_unfinished(&row)?;
-        let seen = RunVersion::peek(&row)?.state_version;
+        let seen = row.state_version;
         if version.is_some_and(|version| version != seen) {
             return Err(EngineError::refused(
                 Code::OccConflict,
@@ -133,7 +133,7 @@ impl Flow {
             return Err(EngineError::refused(Code::ValidationFailed, "the run has reached its limit of patches"));
         }
         let counts = |row: &&PatchRow| matches!(row.status, PatchStatus::Applied | PatchStatus::Proposed);
-        let kept = load::merge_pins(&request_of_row(&row).1, known.iter().filter(counts))?;
+        let kept = load::merge_pins(&request_of_row(&row)?.1, known.iter().filter(counts))?;
         self.pin(permit, &mut patch, &kept).await?;
         let (looked, refused, head, calls) = self.on_copy(copy, |run, env| {
             let (looked, calls) = (run.preview_patch(&patch, env), run.calls_reserved());
@@ -309,14 +309,13 @@ fn added_nodes(row: &PatchRow) -> Result<Vec<String>, DamagedRows> {
 }
 
 /// Refuses to remove a patch while an approved one is about to be applied on top of it.
-fn check_none_approved(known: &[PatchRow], requests: &[Row]) -> Result<(), EngineError> {
-    let mut approved = Vec::new();
-    for request in requests {
-        let request = RequestBrief::peek(request)?;
-        approved.extend((request.status == RequestStatus::Approved).then_some(request.approval_request_id));
-    }
+fn check_none_approved(known: &[PatchRow], requests: &[ApprovalRow]) -> Result<(), EngineError> {
+    let is_request_approved = |id: Uuid| {
+        let mut approved = requests.iter().filter(|request| request.status == RequestStatus::Approved);
+        approved.any(|request| request.approval_request_id == id)
+    };
     let is_approved = |row: &&PatchRow| {
-        row.status == PatchStatus::Proposed && row.approval_request_id.is_some_and(|id| approved.contains(&id))
+        row.status == PatchStatus::Proposed && row.approval_request_id.is_some_and(is_request_approved)
     };
     let Some(row) = known.iter().find(is_approved) else { return Ok(()) };
     let message = format!("patch {} was approved and is being applied; remove it first", row.number);

@@ -16,15 +16,15 @@ use chimera_core::access::tables::{TOKEN_FAMILIES, TokenFamilyRow, token_familie
 use chimera_core::flow::run::{EffectStatus, Signal, UncertainStep};
 use chimera_core::flow::status::{NotificationStatus, RequestStatus};
 use chimera_core::flow::tables::{
-    EffectRow, NotificationId, RUN_SIGNALS, RUNS, RequestBrief, RunBrief, SignalBrief, StepBrief, effects,
-    notifications, run_signals, runs, scoped_approvals, steps,
+    EffectRow, NotificationId, RUN_SIGNALS, RUNS, RequestBrief, RunBrief, SignalRow, StepBrief, effects, notifications,
+    run_signals, runs, scoped_approvals, steps,
 };
 use chimera_core::json::Digest32;
 use chimera_core::ledger::SubjectType;
 use chimera_core::ledger::tables::{LaneRow, STORE_STATE, StoreStateRow, store_state};
 use chimera_core::limits;
 use chimera_core::record::{
-    Comparison, Condition, Row, RowCount, Scope, Select, Step, StoredRow, Tx, Unstorable, Update, Value,
+    Comparison, Condition, Row, RowCount, Scope, Step, StoredRow, Tx, Unstorable, Update, Value,
 };
 use chimera_core::time::Timestamp;
 use serde_json::json;
@@ -283,12 +283,11 @@ fn flag_restored(run: &RestoredRun, now: Timestamp) -> Result<Update, chimera_co
 /// The pending signals that no longer apply after a restore.
 async fn dropped_signals(records: &dyn Records) -> Result<BTreeMap<Uuid, Vec<DroppedSignal>>, EngineError> {
     let mut lapsed: BTreeMap<Uuid, Vec<DroppedSignal>> = BTreeMap::new();
-    rows::pages(records, Select::from(&RUN_SIGNALS, Scope::System), |rows| {
-        for row in &rows {
-            let signal = Signal::of_row(row);
-            let Some(by) = signal.told.sender_if_lapsed_by_restore() else { continue };
+    rows::each(records, SignalRow::select(Scope::System), |row: SignalRow| {
+        let (run, signal) = (row.run_id, Signal::of_row(row));
+        if let Some(by) = signal.told.sender_if_lapsed_by_restore() {
             let told = DroppedSignal { kind: signal.told.kind(), by: by.id.clone() };
-            lapsed.entry(SignalBrief::peek(row)?.run_id).or_default().push(told);
+            lapsed.entry(run).or_default().push(told);
         }
         Ok(())
     })

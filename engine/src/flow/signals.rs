@@ -10,14 +10,15 @@ use crate::access::{Permit, RUNS_MANAGE, WORKFLOWS_WRITE, is_nonce_conflict};
 use crate::error::EngineError;
 use crate::ledger::audit::{EventRecord, Writer};
 use crate::port::CommitError;
+use crate::rows;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::run::{
     ReplayMode, RunStatus, Signal, SignalKind, StepStatus, affinity, may_change_pause, paused_by,
 };
-use chimera_core::flow::tables::{CACHE_ENTRIES, RUNS, RunActor, RunBrief, STEPS, StepBrief, cache_entries, steps};
+use chimera_core::flow::tables::{CACHE_ENTRIES, RUNS, RunBrief, RunRow, STEPS, StepBrief, cache_entries, steps};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::record::{
-    Comparison, Condition, Row, RowCount, STATE_VERSION, Scope, Select, Step, StoredRow, Table, Tx, Value as Cell,
+    Comparison, Condition, RowCount, STATE_VERSION, Scope, Step, StoredRow, Table, Tx, Value as Cell,
 };
 use chimera_core::tool::Rollback;
 use chimera_core::{id, limits};
@@ -108,7 +109,7 @@ impl Flow {
         }
         let OutcomeReport { step, attempt, happened, output, notes } = found;
         let notes = masked_text("note", notes)?;
-        let (found, row) = self.step_with_status(permit, run, step, StepStatus::OutcomeUnknown).await?;
+        let found = self.step_with_status(permit, run, step, StepStatus::OutcomeUnknown).await?;
         let now = found.attempt;
         if attempt.is_some_and(|attempt| attempt != now) {
             return Err(EngineError::refused(
@@ -120,7 +121,7 @@ impl Flow {
         if !happened {
             // A call that never happened is made now.
             self.check_call_scopes(permit, &found)?;
-            self.check_repeat(permit, run, &row).await?;
+            self.check_repeat(permit, run, &found).await?;
         }
         // Either way the run continues, with an output that the caller chose.
         self.check_continue_scopes(permit, run, RUNS_MANAGE).await?;
@@ -151,7 +152,7 @@ impl Flow {
         let reason = masked_text("reason", reason)?;
         self.undoable_run(permit, run).await?;
         for step in steps.iter().flatten() {
-            self.check_undo_repeatable(permit, &StepBrief::decode(self.step_row(permit, run, *step).await?)?)?;
+            self.check_undo_repeatable(permit, &self.step_row(permit, run, *step).await?)?;
         }
         self.check_undo_scopes(permit, run, steps.as_deref()).await?;
         self.check_rollback(permit, run, steps.as_deref()).await?;
@@ -207,7 +208,7 @@ impl Flow {
 
     /// An ended run that may be undone.
     async fn undoable_run(&self, permit: &Permit, run: Uuid) -> Result<RunBrief, EngineError> {
-        let row = RunBrief::decode(load::manageable_run(&*self.inner.parts.records, permit, run).await?)?;
+        let row = RunBrief::from(load::manageable_run(&*self.inner.parts.records, permit, run).await?);
         if !matches!(row.status, RunStatus::Completed | RunStatus::Failed | RunStatus::Cancelled) {
             let message = format!("a run that is {} can't be rolled back", row.status.as_str());
             return Err(EngineError::refused(Code::InvalidTransition, message));
@@ -241,7 +242,7 @@ impl Flow {
         Ok(())
     }
 
-    pub(super) async fn unfinished_run(&self, permit: &Permit, run: Uuid) -> Result<Row, EngineError> {
+    pub(super) async fn unfinished_run(&self, permit: &Permit, run: Uuid) -> Result<RunRow, EngineError> {
         let row = load::manageable_run(&*self.inner.parts.records, permit, run).await?;
         check_unfinished(&row)?;
         Ok(row)
@@ -253,22 +254,20 @@ impl Flow {
         run: Uuid,
         step: Uuid,
         status: StepStatus,
-    ) -> Result<(StepBrief, Row), EngineError> {
+    ) -> Result<StepBrief, EngineError> {
         self.unfinished_run(permit, run).await?;
-        let row = self.step_row(permit, run, step).await?;
-        let found = StepBrief::peek(&row)?;
+        let found = self.step_row(permit, run, step).await?;
         if found.status != status {
             let message = format!("the step's status is {}; this requires {}", found.status.as_str(), status.as_str());
             return Err(EngineError::refused(Code::InvalidTransition, message));
         }
-        Ok((found, row))
+        Ok(found)
     }
 
-    async fn step_row(&self, permit: &Permit, run: Uuid, step: Uuid) -> Result<Row, EngineError> {
+    async fn step_row(&self, permit: &Permit, run: Uuid, step: Uuid) -> Result<StepBrief, EngineError> {
         let scope = Scope::Tenant(permit.tenant().to_owned());
-        let select = Select::from(&STEPS, scope).with(steps::id, step).with(steps::run_id, run).take(1);
-        let row = self.inner.parts.records.read(select).await?.rows.into_iter().next();
-        row.ok_or_else(|| EngineError::not_found("step"))
+        let select = StepBrief::select(scope).with(steps::id, step).with(steps::run_id, run);
+        rows::find(&*self.inner.parts.records, select).await?.ok_or_else(|| EngineError::not_found("step"))
     }
 
     pub(super) async fn send_signal(&self, permit: &Permit, run: Uuid, told: SignalKind) -> Result<(), EngineError> {
@@ -403,8 +402,8 @@ fn concurrent_change() -> EngineError {
 }
 
 /// Refuses an ended run.
-pub(super) fn check_unfinished(row: &Row) -> Result<(), EngineError> {
-    let status = RunActor::peek(row)?.status;
+pub(super) fn check_unfinished(row: &RunRow) -> Result<(), EngineError> {
+    let status = row.status;
     if status.is_final() {
         let message = format!("the run is already {}", status.as_str());
         return Err(EngineError::refused(Code::InvalidTransition, message));

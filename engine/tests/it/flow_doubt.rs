@@ -11,6 +11,7 @@ use chimera_core::tool::EffectKind;
 use chimera_engine::flow::port::{CheckResult, Recipient, Recipients, Sent, ToolError};
 use chimera_engine::flow::{Asking, DoubtFilter, StartRun};
 use chimera_engine::port::Records;
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{EngineFixture, EngineSetup, ScriptedTool, chain, id_of, shown, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -37,7 +38,7 @@ async fn start(stage: &EngineFixture, level: Level) -> Uuid {
 }
 
 fn told(stage: &EngineFixture, run: Uuid) -> Vec<(String, Value)> {
-    let payload = |row: &Row| row.get("payload").as_json().unwrap().to_value();
+    let payload = |row: &Row| row.get("payload").as_json().unwrap().value().unwrap();
     let rows = stage.rows_of(&NOTIFICATIONS, run);
     let doubts = rows.iter().filter(|row| payload(row)["type"] == "step.outcome_unknown");
     doubts.map(|row| (row.text("target").to_owned(), payload(row))).collect()

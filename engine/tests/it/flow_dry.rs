@@ -4,6 +4,7 @@ use chimera_core::access::Level;
 use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, STEPS, TOOL_CALLS};
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::{Decision, StartRun};
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{ScriptedTool, chain, id_of, shown as as_json, stage, workflow};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

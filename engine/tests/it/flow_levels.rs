@@ -8,6 +8,7 @@ use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::tool::{EffectKind, Risk};
 use chimera_engine::flow::StartRun;
 use chimera_engine::flow::port::{DeliveryReceipt, Message, Notifier, ToolError};
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{EngineFixture, ScriptedTool, chain, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
@@ -75,7 +76,7 @@ async fn l2_writes_a_message_for_each_way_that_was_asked_for_and_l3_tells_nobody
         rows.iter().map(|row| (row.text("channel"), row.text("target"), row.text("status"))).collect();
     ways.sort_unstable();
     assert_eq!(ways, [("email", "ann@example.com", "pending"), ("webhook", "https://hooks.example/1", "pending")]);
-    let payload = rows[0].get("payload").as_json().unwrap().to_value();
+    let payload = rows[0].get("payload").as_json().unwrap().value().unwrap();
     assert_eq!((&payload["type"], &payload["data"]["run_id"]), (&json!("run.completed"), &json!(run)));
     let notify = |notify| StartRun { level: Level::ExecuteSilent, notify, ..StartRun::of("w", json!({})) };
     let refused = stage.flow.start(&stage.permit("user_ann"), notify(both())).await;
@@ -105,7 +106,7 @@ async fn a_failed_run_of_l2_is_told_too() {
     stage.apply(&chain("bad", &[("a", "down")])).await;
     let run = stage.start(StartRun { notify: both(), ..StartRun::of("bad", json!({})) }).await;
     stage.ended(run).await;
-    let payload = stage.rows_of(&NOTIFICATIONS, run)[0].get("payload").as_json().unwrap().to_value();
+    let payload = stage.rows_of(&NOTIFICATIONS, run)[0].get("payload").as_json().unwrap().value().unwrap();
     assert_eq!(
         (&payload["type"], &payload["data"]["error"]["code"]),
         (&json!("run.failed"), &json!("EXTERNAL_SERVICE_ERROR"))

@@ -9,6 +9,7 @@ use chimera_engine::EngineError;
 use chimera_engine::access::Permit;
 use chimera_engine::flow::port::ToolError;
 use chimera_engine::flow::{Decide, Decision};
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, EngineFixture, ScriptedTool, TENANT, code_of, id_of, stage, workflow};
 use serde_json::json;
 use uuid::Uuid;

@@ -8,6 +8,7 @@ use chimera_core::flow::tables::{APPROVAL_REQUESTS, RUN_PATCHES, RUN_SIGNALS};
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::port::ToolError;
 use chimera_engine::flow::{Decide, Decision};
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, EngineFixture, EngineSetup, ScriptedTool, chain, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
 use uuid::Uuid;

@@ -9,6 +9,7 @@ use chimera_core::tool::EffectKind;
 use chimera_engine::EngineError;
 use chimera_engine::act::rules::{Rule, Rules, Says};
 use chimera_engine::flow::{ProposedPatch, ReplayDecision};
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{EngineFixture, EngineSetup, ScriptedTool, chain, code_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;

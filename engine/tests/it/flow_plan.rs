@@ -9,6 +9,7 @@ use chimera_core::flow::run::ApprovalRequirement;
 use chimera_core::ledger::tables::AUDIT_LOGS;
 use chimera_core::tool::{EffectKind, Risk, Spec};
 use chimera_engine::flow::Decision;
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, EngineFixture, EngineSetup, ScriptedTool, chain, code_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};

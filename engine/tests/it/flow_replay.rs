@@ -8,6 +8,7 @@ use chimera_core::tool::EffectKind;
 use chimera_engine::EngineError;
 use chimera_engine::flow::port::ToolError;
 use chimera_engine::flow::{ReplayDecision, StartRun};
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, CallLog, EngineFixture, ScriptedTool, chain, code_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -10,6 +10,7 @@ use chimera_core::tool::EffectKind;
 use chimera_engine::flow::port::{CallContext, CheckResult, Sent, ToolError};
 use chimera_engine::flow::{DoubtFilter, RestoreSurvey, ResumeOptions, StartRun};
 use chimera_engine::port::{CommitError, Hold, Records};
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{
     CallLog, EngineFixture, EngineSetup, ScriptedTool, chain, code_of, id_of, shown, stage, workflow,
 };

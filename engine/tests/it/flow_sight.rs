@@ -7,6 +7,7 @@ use chimera_core::json::Digest32;
 use chimera_core::secret::Secret;
 use chimera_engine::access::Permit;
 use chimera_engine::flow::{Decide, Decision, ReplayDecision, RunFilter, RunKey, StartRun};
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{EngineFixture, chain, code_of, shown, stage, until, workflow};
 use proptest::prelude::*;
 use serde_json::{Value, json};

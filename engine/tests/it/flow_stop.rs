@@ -10,6 +10,7 @@ use chimera_core::tool::EffectKind;
 use chimera_engine::flow::StartRun;
 use chimera_engine::flow::port::ToolError;
 use chimera_engine::port::Records;
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{EngineFixture, ScriptedTool, chain, code_of, id_of, stage, workflow};
 use serde_json::json;
 use std::sync::Arc;
@@ -241,7 +242,7 @@ async fn a_run_that_is_read_again_between_its_cancel_and_its_end_names_whoever_c
     let entries = second.rows(&AUDIT_LOG_ENTRIES);
     let ended = entries.iter().find(|entry| entry.text("event_type") == "run.cancelled").expect("an entry");
     assert_eq!((ended.text("actor_id"), ended.text("actor_type")), ("user_ann", "human"));
-    assert_eq!(ended.get("data_json").as_json().unwrap().to_value()["reason"], "enough");
+    assert_eq!(ended.get("data_json").as_json().unwrap().value().unwrap()["reason"], "enough");
 }
 
 /// A run that is failing can't be resumed.
@@ -253,7 +254,7 @@ async fn a_run_that_is_read_again_after_its_time_was_up_fails_for_that() {
     let run = first.run(&air, SILENT).await;
     let step = first.step(run, "a", "outcome_unknown").await;
     let row = &first.rows(&RUNS)[0];
-    assert_eq!(row.get("error_data").as_json().unwrap().to_value()["error"]["code"], "REQUEST_TIMEOUT");
+    assert_eq!(row.get("error_data").as_json().unwrap().value().unwrap()["error"]["code"], "REQUEST_TIMEOUT");
     assert_eq!(first.show(run).await["error"], json!(null));
     first.flow.stop();
     let second = first.restart(stage(1).tool(deaf().build())).await;

@@ -10,6 +10,7 @@ use chimera_core::flow::tables::EFFECTS;
 use chimera_core::tool::{EffectKind, Rollback, Spec};
 use chimera_engine::act::rules::Rules;
 use chimera_engine::flow::port::{Tool, ToolError};
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{
     Air, EngineFixture, ScriptedTool, chain, code_of, id_of, shown as as_json, stage, until, workflow,
 };

@@ -9,6 +9,7 @@ use chimera_core::tool::{EffectKind, Rollback};
 use chimera_engine::flow::StartRun;
 use chimera_engine::flow::port::ToolError;
 use chimera_engine::port::Records;
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, EngineFixture, EngineSetup, ScriptedTool, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -205,7 +206,7 @@ async fn forget(stage: &EngineFixture, run: Uuid, answered: bool) {
         tx.steps.push(Step::Delete { table: &EFFECTS, conditions, rows: RowCount::Exactly(1) });
     }
     let row = stage.rows(&RUNS).into_iter().find(|row| row.uuid("id") == run).unwrap();
-    let mut document = row.get("rollback").as_json().unwrap().to_value();
+    let mut document = row.get("rollback").as_json().unwrap().value().unwrap();
     (document["ended"], document["steps"], document["left"]) = (json!(false), json!(children), json!([]));
     let set =
         vec![("rollback", Json::encode(&document).unwrap().into()), ("next_deadline", stage.world.clock.now().into())];

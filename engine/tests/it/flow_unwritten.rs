@@ -10,6 +10,7 @@ use chimera_core::tool::{EffectKind, Rollback};
 use chimera_engine::commit::BatchOutcome;
 use chimera_engine::flow::port::ToolError;
 use chimera_engine::port::{Outage, Unavailable};
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{EngineFixture, ScriptedTool, chain, stage, until, workflow};
 use serde_json::json;
 use std::sync::Arc;
@@ -47,7 +48,7 @@ async fn a_rollback_that_leaves_many_steps_ends_and_can_be_finished_by_hand() {
     assert_eq!(shown["rollback"]["left"].as_array().unwrap().len(), 600);
     let entries = stage.rows(&AUDIT_LOG_ENTRIES);
     let ended = entries.iter().find(|entry| entry.text("event_type") == "run.rollback_ended").expect("an entry");
-    let data = ended.get("data_json").as_json().unwrap().to_value();
+    let data = ended.get("data_json").as_json().unwrap().value().unwrap();
     assert_eq!(data["left_count"], 600);
     assert!(data["left"].as_array().unwrap().len() < 600);
     stage.flow.mark_rolled_back(&ann, run, None).await.unwrap();

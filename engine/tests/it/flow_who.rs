@@ -13,6 +13,7 @@ use chimera_engine::access::Permit;
 use chimera_engine::flow::StartRun;
 use chimera_engine::flow::port::ToolError;
 use chimera_engine::port::Records;
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{EngineFixture, ScriptedTool, TENANT, chain, code_of, id_of, stage, workflow};
 use serde_json::json;
 use std::time::Duration;

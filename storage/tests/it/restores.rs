@@ -9,6 +9,7 @@ use chimera_engine::port::{Blocked, CommitError, Hold, Outage, Records};
 use chimera_storage::records::{
     AccessMode, DATA_FILE, MARK_FILE, OpenError, PostgresOptions, PostgresRecords, SqliteRecords,
 };
+use chimera_testkit::cells::Cells;
 use chimera_testkit::ledger_fixture::LedgerFixture;
 use chimera_testkit::seeded::FakeClock;
 use chimera_testkit::sqlite_damage::damage_root;

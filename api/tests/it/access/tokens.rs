@@ -16,6 +16,7 @@ use chimera_engine::port::{Clock, Records};
 use chimera_storage::Redis;
 use chimera_storage::counter::RedisCounters;
 use chimera_testkit::access::{settings, token, token_key};
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::TENANT;
 use chimera_testkit::redis::PrivateRedis;
 use ed25519_dalek::{Signature, VerifyingKey};
@@ -325,6 +326,9 @@ async fn a_token_of_somebody_else_is_refused_and_an_unknown_one_is_said_not_to_b
     let told = porch.ask("admin", Method::POST, "/auth/revoke", body).await;
     assert_eq!((told.status, &told.body), (200, &json!({"revoked": true})), "{told:?}");
     assert_eq!(with(&porch, "user_ann", &text(&ann, "access_token")).await.detail("reason"), "revoked");
+    let entries = porch.get("admin", "/audit?event_type=token.family_revoked").await;
+    let last = entries.body["items"].as_array().unwrap().last().unwrap();
+    assert_eq!((&last["actor_id"], &last["data_json"]["actor"]), (&json!("admin"), &json!("user_ann")), "who did it");
 }
 
 #[tokio::test]
@@ -585,7 +589,7 @@ async fn a_key_that_a_pattern_shares_counts_for_every_name_the_pattern_stands_fo
     let issued = entries.iter().filter(|row| row.text("event_type") == "token.issued");
     let told: Vec<(String, Value)> = issued
         .map(|row| {
-            let data = row.get("data_json").as_json().unwrap().to_value();
+            let data = row.get("data_json").as_json().unwrap().value().unwrap();
             (row.text("actor_id").to_owned(), data["key_of"].clone())
         })
         .collect();

@@ -53,7 +53,7 @@ fn render(page: &Page, as_json: bool) -> Outcome<String> {
         return table(page);
     }
     let items = page.rows.iter().map(EntryView::of).collect::<Result<_, _>>().map_err(EngineError::from)?;
-    let page = view::Listing { items, next_cursor: page.next.as_ref().map(Cursor::encode), bytes: 0 };
+    let page = view::ListPage { items, next_cursor: page.next.as_ref().map(Cursor::encode), bytes: 0 };
     Ok(format!("{}\n", shown(EntryPage::from(page))?))
 }
 

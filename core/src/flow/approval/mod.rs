@@ -25,8 +25,9 @@ pub(crate) use stored::{EDITED_BY, SHOWING, current, newest_approved};
 
 pub use crate::flow::status::RequestStatus;
 
+use crate::flow::tables::ApprovalRow;
 use crate::json::Digest32;
-use crate::record::{DamagedRows, Row};
+use crate::record::DamagedRows;
 use crate::time::Timestamp;
 use crate::words::words;
 use uuid::Uuid;
@@ -58,11 +59,14 @@ pub enum RequestedAction {
 }
 
 impl RequestedAction {
-    /// The action of a request's row. Every other word is the name of a tool.
+    /// Everything but the call of a tool.
+    const NAMED: [Self; 5] = [Self::Plan, Self::Patch, Self::Question, Self::ChildRun, Self::Map];
+
+    /// The action of a request's row. Every other word is the name of a tool: no tool has one of these
+    /// ([`crate::tool::RESERVED_NAMES`]).
     #[must_use]
     pub fn parse(word: &str) -> Self {
-        let named = [Self::Plan, Self::Patch, Self::Question, Self::ChildRun, Self::Map];
-        named.into_iter().find(|action| action.as_str() == word).unwrap_or_else(|| Self::Call(word.to_owned()))
+        Self::NAMED.into_iter().find(|action| action.as_str() == word).unwrap_or_else(|| Self::Call(word.to_owned()))
     }
 
     #[must_use]
@@ -90,7 +94,7 @@ pub struct StoredApproval {
     pub requirement: ApprovalRequirement,
     /// The actor of the run, then everyone else who requested or wrote what would run.
     pub requesters: Vec<String>,
-    pub created_at: Option<Timestamp>,
+    pub created_at: Timestamp,
     pub reviewed_at: Option<Timestamp>,
     pub expires_at: Option<Timestamp>,
     /// The version of its row.
@@ -184,17 +188,17 @@ impl RequestState {
 
 impl StoredApproval {
     /// Decodes a row of `scoped_approvals`.
-    pub fn of_row(row: &Row) -> Result<Self, DamagedRows> {
+    pub fn of_row(row: &ApprovalRow) -> Result<Self, DamagedRows> {
         stored::decode(row)
     }
 
     /// Decodes the requests of a run.
-    pub fn of_rows(rows: &[Row]) -> Result<Vec<Self>, DamagedRows> {
+    pub fn of_rows(rows: &[ApprovalRow]) -> Result<Vec<Self>, DamagedRows> {
         rows.iter().map(Self::of_row).collect()
     }
 
     /// The order of requests. The run dates them itself; the clock of a decision may differ.
-    pub(crate) const fn order(&self) -> (Option<Timestamp>, Option<Timestamp>) {
+    pub(crate) const fn order(&self) -> (Timestamp, Option<Timestamp>) {
         (self.created_at, self.reviewed_at)
     }
 
@@ -283,8 +287,19 @@ fn approvers(decisions: &[PersonDecision]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     const NOW: Timestamp = Timestamp::from_micros(1_000);
+
+    /// Otherwise a request to call a tool could be shown as something else.
+    #[test]
+    fn no_tool_can_have_the_name_of_another_action() {
+        let words: BTreeSet<&str> = RequestedAction::NAMED.iter().map(RequestedAction::as_str).collect();
+        assert_eq!(words, BTreeSet::from(crate::tool::RESERVED_NAMES));
+        for word in words {
+            assert!(!matches!(RequestedAction::parse(word), RequestedAction::Call(_)));
+        }
+    }
 
     fn request(id: u128, needed: u32) -> StoredApproval {
         StoredApproval {
@@ -294,7 +309,7 @@ mod tests {
             digest: Digest32::of_bytes(b"what would run"),
             requirement: ApprovalRequirement { needed, ..ApprovalRequirement::one_approval("why") },
             requesters: vec!["user_ann".to_owned()],
-            created_at: None,
+            created_at: Timestamp::from_micros(0),
             reviewed_at: None,
             expires_at: Some(Timestamp::from_micros(2_000)),
             version: 1,
