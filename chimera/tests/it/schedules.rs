@@ -39,7 +39,7 @@ fn wait_for_ticks(place: &Workspace, schedule: &str, more: usize) {
 fn check(place: &Workspace, schedule: &str) {
     let entries = started(place, schedule);
     let seconds = |entry: &Value| {
-        let tick = entry["data"]["tick_at"].as_str().unwrap_or_else(|| panic!("{entry}"));
+        let tick = entry["data_json"]["tick_at"].as_str().unwrap_or_else(|| panic!("{entry}"));
         tick.parse::<chimera_core::time::Timestamp>().unwrap().micros() / 1_000_000
     };
     let ticks: BTreeSet<i64> = entries.iter().map(seconds).collect();

@@ -15,6 +15,7 @@ import {
     Links,
     Root,
     Runs as RunOperations,
+    Schedules,
     Server,
     Tenants,
     Tools,
@@ -75,6 +76,7 @@ export class Runs extends RunOperations {
 export class Client extends Root {
     readonly runs: Runs;
     readonly workflows: Workflows;
+    readonly schedules: Schedules;
     readonly tools: Tools;
     readonly actors: Actors;
     readonly tenants: Tenants;
@@ -94,6 +96,7 @@ export class Client extends Root {
         this.session = session;
         this.runs = new Runs(session);
         this.workflows = new Workflows(sender);
+        this.schedules = new Schedules(sender);
         this.tools = new Tools(sender);
         this.actors = new Actors(sender);
         this.tenants = new Tenants(sender);

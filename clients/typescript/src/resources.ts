@@ -10,16 +10,17 @@ import type {
     ActorPage,
     AppliedDocument,
     AutonomyLevel,
-    Button,
     CallPage,
+    CatchUpPolicy,
     CheckedDocument,
     DecidedDocument,
     DecisionWord,
     DoubtDocument,
     DoubtPage,
-    Duplicate,
+    DuplicatePolicy,
     EntryDocument,
     EntryPage,
+    FormDecision,
     Health,
     InboxMessage,
     InboxPage,
@@ -27,16 +28,21 @@ import type {
     KeyDocument,
     KeySet,
     ListedCall,
+    NextTicks,
     Notify,
     OutcomeWord,
+    OverlapPolicy,
     ProposedDocument,
     Ready,
+    RemovedSchedule,
     ReplayMode,
     RevokedDocument,
     RunDocument,
     RunPage,
     RunStatus,
     RunSummary,
+    ScheduleDocument,
+    SchedulePage,
     StartedDocument,
     StepBody,
     StepDocument,
@@ -76,7 +82,7 @@ export interface ActOptions {
     /** Where notifications about the run are sent. */
     notify?: Notify | null;
     /** What to return for a used idempotency key: `conflict` (409), or `return` (200 with the run). */
-    on_duplicate?: Duplicate;
+    on_duplicate?: DuplicatePolicy;
     /** Priority from 1 (highest) to 10 (lowest). */
     priority?: number | null;
     /** Tool calls to run in sequence. `${nodes.s1.outputs.…}` refers to the output of the first one. */
@@ -355,7 +361,7 @@ export class Runs extends Resource {
         return this.items((cursor) => this.stepsPage(runId, { ...options, cursor }), (page) => page.steps);
     }
 
-    /** Decides an approval request. */
+    /** Decides an approval request: approves it, rejects it or requests changes. */
     approve(runId: string, options: RunsApproveOptions = {}): Promise<DecidedDocument> {
         return this.send({
             operation: "approve_run",
@@ -724,6 +730,288 @@ export class Workflows extends Resource {
             result: "none",
             pathArgs: { id: workflowId },
             query: { key: options.key, for_tenant: options.for_tenant },
+        });
+    }
+}
+
+/** Options of `schedules.list`. */
+export interface SchedulesListOptions {
+    /** Maximum number of schedules */
+    limit?: number;
+    /** Cursor from the previous page */
+    cursor?: string;
+    /** Operators only: slug of the tenant to act for */
+    for_tenant?: string;
+}
+
+/** Options of `schedules.get`. */
+export interface SchedulesGetOptions {
+    /** Operators only: slug of the tenant to act for */
+    for_tenant?: string;
+}
+
+/** Options of `schedules.create`. */
+export interface SchedulesCreateOptions {
+    /** Name, unique in the tenant: letters, digits, `_`, `-` and `.`. */
+    name: string;
+    /** Id of the workflow to start. */
+    workflow_id: string;
+    /** RFC 3339 time from which the intervals are counted; the start, or now, if omitted. */
+    anchor_at?: string | null;
+    /** Catch-up policy; `last` if omitted. */
+    catch_up?: CatchUpPolicy | null;
+    /** How old a tick may be to be started under the policy `all`; one day if omitted. */
+    catch_up_window_seconds?: number | null;
+    /** Cron expression with five fields. Exactly one of `cron` and `every` is required. */
+    cron?: string | null;
+    /** RFC 3339 time after which there is no tick. */
+    ends_at?: string | null;
+    /** Interval: a number and `s`, `m`, `h`, `d` or `w`. */
+    every?: string | null;
+    /** Inputs of the workflow. */
+    inputs?: JsonObject | null;
+    /** A tick starts up to this much later, to spread load; 0 if omitted. */
+    jitter_seconds?: number | null;
+    /** Overlap policy; `skip` if omitted. */
+    overlap?: OverlapPolicy | null;
+    /** Ticks that may wait under the policy `queue`; 1 if omitted. */
+    queue_max?: number | null;
+    /** RFC 3339 time before which there is no tick. */
+    starts_at?: string | null;
+    /** IANA time zone in which `cron` is read; UTC if omitted. */
+    time_zone?: string | null;
+    /** Workflow version; the latest at every tick if omitted. */
+    version?: number | null;
+    /** Operators only: slug of the tenant to act for */
+    for_tenant?: string;
+}
+
+/** Options of `schedules.replace`. */
+export interface SchedulesReplaceOptions {
+    /** Id of the workflow to start. */
+    workflow_id: string;
+    /** RFC 3339 time from which the intervals are counted; the start, or now, if omitted. */
+    anchor_at?: string | null;
+    /** Catch-up policy; `last` if omitted. */
+    catch_up?: CatchUpPolicy | null;
+    /** How old a tick may be to be started under the policy `all`; one day if omitted. */
+    catch_up_window_seconds?: number | null;
+    /** Cron expression with five fields. Exactly one of `cron` and `every` is required. */
+    cron?: string | null;
+    /** RFC 3339 time after which there is no tick. */
+    ends_at?: string | null;
+    /** Interval: a number and `s`, `m`, `h`, `d` or `w`. */
+    every?: string | null;
+    /** Inputs of the workflow. */
+    inputs?: JsonObject | null;
+    /** A tick starts up to this much later, to spread load; 0 if omitted. */
+    jitter_seconds?: number | null;
+    /** Overlap policy; `skip` if omitted. */
+    overlap?: OverlapPolicy | null;
+    /** Ticks that may wait under the policy `queue`; 1 if omitted. */
+    queue_max?: number | null;
+    /** RFC 3339 time before which there is no tick. */
+    starts_at?: string | null;
+    /** IANA time zone in which `cron` is read; UTC if omitted. */
+    time_zone?: string | null;
+    /** Workflow version; the latest at every tick if omitted. */
+    version?: number | null;
+    /** Operators only: slug of the tenant to act for */
+    for_tenant?: string;
+}
+
+/** Options of `schedules.remove`. */
+export interface SchedulesRemoveOptions {
+    /** Operators only: slug of the tenant to act for */
+    for_tenant?: string;
+}
+
+/** Options of `schedules.next`. */
+export interface SchedulesNextOptions {
+    /** Number of ticks, 1 to 100; 5 if omitted */
+    count?: number;
+    /** Operators only: slug of the tenant to act for */
+    for_tenant?: string;
+}
+
+/** Options of `schedules.pause`. */
+export interface SchedulesPauseOptions {
+    /** Reason for the pause. */
+    reason?: string | null;
+    /** Operators only: slug of the tenant to act for */
+    for_tenant?: string;
+}
+
+/** Options of `schedules.resume`. */
+export interface SchedulesResumeOptions {
+    /** Operators only: slug of the tenant to act for */
+    for_tenant?: string;
+}
+
+/** Options of `schedules.run`. */
+export interface SchedulesRunOptions {
+    /** How long to wait for the end of the run, in seconds. */
+    wait?: number | null;
+    /** Operators only: slug of the tenant to act for */
+    for_tenant?: string;
+}
+
+/** Schedules: workflows that are started by the clock. */
+export class Schedules extends Resource {
+    /** Lists schedules: your own, or all of the tenant with the scope `runs.read`. */
+    listPage(options: SchedulesListOptions = {}): Promise<SchedulePage> {
+        return this.send({
+            operation: "list_schedules",
+            method: "GET",
+            path: "/schedules",
+            auth: "token",
+            result: "json",
+            query: { limit: options.limit, cursor: options.cursor, for_tenant: options.for_tenant },
+        });
+    }
+
+    /** Lists schedules: your own, or all of the tenant with the scope `runs.read`. */
+    list(options: Omit<SchedulesListOptions, "cursor"> = {}): AsyncGenerator<ScheduleDocument, void, undefined> {
+        return this.items((cursor) => this.listPage({ ...options, cursor }), (page) => page.items);
+    }
+
+    /** Returns a schedule, with what became of its last tick. */
+    get(name: string, options: SchedulesGetOptions = {}): Promise<ScheduleDocument> {
+        return this.send({
+            operation: "get_schedule",
+            method: "GET",
+            path: "/schedules/{name}",
+            auth: "token",
+            result: "json",
+            pathArgs: { name },
+            query: { for_tenant: options.for_tenant },
+        });
+    }
+
+    /** Creates a schedule. */
+    create(options: SchedulesCreateOptions): Promise<ScheduleDocument> {
+        return this.send({
+            operation: "create_schedule",
+            method: "POST",
+            path: "/schedules",
+            auth: "token_and_message",
+            result: "json",
+            query: { for_tenant: options.for_tenant },
+            members: {
+                name: options.name,
+                workflow_id: options.workflow_id,
+                anchor_at: options.anchor_at,
+                catch_up: options.catch_up,
+                catch_up_window_seconds: options.catch_up_window_seconds,
+                cron: options.cron,
+                ends_at: options.ends_at,
+                every: options.every,
+                inputs: options.inputs,
+                jitter_seconds: options.jitter_seconds,
+                overlap: options.overlap,
+                queue_max: options.queue_max,
+                starts_at: options.starts_at,
+                time_zone: options.time_zone,
+                version: options.version,
+            },
+        });
+    }
+
+    /** Replaces the definition of a schedule. */
+    replace(name: string, options: SchedulesReplaceOptions): Promise<ScheduleDocument> {
+        return this.send({
+            operation: "replace_schedule",
+            method: "PUT",
+            path: "/schedules/{name}",
+            auth: "token_and_message",
+            result: "json",
+            pathArgs: { name },
+            query: { for_tenant: options.for_tenant },
+            members: {
+                workflow_id: options.workflow_id,
+                anchor_at: options.anchor_at,
+                catch_up: options.catch_up,
+                catch_up_window_seconds: options.catch_up_window_seconds,
+                cron: options.cron,
+                ends_at: options.ends_at,
+                every: options.every,
+                inputs: options.inputs,
+                jitter_seconds: options.jitter_seconds,
+                overlap: options.overlap,
+                queue_max: options.queue_max,
+                starts_at: options.starts_at,
+                time_zone: options.time_zone,
+                version: options.version,
+            },
+        });
+    }
+
+    /** Removes a schedule. Runs that it has started go on. */
+    remove(name: string, options: SchedulesRemoveOptions = {}): Promise<RemovedSchedule> {
+        return this.send({
+            operation: "remove_schedule",
+            method: "DELETE",
+            path: "/schedules/{name}",
+            auth: "token_and_message",
+            result: "json",
+            pathArgs: { name },
+            query: { for_tenant: options.for_tenant },
+        });
+    }
+
+    /** Returns the next ticks of a schedule, as if it were not paused. */
+    next(name: string, options: SchedulesNextOptions = {}): Promise<NextTicks> {
+        return this.send({
+            operation: "list_next_ticks",
+            method: "GET",
+            path: "/schedules/{name}/next",
+            auth: "token",
+            result: "json",
+            pathArgs: { name },
+            query: { count: options.count, for_tenant: options.for_tenant },
+        });
+    }
+
+    /** Pauses a schedule. Runs that it has started go on; queued ticks are dropped. */
+    pause(name: string, options: SchedulesPauseOptions = {}): Promise<ScheduleDocument> {
+        return this.send({
+            operation: "pause_schedule",
+            method: "POST",
+            path: "/schedules/{name}/pause",
+            auth: "token_and_message",
+            result: "json",
+            pathArgs: { name },
+            query: { for_tenant: options.for_tenant },
+            members: { reason: options.reason },
+            optionalBody: true,
+        });
+    }
+
+    /** Resumes a schedule with its next tick. Ticks that passed meanwhile are not caught up. */
+    resume(name: string, options: SchedulesResumeOptions = {}): Promise<ScheduleDocument> {
+        return this.send({
+            operation: "resume_schedule",
+            method: "POST",
+            path: "/schedules/{name}/resume",
+            auth: "token_and_message",
+            result: "json",
+            pathArgs: { name },
+            query: { for_tenant: options.for_tenant },
+        });
+    }
+
+    /** Starts a run of a schedule now, in your name, whether or not the schedule is paused. */
+    run(name: string, options: SchedulesRunOptions = {}): Promise<RunDocument | StartedDocument> {
+        return this.send({
+            operation: "run_schedule",
+            method: "POST",
+            path: "/schedules/{name}/run",
+            auth: "token_and_message",
+            result: "json",
+            pathArgs: { name },
+            query: { for_tenant: options.for_tenant },
+            members: { wait: options.wait },
+            optionalBody: true,
         });
     }
 }
@@ -1164,7 +1452,7 @@ export class Artifacts extends Resource {
 /** Options of `links.decide`. */
 export interface LinksDecideOptions {
     /** The decision. */
-    decision: Button;
+    decision: FormDecision;
     /** Digest of what the page showed: 64 hex digits. */
     digest: string;
     /** Reason for the decision. */

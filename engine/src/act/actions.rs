@@ -11,7 +11,8 @@ use crate::error::EngineError;
 use crate::flow::error::no_workflow;
 use crate::flow::view::RiskView;
 use crate::flow::{
-    ChildWorkflows, Flow, FoundWorkflow, PLAN_PREFIX, ResolvedWorkflow, RunHandle, RunKey, SizeBudget, StartRun, named,
+    ChildWorkflows, Flow, FoundWorkflow, PLAN_PREFIX, ResolvedWorkflow, RunHandle, RunKey, SizeBudget, StartRun,
+    check_inputs, named,
 };
 use chimera_core::access::{Level, TenantSettings};
 use chimera_core::act::{AutonomyFacts, determine_autonomy_level, risk};
@@ -248,6 +249,20 @@ impl Actions {
         self.execute_with_autonomy(permit, ask, key, proposal, (level, risk)).await
     }
 
+    /// Refuses a workflow that the caller could not start now with these inputs. Level and rules are decided when it is
+    /// started.
+    pub(super) async fn check_startable(
+        &self,
+        permit: &Permit,
+        id: &str,
+        version: Option<i64>,
+        inputs: &Value,
+    ) -> Result<(), EngineError> {
+        let proposal = self.propose_workflow(permit, id, version, inputs).await?;
+        self.check_scopes(permit, &proposal)?;
+        check_inputs(&proposal.graph, inputs)
+    }
+
     /// Turns any kind of request into a proposal.
     async fn propose(&self, permit: &Permit, ask: &ActRequest) -> Result<Proposal, EngineError> {
         let plan = match &ask.what {
@@ -293,7 +308,7 @@ impl Actions {
         })
     }
 
-    pub(super) async fn propose_workflow(
+    async fn propose_workflow(
         &self,
         permit: &Permit,
         id: &str,

@@ -80,4 +80,5 @@ pub use workflows::{AppliedWorkflow, ToolCatalog, Workflows};
 pub(crate) use lookup::{ChildWorkflows, FoundWorkflow};
 pub(crate) use notify_check::named;
 pub(crate) use patch::CheckedPatch;
+pub(crate) use start::check_inputs;
 pub(crate) use workflows::PLAN_PREFIX;

@@ -434,17 +434,21 @@ fn check_start(graph: &Graph, ask: &StartRun) -> Result<(), EngineError> {
         return Err(EngineError::refused(Code::ValidationFailed, message));
     }
     check_text("correlation id", ask.correlation_id.as_deref())?;
-    if !ask.inputs.is_object() {
+    check_inputs(graph, &ask.inputs)
+}
+
+/// Refuses inputs that a workflow does not take.
+pub(crate) fn check_inputs(graph: &Graph, inputs: &Value) -> Result<(), EngineError> {
+    if !inputs.is_object() {
         let body = ErrorBody::new(Code::ValidationFailed, "the inputs of a run must be a JSON object");
         return Err(EngineError::Refused(Box::new(body.with("pointer", "/inputs"))));
     }
-    let text =
-        Json::encode(&ask.inputs).map_err(|error| EngineError::refused(Code::ValidationFailed, error.to_string()))?;
+    let text = Json::encode(inputs).map_err(|error| EngineError::refused(Code::ValidationFailed, error.to_string()))?;
     if text.as_str().len() > limits::RUN_INPUT_BYTES_MAX {
         return Err(EngineError::refused(Code::PayloadTooLarge, "the inputs of a run are too large"));
     }
     let Some(schema) = &graph.input_schema else { return Ok(()) };
-    schema.check(&ask.inputs).map_err(|faults| {
+    schema.check(inputs).map_err(|faults| {
         let body = ErrorBody::new(Code::ValidationFailed, "the inputs do not match the workflow's schema");
         EngineError::Refused(Box::new(body.with("faults", serde_json::to_value(faults).unwrap_or_default())))
     })

@@ -77,6 +77,7 @@ class AsyncClient(async_resources.AsyncRoot):
         self._http = http or httpx.AsyncClient(timeout=timeout)
         self.runs = AsyncRuns(self)
         self.workflows = async_resources.AsyncWorkflows(self.call)
+        self.schedules = async_resources.AsyncSchedules(self.call)
         self.tools = async_resources.AsyncTools(self.call)
         self.actors = async_resources.AsyncActors(self.call)
         self.tenants = async_resources.AsyncTenants(self.call)

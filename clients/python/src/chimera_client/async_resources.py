@@ -28,7 +28,7 @@ class AsyncRoot(AsyncResource):
         issued_at: float | str | None = None,
         nonce: str | None = None,
         notify: models.Notify | None = None,
-        on_duplicate: models.Duplicate | None = None,
+        on_duplicate: models.DuplicatePolicy | None = None,
         priority: int | None = None,
         steps: Sequence[models.StepBody] | None = None,
         version: int | None = None,
@@ -255,7 +255,7 @@ class AsyncRuns(AsyncResource):
         step_id: str | None = None,
         for_tenant: str | None = None,
     ) -> models.DecidedDocument:
-        """Decides an approval request.
+        """Decides an approval request: approves it, rejects it or requests changes.
 
         :param run_id: Run id
         :param decision: The decision.
@@ -796,6 +796,309 @@ class AsyncWorkflows(AsyncResource):
             query={"key": key, "for_tenant": for_tenant},
         )
         await self._send(call)
+
+
+
+class AsyncSchedules(AsyncResource):
+    """Schedules: workflows that are started by the clock."""
+
+    async def list_page(
+        self,
+        *,
+        limit: int | None = None,
+        cursor: str | None = None,
+        for_tenant: str | None = None,
+    ) -> models.SchedulePage:
+        """Lists schedules: your own, or all of the tenant with the scope `runs.read`.
+
+        :param limit: Maximum number of schedules
+        :param cursor: Cursor from the previous page
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        call = Call[models.SchedulePage](
+            "list_schedules",
+            "GET",
+            "/schedules",
+            "token",
+            "json",
+            query={"limit": limit, "cursor": cursor, "for_tenant": for_tenant},
+        )
+        return await self._send(call)
+
+    async def list(
+        self,
+        *,
+        limit: int | None = None,
+        for_tenant: str | None = None,
+    ) -> AsyncIterator[models.ScheduleDocument]:
+        """Lists schedules: your own, or all of the tenant with the scope `runs.read`.
+
+        :param limit: Maximum number of schedules
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        cursor: str | None = None
+        while True:
+            page = await self.list_page(limit=limit, cursor=cursor, for_tenant=for_tenant)
+            for item in page["items"]:
+                yield item
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return
+
+    async def get(self, name: str, *, for_tenant: str | None = None) -> models.ScheduleDocument:
+        """Returns a schedule, with what became of its last tick.
+
+        :param name: Name of the schedule
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        call = Call[models.ScheduleDocument](
+            "get_schedule",
+            "GET",
+            "/schedules/{name}",
+            "token",
+            "json",
+            path={"name": name},
+            query={"for_tenant": for_tenant},
+        )
+        return await self._send(call)
+
+    async def create(
+        self,
+        *,
+        name: str,
+        workflow_id: str,
+        anchor_at: str | None = None,
+        catch_up: models.CatchUpPolicy | None = None,
+        catch_up_window_seconds: int | None = None,
+        cron: str | None = None,
+        ends_at: str | None = None,
+        every: str | None = None,
+        inputs: models.JsonObject | None = None,
+        jitter_seconds: int | None = None,
+        overlap: models.OverlapPolicy | None = None,
+        queue_max: int | None = None,
+        starts_at: str | None = None,
+        time_zone: str | None = None,
+        version: int | None = None,
+        for_tenant: str | None = None,
+    ) -> models.ScheduleDocument:
+        """Creates a schedule.
+
+        :param name: Name, unique in the tenant: letters, digits, `_`, `-` and `.`.
+        :param workflow_id: Id of the workflow to start.
+        :param anchor_at: RFC 3339 time from which the intervals are counted; the start, or now, if omitted.
+        :param catch_up: Catch-up policy; `last` if omitted.
+        :param catch_up_window_seconds: How old a tick may be to be started under the policy `all`; one day if
+        omitted.
+        :param cron: Cron expression with five fields. Exactly one of `cron` and `every` is required.
+        :param ends_at: RFC 3339 time after which there is no tick.
+        :param every: Interval: a number and `s`, `m`, `h`, `d` or `w`.
+        :param inputs: Inputs of the workflow.
+        :param jitter_seconds: A tick starts up to this much later, to spread load; 0 if omitted.
+        :param overlap: Overlap policy; `skip` if omitted.
+        :param queue_max: Ticks that may wait under the policy `queue`; 1 if omitted.
+        :param starts_at: RFC 3339 time before which there is no tick.
+        :param time_zone: IANA time zone in which `cron` is read; UTC if omitted.
+        :param version: Workflow version; the latest at every tick if omitted.
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        call = Call[models.ScheduleDocument](
+            "create_schedule",
+            "POST",
+            "/schedules",
+            "token_and_message",
+            "json",
+            query={"for_tenant": for_tenant},
+            members={
+                "name": name,
+                "workflow_id": workflow_id,
+                "anchor_at": anchor_at,
+                "catch_up": catch_up,
+                "catch_up_window_seconds": catch_up_window_seconds,
+                "cron": cron,
+                "ends_at": ends_at,
+                "every": every,
+                "inputs": inputs,
+                "jitter_seconds": jitter_seconds,
+                "overlap": overlap,
+                "queue_max": queue_max,
+                "starts_at": starts_at,
+                "time_zone": time_zone,
+                "version": version,
+            },
+        )
+        return await self._send(call)
+
+    async def replace(
+        self,
+        name: str,
+        *,
+        workflow_id: str,
+        anchor_at: str | None = None,
+        catch_up: models.CatchUpPolicy | None = None,
+        catch_up_window_seconds: int | None = None,
+        cron: str | None = None,
+        ends_at: str | None = None,
+        every: str | None = None,
+        inputs: models.JsonObject | None = None,
+        jitter_seconds: int | None = None,
+        overlap: models.OverlapPolicy | None = None,
+        queue_max: int | None = None,
+        starts_at: str | None = None,
+        time_zone: str | None = None,
+        version: int | None = None,
+        for_tenant: str | None = None,
+    ) -> models.ScheduleDocument:
+        """Replaces the definition of a schedule.
+
+        :param name: Name of the schedule
+        :param workflow_id: Id of the workflow to start.
+        :param anchor_at: RFC 3339 time from which the intervals are counted; the start, or now, if omitted.
+        :param catch_up: Catch-up policy; `last` if omitted.
+        :param catch_up_window_seconds: How old a tick may be to be started under the policy `all`; one day if
+        omitted.
+        :param cron: Cron expression with five fields. Exactly one of `cron` and `every` is required.
+        :param ends_at: RFC 3339 time after which there is no tick.
+        :param every: Interval: a number and `s`, `m`, `h`, `d` or `w`.
+        :param inputs: Inputs of the workflow.
+        :param jitter_seconds: A tick starts up to this much later, to spread load; 0 if omitted.
+        :param overlap: Overlap policy; `skip` if omitted.
+        :param queue_max: Ticks that may wait under the policy `queue`; 1 if omitted.
+        :param starts_at: RFC 3339 time before which there is no tick.
+        :param time_zone: IANA time zone in which `cron` is read; UTC if omitted.
+        :param version: Workflow version; the latest at every tick if omitted.
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        call = Call[models.ScheduleDocument](
+            "replace_schedule",
+            "PUT",
+            "/schedules/{name}",
+            "token_and_message",
+            "json",
+            path={"name": name},
+            query={"for_tenant": for_tenant},
+            members={
+                "workflow_id": workflow_id,
+                "anchor_at": anchor_at,
+                "catch_up": catch_up,
+                "catch_up_window_seconds": catch_up_window_seconds,
+                "cron": cron,
+                "ends_at": ends_at,
+                "every": every,
+                "inputs": inputs,
+                "jitter_seconds": jitter_seconds,
+                "overlap": overlap,
+                "queue_max": queue_max,
+                "starts_at": starts_at,
+                "time_zone": time_zone,
+                "version": version,
+            },
+        )
+        return await self._send(call)
+
+    async def remove(self, name: str, *, for_tenant: str | None = None) -> models.RemovedSchedule:
+        """Removes a schedule. Runs that it has started go on.
+
+        :param name: Name of the schedule
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        call = Call[models.RemovedSchedule](
+            "remove_schedule",
+            "DELETE",
+            "/schedules/{name}",
+            "token_and_message",
+            "json",
+            path={"name": name},
+            query={"for_tenant": for_tenant},
+        )
+        return await self._send(call)
+
+    async def next(self, name: str, *, count: int | None = None, for_tenant: str | None = None) -> models.NextTicks:
+        """Returns the next ticks of a schedule, as if it were not paused.
+
+        :param name: Name of the schedule
+        :param count: Number of ticks, 1 to 100; 5 if omitted
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        call = Call[models.NextTicks](
+            "list_next_ticks",
+            "GET",
+            "/schedules/{name}/next",
+            "token",
+            "json",
+            path={"name": name},
+            query={"count": count, "for_tenant": for_tenant},
+        )
+        return await self._send(call)
+
+    async def pause(
+        self,
+        name: str,
+        *,
+        reason: str | None = None,
+        for_tenant: str | None = None,
+    ) -> models.ScheduleDocument:
+        """Pauses a schedule. Runs that it has started go on; queued ticks are dropped.
+
+        :param name: Name of the schedule
+        :param reason: Reason for the pause.
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        call = Call[models.ScheduleDocument](
+            "pause_schedule",
+            "POST",
+            "/schedules/{name}/pause",
+            "token_and_message",
+            "json",
+            path={"name": name},
+            query={"for_tenant": for_tenant},
+            members={"reason": reason},
+            optional_body=True,
+        )
+        return await self._send(call)
+
+    async def resume(self, name: str, *, for_tenant: str | None = None) -> models.ScheduleDocument:
+        """Resumes a schedule with its next tick. Ticks that passed meanwhile are not caught up.
+
+        :param name: Name of the schedule
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        call = Call[models.ScheduleDocument](
+            "resume_schedule",
+            "POST",
+            "/schedules/{name}/resume",
+            "token_and_message",
+            "json",
+            path={"name": name},
+            query={"for_tenant": for_tenant},
+        )
+        return await self._send(call)
+
+    async def run(
+        self,
+        name: str,
+        *,
+        wait: float | None = None,
+        for_tenant: str | None = None,
+    ) -> models.RunDocument | models.StartedDocument:
+        """Starts a run of a schedule now, in your name, whether or not the schedule is paused.
+
+        :param name: Name of the schedule
+        :param wait: How long to wait for the end of the run, in seconds.
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        call = Call[models.RunDocument | models.StartedDocument](
+            "run_schedule",
+            "POST",
+            "/schedules/{name}/run",
+            "token_and_message",
+            "json",
+            path={"name": name},
+            query={"for_tenant": for_tenant},
+            members={"wait": wait},
+            optional_body=True,
+        )
+        return await self._send(call)
 
 
 
@@ -1355,7 +1658,14 @@ class AsyncLinks(AsyncResource):
         )
         return await self._send(call)
 
-    async def decide(self, token: str, *, decision: models.Button, digest: str, reason: str | None = None) -> str:
+    async def decide(
+        self,
+        token: str,
+        *,
+        decision: models.FormDecision,
+        digest: str,
+        reason: str | None = None,
+    ) -> str:
         """Approves or rejects with an approval link.
 
         :param token: Token of the approval link

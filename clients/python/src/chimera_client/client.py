@@ -90,6 +90,7 @@ class Client(resources.Root):
         self._http = http or httpx.Client(timeout=timeout)
         self.runs = Runs(self)
         self.workflows = resources.Workflows(self.call)
+        self.schedules = resources.Schedules(self.call)
         self.tools = resources.Tools(self.call)
         self.actors = resources.Actors(self.call)
         self.tenants = resources.Tenants(self.call)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict, final
 
 __all__ = [
-    "About",
     "Accepted",
     "ActBody",
     "ActedDocument",
@@ -22,11 +21,11 @@ __all__ = [
     "ApprovalStanding",
     "ApprovalWord",
     "AutonomyLevel",
-    "Button",
     "CallDocument",
     "CallOutcome",
     "CallPage",
     "CancelBody",
+    "CatchUpPolicy",
     "ChangeDocument",
     "CheckedDocument",
     "DecidedApprovalDocument",
@@ -34,6 +33,7 @@ __all__ = [
     "DecidedStatus",
     "DecisionBody",
     "DecisionDocument",
+    "DecisionForm",
     "DecisionWord",
     "Deferral",
     "DeliveryDocument",
@@ -43,7 +43,7 @@ __all__ = [
     "DoubtPage",
     "DoubtfulCall",
     "DryRunDocument",
-    "Duplicate",
+    "DuplicatePolicy",
     "EditBody",
     "EffectKind",
     "EntryDocument",
@@ -51,6 +51,7 @@ __all__ = [
     "ErrorClass",
     "ErrorDocument",
     "EventDocument",
+    "FormDecision",
     "GraphDiffDocument",
     "Health",
     "InboxMessage",
@@ -60,19 +61,23 @@ __all__ = [
     "KeyBody",
     "KeyDocument",
     "KeySet",
+    "LastTick",
     "LevelReason",
     "ListedCall",
     "MarkBody",
     "MemberDiffDocument",
     "MessageDocument",
     "MessageStatus",
+    "NewScheduleBody",
+    "NextTicks",
     "NodeType",
     "Notify",
     "OutcomeWord",
-    "Part",
+    "OverlapPolicy",
     "PatchBody",
     "PatchState",
     "PatchStatus",
+    "PauseScheduleBody",
     "PlanDocument",
     "PlanLineKind",
     "PlanLineStatus",
@@ -82,9 +87,12 @@ __all__ = [
     "ProblemDocument",
     "ProposedDocument",
     "QuestionDocument",
+    "ReadinessResult",
     "ReadsWhenDocument",
     "Ready",
     "RefreshBody",
+    "RejectBody",
+    "RemovedSchedule",
     "ReplayBody",
     "ReplayMode",
     "ResolveBody",
@@ -104,9 +112,13 @@ __all__ = [
     "RollbackStepDocument",
     "RunDocument",
     "RunPage",
+    "RunScheduleBody",
     "RunStatus",
     "RunSummary",
-    "Said",
+    "ScheduleBody",
+    "ScheduleDocument",
+    "SchedulePage",
+    "ScheduleStatus",
     "SignInBody",
     "StartedDocument",
     "StepBody",
@@ -117,6 +129,7 @@ __all__ = [
     "TenantChange",
     "TenantDocument",
     "TenantPage",
+    "TickOutcome",
     "TokenDocument",
     "ToolDocument",
     "ToolMetadata",
@@ -141,9 +154,6 @@ ApprovalWord: TypeAlias = Literal["open", "expired", "superseded", "cancelled", 
 AutonomyLevel: TypeAlias = Literal["L0_Ask", "L1_Draft", "L2_ExecuteNotify", "L3_ExecuteSilent"]
 """How freely a run may act, from L0 (every step waits for approval) to L3 (runs without notification)."""
 
-Button: TypeAlias = Literal["approve", "reject"]
-"""A decision on the approval page."""
-
 CallOutcome: TypeAlias = Literal[
     "succeeded",
     "failed",
@@ -159,11 +169,16 @@ CallOutcome: TypeAlias = Literal[
 found that the call had taken effect.
 """
 
+CatchUpPolicy: TypeAlias = Literal["skip", "last", "all"]
+"""What is done about ticks that passed while no node could start them: `skip` them, start the `last`, or start
+`all` within the catch-up window.
+"""
+
 DecidedStatus: TypeAlias = Literal["approved", "denied", "pending"]
 """Status of an approval request after a decision."""
 
 DecisionWord: TypeAlias = Literal["approve", "reject", "request_changes"]
-"""A decision about an approval request."""
+"""A decision request an approval request."""
 
 Deferral: TypeAlias = bool | list[str]
 """What an input waits for: the list of a map (`true`), or the outputs of these nodes."""
@@ -174,7 +189,7 @@ DeliveryOutcome: TypeAlias = Literal["unknown", "delivered", "failed"]
 DoubtfulCall: TypeAlias = Literal["execute", "undo"]
 """`execute`: the step waits until the call is resolved; `undo`: a rollback could not finish."""
 
-Duplicate: TypeAlias = Literal["conflict", "return"]
+DuplicatePolicy: TypeAlias = Literal["conflict", "return"]
 """What to return for a used idempotency key."""
 
 EffectKind: TypeAlias = Literal["pure", "read", "write"]
@@ -189,6 +204,9 @@ ErrorClass: TypeAlias = Literal[
     "system_error",
 ]
 """Class of an error."""
+
+FormDecision: TypeAlias = Literal["approve", "reject"]
+"""A decision on the approval page."""
 
 JsonObject: TypeAlias = dict[str, Any]
 """A JSON object. Its members belong to whoever wrote it, or depend on a type or code beside it."""
@@ -216,6 +234,9 @@ NodeType: TypeAlias = Literal["function", "hitl", "workflow", "map", "agent", "s
 
 OutcomeWord: TypeAlias = Literal["happened", "never"]
 """Outcome of the call."""
+
+OverlapPolicy: TypeAlias = Literal["skip", "queue", "allow"]
+"""What a tick does while a run of an earlier tick is not finished: `skip`, `queue` (wait for its end) or `allow`."""
 
 PatchStatus: TypeAlias = Literal["proposed", "applied", "reverted", "refused"]
 """Status of a patch."""
@@ -271,6 +292,9 @@ RunStatus: TypeAlias = Literal[
 ]
 """Status of a run."""
 
+ScheduleStatus: TypeAlias = Literal["active", "paused", "ended"]
+"""Whether a schedule ticks. `ended`: there are no further ticks."""
+
 StepStatus: TypeAlias = Literal[
     "pending",
     "ready",
@@ -288,18 +312,8 @@ StepStatus: TypeAlias = Literal[
 ]
 """Status of a step."""
 
-class About(TypedDict):
-    """The approval request to reject, and the reason."""
-
-    approval_id: NotRequired[str | None]
-    """Id of the approval request."""
-    digest: NotRequired[str | None]
-    """Digest of what was reviewed: 64 hex digits."""
-    reason: NotRequired[str | None]
-    """Reason for the decision."""
-    step_id: NotRequired[str | None]
-    """Step id or node id."""
-
+TickOutcome: TypeAlias = Literal["started", "skipped", "queued", "refused", "missed"]
+"""What became of a tick."""
 
 class Accepted(TypedDict):
     """A signal was sent to a run, which processes it in its next turn."""
@@ -334,7 +348,7 @@ class ActBody(TypedDict):
     """Unique string; makes the request single-use."""
     notify: NotRequired[Notify | None]
     """Where notifications about the run are sent."""
-    on_duplicate: NotRequired[Duplicate]
+    on_duplicate: NotRequired[DuplicatePolicy]
     """What to return for a used idempotency key: `conflict` (409), or `return` (200 with the run)."""
     priority: NotRequired[int | None]
     """Priority from 1 (highest) to 10 (lowest)."""
@@ -603,7 +617,7 @@ class DecidedDocument(TypedDict):
 
 
 class DecisionBody(TypedDict):
-    """A decision about an approval request."""
+    """A decision request an approval request."""
 
     decision: DecisionWord
     """The decision."""
@@ -630,6 +644,17 @@ class DecisionDocument(TypedDict):
     """Their notes."""
     counts: NotRequired[bool]
     """False if the person may no longer decide, so that the decision does not count."""
+
+
+class DecisionForm(TypedDict):
+    """The form of the approval page."""
+
+    decision: FormDecision
+    """The decision."""
+    digest: str
+    """Digest of what the page showed: 64 hex digits."""
+    reason: NotRequired[str]
+    """Reason for the decision."""
 
 
 class DeliveryDocument(TypedDict):
@@ -900,6 +925,19 @@ class KeySet(TypedDict):
     """Valid keys: the signing key, and earlier ones during a rotation."""
 
 
+class LastTick(TypedDict):
+    """The last tick of a schedule."""
+
+    error: ErrorDocument | None
+    """Why no run was started."""
+    outcome: TickOutcome
+    """What became of it."""
+    run_id: str | None
+    """The run that the schedule started last."""
+    tick_at: str
+    """Time of the tick."""
+
+
 class ListedCall(TypedDict):
     """A tool call and its run."""
 
@@ -978,6 +1016,48 @@ class MessageDocument(TypedDict):
     """Event type."""
 
 
+class NewScheduleBody(TypedDict):
+    """A new schedule."""
+
+    name: str
+    """Name, unique in the tenant: letters, digits, `_`, `-` and `.`."""
+    workflow_id: str
+    """Id of the workflow to start."""
+    anchor_at: NotRequired[str | None]
+    """RFC 3339 time from which the intervals are counted; the start, or now, if omitted."""
+    catch_up: NotRequired[CatchUpPolicy | None]
+    """Catch-up policy; `last` if omitted."""
+    catch_up_window_seconds: NotRequired[int | None]
+    """How old a tick may be to be started under the policy `all`; one day if omitted."""
+    cron: NotRequired[str | None]
+    """Cron expression with five fields. Exactly one of `cron` and `every` is required."""
+    ends_at: NotRequired[str | None]
+    """RFC 3339 time after which there is no tick."""
+    every: NotRequired[str | None]
+    """Interval: a number and `s`, `m`, `h`, `d` or `w`."""
+    inputs: NotRequired[JsonObject | None]
+    """Inputs of the workflow."""
+    jitter_seconds: NotRequired[int | None]
+    """A tick starts up to this much later, to spread load; 0 if omitted."""
+    overlap: NotRequired[OverlapPolicy | None]
+    """Overlap policy; `skip` if omitted."""
+    queue_max: NotRequired[int | None]
+    """Ticks that may wait under the policy `queue`; 1 if omitted."""
+    starts_at: NotRequired[str | None]
+    """RFC 3339 time before which there is no tick."""
+    time_zone: NotRequired[str | None]
+    """IANA time zone in which `cron` is read; UTC if omitted."""
+    version: NotRequired[int | None]
+    """Workflow version; the latest at every tick if omitted."""
+
+
+class NextTicks(TypedDict):
+    """The next ticks of a schedule."""
+
+    ticks: list[str]
+    """Earliest first."""
+
+
 class Notify(TypedDict):
     """Where notifications about a run are sent."""
 
@@ -985,19 +1065,6 @@ class Notify(TypedDict):
     """Email address."""
     webhook: NotRequired[str | None]
     """URL that receives signed webhooks."""
-
-
-class Part(TypedDict):
-    """Result of one readiness check."""
-
-    name: str
-    """Name of the check."""
-    ok: bool
-    """Whether the check passed."""
-    note: NotRequired[str | None]
-    """A hint for the operator although the check passed."""
-    reason: NotRequired[str | None]
-    """Why the check failed."""
 
 
 class PatchBody(TypedDict):
@@ -1028,6 +1095,13 @@ class PatchState(TypedDict):
     """Why the patch was refused."""
     status: PatchStatus
     """Current status."""
+
+
+class PauseScheduleBody(TypedDict):
+    """Options of a pause."""
+
+    reason: NotRequired[str | None]
+    """Reason for the pause."""
 
 
 class PlanDocument(TypedDict):
@@ -1157,6 +1231,19 @@ class QuestionDocument(TypedDict):
     """Data that the person is shown."""
 
 
+class ReadinessResult(TypedDict):
+    """Result of one readiness check."""
+
+    name: str
+    """Name of the check."""
+    ok: bool
+    """Whether the check passed."""
+    note: NotRequired[str | None]
+    """A hint for the operator although the check passed."""
+    reason: NotRequired[str | None]
+    """Why the check failed."""
+
+
 class ReadsWhenDocument(TypedDict):
     """Inputs for which a tool that writes only reads."""
 
@@ -1171,7 +1258,7 @@ class ReadsWhenDocument(TypedDict):
 class Ready(TypedDict):
     """Readiness of the process."""
 
-    checks: list[Part]
+    checks: list[ReadinessResult]
     """Result of each check."""
     status: str
     """Always `ready`."""
@@ -1182,6 +1269,28 @@ class RefreshBody(TypedDict):
 
     refresh_token: str
     """The refresh token."""
+
+
+class RejectBody(TypedDict):
+    """The approval request to reject, and the reason."""
+
+    approval_id: NotRequired[str | None]
+    """Id of the approval request."""
+    digest: NotRequired[str | None]
+    """Digest of what was reviewed: 64 hex digits."""
+    reason: NotRequired[str | None]
+    """Reason for the decision."""
+    step_id: NotRequired[str | None]
+    """Step id or node id."""
+
+
+class RemovedSchedule(TypedDict):
+    """A schedule that was removed."""
+
+    name: str
+    """Name of the schedule."""
+    removed: bool
+    """Always true."""
 
 
 ReplayBody = TypedDict(
@@ -1469,6 +1578,13 @@ class RunPage(TypedDict):
     """Cursor of the next page; null on the last one."""
 
 
+class RunScheduleBody(TypedDict):
+    """Options of a run outside of the schedule's times."""
+
+    wait: NotRequired[float | None]
+    """How long to wait for the end of the run, in seconds."""
+
+
 class RunSummary(TypedDict):
     """A run in a list."""
 
@@ -1514,15 +1630,107 @@ class RunSummary(TypedDict):
     """Version number."""
 
 
-class Said(TypedDict):
-    """The form of the approval page."""
+class ScheduleBody(TypedDict):
+    """What a schedule starts, when, and its policies."""
 
-    decision: Button
-    """The decision."""
-    digest: str
-    """Digest of what the page showed: 64 hex digits."""
-    reason: NotRequired[str]
-    """Reason for the decision."""
+    workflow_id: str
+    """Id of the workflow to start."""
+    anchor_at: NotRequired[str | None]
+    """RFC 3339 time from which the intervals are counted; the start, or now, if omitted."""
+    catch_up: NotRequired[CatchUpPolicy | None]
+    """Catch-up policy; `last` if omitted."""
+    catch_up_window_seconds: NotRequired[int | None]
+    """How old a tick may be to be started under the policy `all`; one day if omitted."""
+    cron: NotRequired[str | None]
+    """Cron expression with five fields. Exactly one of `cron` and `every` is required."""
+    ends_at: NotRequired[str | None]
+    """RFC 3339 time after which there is no tick."""
+    every: NotRequired[str | None]
+    """Interval: a number and `s`, `m`, `h`, `d` or `w`."""
+    inputs: NotRequired[JsonObject | None]
+    """Inputs of the workflow."""
+    jitter_seconds: NotRequired[int | None]
+    """A tick starts up to this much later, to spread load; 0 if omitted."""
+    overlap: NotRequired[OverlapPolicy | None]
+    """Overlap policy; `skip` if omitted."""
+    queue_max: NotRequired[int | None]
+    """Ticks that may wait under the policy `queue`; 1 if omitted."""
+    starts_at: NotRequired[str | None]
+    """RFC 3339 time before which there is no tick."""
+    time_zone: NotRequired[str | None]
+    """IANA time zone in which `cron` is read; UTC if omitted."""
+    version: NotRequired[int | None]
+    """Workflow version; the latest at every tick if omitted."""
+
+
+class ScheduleDocument(TypedDict):
+    """A schedule."""
+
+    active_runs: list[str]
+    """Runs that were not finished at the last tick."""
+    anchor_at: str | None
+    """Instant from which the intervals are counted."""
+    catch_up: CatchUpPolicy
+    """Catch-up policy."""
+    catch_up_window_seconds: int
+    """How old a tick may be to be started under the policy `all`."""
+    created_at: str
+    """When it was created."""
+    cron: str | None
+    """Cron expression."""
+    ends_at: str | None
+    """No tick is later."""
+    every: str | None
+    """Interval such as `15m`."""
+    inputs: JsonObject
+    """Inputs of the workflow."""
+    jitter_seconds: int
+    """A tick starts up to this much later."""
+    last_tick: LastTick | None
+    """The last tick."""
+    name: str
+    """Name, unique in the tenant."""
+    next_at: str | None
+    """The next tick."""
+    overlap: OverlapPolicy
+    """Overlap policy."""
+    owner: str
+    """Actor in whose name runs are started."""
+    pause_reason: str | None
+    """Why it was paused."""
+    paused_at: str | None
+    """When it was paused."""
+    paused_by: str | None
+    """Actor who paused it."""
+    queue_max: int
+    """Ticks that may wait under the policy `queue`."""
+    queued: list[str]
+    """Ticks that wait for a run to end."""
+    schedule_id: str
+    """Schedule id, the subject of its ledger entries."""
+    starts_at: str | None
+    """No tick is earlier."""
+    state_version: int
+    """Version of the schedule's state."""
+    status: ScheduleStatus
+    """Whether it ticks."""
+    time_zone: str | None
+    """IANA time zone in which the expression is read."""
+    updated_at: str
+    """When it was last changed by somebody."""
+    version: int | None
+    """Workflow version; null: the latest at every tick."""
+    workflow_id: str
+    """Id of the workflow that it starts."""
+
+
+class SchedulePage(TypedDict):
+    """A page of schedules."""
+
+    items: list[ScheduleDocument]
+    """Ordered by name."""
+    next_cursor: str | None
+    """Cursor of the next page; null on the last one."""
 
 
 class SignInBody(TypedDict):

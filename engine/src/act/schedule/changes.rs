@@ -11,13 +11,13 @@ use crate::ledger::audit::EventRecord;
 use crate::port::CommitError;
 use crate::rows;
 use chimera_core::act::schedule::{Backlog, ScheduleRules, Timing};
-use chimera_core::act::tables::{SCHEDULES, ScheduleRow, schedules};
+use chimera_core::act::tables::{SCHEDULES, ScheduleDue, ScheduleRow, schedules};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::json::Digest32;
 use chimera_core::ledger::SubjectType;
 use chimera_core::limits::{OVERLOAD_RETRY_SECONDS, SCHEDULES_MAX};
 use chimera_core::record::{
-    Comparison, Condition, Conflict, Insert, Json, RowCount, STATE_VERSION, Scope, Select, Step, Tx, Value as Cell,
+    Comparison, Condition, Conflict, Insert, Json, RowCount, STATE_VERSION, Scope, Step, StoredRow, Tx, Value as Cell,
 };
 use chimera_core::time::Timestamp;
 use serde_json::{Value, json};
@@ -131,18 +131,13 @@ impl Schedules {
     ) -> Result<(ScheduleRules, Timestamp), EngineError> {
         let now = self.now();
         let rules = wanted.rules(now)?;
-        let proposal =
-            self.actions.propose_workflow(permit, &wanted.workflow_id, wanted.version, &wanted.inputs).await?;
-        self.actions.check_scopes(permit, &proposal)?;
+        let ScheduleDefinition { workflow_id, version, inputs, .. } = wanted;
+        self.actions.check_startable(permit, workflow_id, *version, inputs).await?;
         Ok((rules, now))
     }
 
     async fn check_count(&self, permit: &Permit) -> Result<(), EngineError> {
-        let select = Select::from(&SCHEDULES, Scope::Tenant(permit.tenant().to_owned())).without(&[
-            schedules::inputs,
-            schedules::last_error,
-            schedules::owner_scopes,
-        ]);
+        let select = ScheduleDue::select(Scope::Tenant(permit.tenant().to_owned()));
         if rows::count(self.records(), select).await? < SCHEDULES_MAX {
             return Ok(());
         }

@@ -6,11 +6,10 @@ use chimera_core::act::schedule::{
 use chimera_core::act::tables::ScheduleRow;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::limits::{
-    NOTES_BYTES_MAX, RUN_INPUT_BYTES_MAX, SCHEDULE_CATCH_UP_SECONDS_DEFAULT, SCHEDULE_CATCH_UP_SECONDS_MAX,
-    SCHEDULE_INTERVAL_SECONDS_MAX, SCHEDULE_INTERVAL_SECONDS_MIN, SCHEDULE_JITTER_SECONDS_MAX, SCHEDULE_NAME_CHARS_MAX,
-    SCHEDULE_QUEUE_DEFAULT, SCHEDULE_QUEUE_MAX,
+    NOTES_BYTES_MAX, SCHEDULE_CATCH_UP_SECONDS_DEFAULT, SCHEDULE_CATCH_UP_SECONDS_MAX, SCHEDULE_INTERVAL_SECONDS_MAX,
+    SCHEDULE_INTERVAL_SECONDS_MIN, SCHEDULE_JITTER_SECONDS_MAX, SCHEDULE_NAME_CHARS_MAX, SCHEDULE_QUEUE_DEFAULT,
+    SCHEDULE_QUEUE_MAX,
 };
-use chimera_core::record::Json;
 use chimera_core::time::Timestamp;
 use serde_json::{Value, json};
 
@@ -75,9 +74,8 @@ impl ScheduleDefinition {
         }
     }
 
-    /// Checks everything, and returns when the schedule ticks.
+    /// Checks the times and policies, and returns when the schedule ticks.
     pub(super) fn rules(&self, now: Timestamp) -> Result<ScheduleRules, ErrorBody> {
-        self.check_inputs()?;
         let queue_max = self.queue_max.unwrap_or(SCHEDULE_QUEUE_DEFAULT);
         if !(1..=SCHEDULE_QUEUE_MAX).contains(&queue_max) {
             return Err(invalid("/queue_max", format!("queue_max must be a number from 1 to {SCHEDULE_QUEUE_MAX}")));
@@ -124,24 +122,14 @@ impl ScheduleDefinition {
                         format!("`{every}` is not an interval; use 90s, 15m, 6h, 1d or 2w, {min} to {max}"),
                     )
                 })?;
-                let anchor = self.anchor_at.or(self.starts_at).unwrap_or(now);
+                let whole_second = Timestamp::from_micros(now.micros() - now.micros().rem_euclid(1_000_000));
+                let anchor = self.anchor_at.or(self.starts_at).unwrap_or(whole_second);
                 Ok(Timing::Interval { every_seconds: seconds, anchor })
             }
             (Some(_), None) => Err(invalid("/anchor_at", "anchor_at goes with every, not with cron")),
             (None, Some(_)) => Err(invalid("/time_zone", "time_zone goes with cron, not with every")),
             _ => Err(invalid("", "exactly one of cron and every is required")),
         }
-    }
-
-    fn check_inputs(&self) -> Result<(), ErrorBody> {
-        if !self.inputs.is_object() {
-            return Err(invalid("/inputs", "the inputs must be a JSON object"));
-        }
-        let text = Json::encode(&self.inputs).map_err(|error| invalid("/inputs", error.to_string()))?;
-        if text.as_str().len() > RUN_INPUT_BYTES_MAX {
-            return Err(ErrorBody::new(Code::PayloadTooLarge, "the inputs are too large").with("pointer", "/inputs"));
-        }
-        Ok(())
     }
 }
 

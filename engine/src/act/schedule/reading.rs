@@ -4,7 +4,7 @@ use super::definition::rules_of;
 use super::{ScheduleView, Schedules};
 use crate::access::Permit;
 use crate::error::EngineError;
-use crate::flow::view::Listing;
+use crate::flow::view::ListPage;
 use crate::port::{ReadError, Records};
 use crate::rows;
 use chimera_core::act::schedule::is_schedule_name;
@@ -19,7 +19,7 @@ impl Schedules {
         permit: &Permit,
         limit: usize,
         cursor: Option<&str>,
-    ) -> Result<Listing<ScheduleView>, EngineError> {
+    ) -> Result<ListPage<ScheduleView>, EngineError> {
         let scope = Scope::Tenant(permit.tenant().to_owned());
         let mut select = Select::from(&SCHEDULES, scope).by(&[schedules::name], Direction::Ascending);
         if !permit.sees("") {
@@ -32,7 +32,7 @@ impl Schedules {
         let page = self.records().read(select).await?;
         let bytes = page.rows.iter().map(Row::bytes).sum();
         let view = |row| Ok::<_, EngineError>(ScheduleView::of(ScheduleRow::decode(row)?)?);
-        Ok(Listing {
+        Ok(ListPage {
             next_cursor: page.next.as_ref().map(Cursor::encode),
             items: page.rows.into_iter().map(view).collect::<Result<_, _>>()?,
             bytes,
