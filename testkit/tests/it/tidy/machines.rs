@@ -86,10 +86,6 @@ const LONG_SIGNATURES: &[Exception] = &[
     Exception { file: "engine/src/flow/share.rs", why: "columns of a row" },
     Exception { file: "engine/src/flow/signals.rs", why: "to be split" },
     Exception { file: "engine/src/flow/steps.rs", why: "to be split" },
-    Exception { file: "storage/src/bench/bare_postgres.rs", why: "settings of a benchmark" },
-    Exception { file: "storage/src/bench/workload.rs", why: "columns of a row" },
-    Exception { file: "storage/src/records/copy.rs", why: "to be split" },
-    Exception { file: "storage/src/records/sqlite/statement_cache.rs", why: "to be split" },
 ];
 
 /// The position after the group that opens at `at`: brackets, or the angle brackets of generics.
