@@ -184,7 +184,7 @@ async fn what_is_left_to_undo_stays_once_whoever_asked_for_it_may_not_any_more()
         }
     });
     let stage = stage(1).policy(left).tool(tool.build()).open().await;
-    let air = workflow("w").map("m", json!(["x", "y", "z"]), 1, "write", json!({"n": "${item}"}));
+    let air = workflow("w").map("m", json!(["x", "y", "z"]), "write", json!({"n": "${item}"}));
     let run = stage.run(&air, Level::ExecuteSilent).await;
     assert_eq!(stage.ended(run).await["status"], "completed");
     stage.flow.rollback(&stage.permit("user_mal"), run, None, None).await.unwrap();

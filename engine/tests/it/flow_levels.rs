@@ -253,7 +253,7 @@ async fn a_tool_that_was_declared_high_risk_since_the_run_was_let_in_is_asked_ab
         .function("a", "note", json!({"n": 1}))
         .function("b", "note", json!({"n": 2}))
         .with_node_member("delay_seconds", json!(60))
-        .map("m", json!([3, 4]), 1, "note", each)
+        .map("m", json!([3, 4]), "note", each)
         .with_node_member("delay_seconds", json!(60))
         .edge("a", "b")
         .edge("b", "m");

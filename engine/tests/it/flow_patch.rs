@@ -506,7 +506,8 @@ async fn a_patch_is_counted_together_with_the_items_that_have_become_known() {
         let stage = stage(1).tool(source.build()).tool(tool.build()).open().await;
         let air = workflow("w")
             .function("a", "source", json!({}))
-            .map("m", json!("${nodes.a.outputs.list}"), 8, "note", json!({"n": "${item}"}))
+            .map("m", json!("${nodes.a.outputs.list}"), "note", json!({"n": "${item}"}))
+            .in_parallel(8)
             .node(json!({"id": "ask", "type": "hitl"}))
             .edge("a", "m")
             .edge("m", "ask");
@@ -531,7 +532,8 @@ async fn a_list_that_becomes_known_is_counted_together_with_the_steps_of_a_patch
     let air = workflow("w")
         .node(json!({"id": "ask", "type": "hitl"}))
         .function("a", "source", json!({}))
-        .map("m", json!("${nodes.a.outputs.list}"), 8, "note", json!({"n": "${item}"}))
+        .map("m", json!("${nodes.a.outputs.list}"), "note", json!({"n": "${item}"}))
+        .in_parallel(8)
         .edge("ask", "a")
         .edge("a", "m");
     stage.apply(&air).await;

@@ -198,7 +198,7 @@ async fn a_map_over_something_unknown_shows_its_bound_and_stops_when_its_list_is
     let made = risky.asked();
     let air = workflow("w")
         .function("a", "source", json!({}))
-        .map("m", json!("${nodes.a.outputs.list}"), 1, "write", json!({"n": "${item}"}))
+        .map("m", json!("${nodes.a.outputs.list}"), "write", json!({"n": "${item}"}))
         .edge("a", "m");
     let (stage, run) = drafted(stage(1).tool(list.build()).tool(risky.build()), &air, json!({})).await;
     let asked = stage.approve("user_ann", run).await;
@@ -216,7 +216,7 @@ async fn a_map_over_something_unknown_shows_its_bound_and_stops_when_its_list_is
 #[tokio::test(start_paused = true)]
 async fn the_items_of_a_known_list_are_approved_with_the_plan() {
     let risky = write().with_declaration(|tool| tool.metadata.risk_level = Risk::High);
-    let air = workflow("w").map("m", json!("${inputs.list}"), 2, "write", json!({"n": "${item}"}));
+    let air = workflow("w").map("m", json!("${inputs.list}"), "write", json!({"n": "${item}"})).in_parallel(2);
     let (stage, run) = drafted(stage(1).tool(risky.build()), &air, json!({"list": [1, 2, 3]})).await;
     stage.approve("user_ann", run).await;
     assert_eq!(stage.ended(run).await["result"]["m"]["items"].as_array().unwrap().len(), 3);

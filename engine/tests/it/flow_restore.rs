@@ -138,7 +138,7 @@ async fn a_tool_that_can_tell_is_asked_about_the_call_that_the_store_has_lost() 
     let setup = || stage(1).tool(Arc::clone(&tool));
     let first = setup().open().await;
     let air = workflow("w").node(json!({"id": "review", "type": "hitl", "prompt": "pay?"}));
-    let air = air.function("a", "pay", json!({})).map("each", json!([1, 2]), 2, "pay", json!({}));
+    let air = air.function("a", "pay", json!({})).map("each", json!([1, 2]), "pay", json!({})).in_parallel(2);
     let run = first.run(&air.edge("review", "a").edge("a", "each"), SILENT).await;
     first.asks(run).await;
     let backup = Arc::new(first.records.copy());

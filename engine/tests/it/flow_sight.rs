@@ -33,7 +33,8 @@ async fn events_are_complete_and_in_order_on_pages_of_any_size() {
     let stage = stage(1).open().await;
     let air = workflow("w")
         .function("a", "again", json!({}))
-        .map("m", json!([1, 2, 3]), 2, "pure", json!({"n": "${item}"}))
+        .map("m", json!([1, 2, 3]), "pure", json!({"n": "${item}"}))
+        .in_parallel(2)
         .node(json!({"id": "ask", "type": "hitl"}))
         .edge("a", "m")
         .edge("m", "ask");

@@ -206,7 +206,7 @@ async fn the_items_of_a_map_that_were_not_sent_ask_again() {
     let slow = ScriptedTool::new("slow", EffectKind::Write).with_delay(|_| Duration::from_secs(5));
     let air = workflow("w")
         .function("a", "gated", json!({}))
-        .map("m", json!("${nodes.a.outputs.items}"), 1, "slow", json!({"n": "${item}"}))
+        .map("m", json!("${nodes.a.outputs.items}"), "slow", json!({"n": "${item}"}))
         .edge("a", "m");
     let made = slow.asked();
     let stage = stage(1).policy(known.clone()).tool(gated(&gate).build()).tool(slow.build()).open().await;

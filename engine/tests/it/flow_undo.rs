@@ -215,7 +215,7 @@ async fn an_undoing_passes_the_rules_of_the_moment() {
 
 /// A map over `x`, `y` and `z`, one item at a time.
 fn mapped(tool: &str) -> Air {
-    workflow("w").map("m", json!(["x", "y", "z"]), 1, tool, json!({"n": "${item}"}))
+    workflow("w").map("m", json!(["x", "y", "z"]), tool, json!({"n": "${item}"}))
 }
 
 /// The items in the entries of a rollback.
@@ -263,7 +263,7 @@ async fn an_item_that_can_not_be_undone_is_named_and_the_others_are_undone() {
 async fn a_rollback_of_a_map_goes_on_after_a_crash_and_still_names_its_items() {
     let (stuck, undone) = (Arc::new(AtomicBool::new(true)), Arc::default());
     let first = stage(1).tool(hangs(&stuck, &undone)).open().await;
-    let air = workflow("w").map("m", json!(["a", "b", "c"]), 1, "write", json!({"n": "${item}"}));
+    let air = workflow("w").map("m", json!(["a", "b", "c"]), "write", json!({"n": "${item}"}));
     let run = first.run(&air, SILENT).await;
     first.ended(run).await;
     first.flow.rollback(&first.permit("user_ann"), run, None, None).await.unwrap();
