@@ -73,7 +73,6 @@ const LONG_SIGNATURES: &[Exception] = &[
     Exception { file: "engine/src/act/actions.rs", why: "to be split" },
     Exception { file: "engine/src/act/change.rs", why: "to be split" },
     Exception { file: "engine/src/audit/export.rs", why: "to be split" },
-    Exception { file: "engine/src/commit/machine.rs", why: "to be split" },
     Exception { file: "engine/src/flow/approval_messages.rs", why: "to be split" },
     Exception { file: "engine/src/flow/commit_turn.rs", why: "to be split" },
     Exception { file: "engine/src/flow/drive.rs", why: "to be split" },
