@@ -68,8 +68,6 @@ const LONG_SIGNATURES: &[Exception] = &[
     Exception { file: "chimera/src/flow/render.rs", why: "to be split" },
     Exception { file: "chimera/src/serve.rs", why: "parts that are put together" },
     Exception { file: "chimera/src/telemetry/preset_ids.rs", why: "the signature of a foreign trait" },
-    Exception { file: "engine/src/access/actors.rs", why: "columns of a row" },
-    Exception { file: "engine/src/access/tokens.rs", why: "claims of a token" },
     Exception { file: "engine/src/act/actions.rs", why: "to be split" },
     Exception { file: "engine/src/act/change.rs", why: "to be split" },
     Exception { file: "engine/src/audit/export.rs", why: "to be split" },
@@ -77,8 +75,6 @@ const LONG_SIGNATURES: &[Exception] = &[
     Exception { file: "engine/src/flow/commit_turn.rs", why: "to be split" },
     Exception { file: "engine/src/flow/drive.rs", why: "to be split" },
     Exception { file: "engine/src/flow/patch.rs", why: "to be split" },
-    Exception { file: "engine/src/flow/restore.rs", why: "columns of a row" },
-    Exception { file: "engine/src/flow/share.rs", why: "columns of a row" },
     Exception { file: "engine/src/flow/signals.rs", why: "to be split" },
     Exception { file: "engine/src/flow/steps.rs", why: "to be split" },
 ];
