@@ -4,6 +4,7 @@ mod active_runs;
 mod approval_messages;
 mod artifacts;
 pub mod call_slots;
+mod call_tasks;
 mod calls;
 mod catalog;
 mod commit_turn;
