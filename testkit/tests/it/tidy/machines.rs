@@ -70,7 +70,6 @@ const LONG_SIGNATURES: &[Exception] = &[
     Exception { file: "engine/src/act/actions.rs", why: "to be split" },
     Exception { file: "engine/src/act/change.rs", why: "to be split" },
     Exception { file: "engine/src/audit/export.rs", why: "to be split" },
-    Exception { file: "engine/src/flow/approval_messages.rs", why: "to be split" },
     Exception { file: "engine/src/flow/patch.rs", why: "to be split" },
     Exception { file: "engine/src/flow/signals.rs", why: "to be split" },
     Exception { file: "engine/src/flow/steps.rs", why: "to be split" },
