@@ -66,7 +66,7 @@ pub use keeper::KeeperState;
 pub use key::{KeyedRun, RunKey};
 pub use link::LinkView;
 pub use lookup::ResolvedWorkflow;
-pub use patch::ProposedPatch;
+pub use patch::{PatchRequest, ProposedPatch};
 pub use registry::{DuplicateTool, ToolRegistry};
 pub use restore::{DroppedSignal, RestoreSurvey, RestoredRun, ResumeOptions};
 pub use share::ListedWorkflow;

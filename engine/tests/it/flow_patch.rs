@@ -8,7 +8,7 @@ use chimera_core::json::Digest32;
 use chimera_core::tool::EffectKind;
 use chimera_engine::EngineError;
 use chimera_engine::act::rules::{Rule, Rules, Says};
-use chimera_engine::flow::{ProposedPatch, ReplayDecision};
+use chimera_engine::flow::{PatchRequest, ProposedPatch, ReplayDecision};
 use chimera_testkit::flow::{EngineFixture, EngineSetup, ScriptedTool, chain, code_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -74,7 +74,13 @@ async fn held(setup: EngineSetup, level: Level) -> PatchStage {
 
 impl PatchStage {
     async fn patch(&self, patch: Value, version: Option<i64>, dry: bool) -> Result<ProposedPatch, EngineError> {
-        self.stage.flow.patch(&self.stage.permit("user_bob"), self.run, patch, version, dry).await
+        self.stage
+            .flow
+            .patch(
+                &self.stage.permit("user_bob"),
+                PatchRequest { run: self.run, document: patch, version, dry_run: dry },
+            )
+            .await
     }
 
     async fn applied(&self, patch: Value) -> u32 {
@@ -117,7 +123,7 @@ async fn current_node_needs_exactly_one_current_node() {
     let stage = stage(1).tool(gated(&gate).build()).open().await;
     let air = workflow("two").function("a", "gated", json!({})).function("b", "gated", json!({}));
     let run = stage.run(&air, SILENT).await;
-    let refused = stage.flow.patch(&stage.permit("user_bob"), run, upload_and_notify(), None, false).await;
+    let refused = stage.flow.patch(&stage.permit("user_bob"), PatchRequest::new(run, upload_and_notify())).await;
     let body = refused.unwrap_err().body();
     assert_eq!(body.code, "VALIDATION_FAILED");
     assert!(body.message.contains("exactly one current node"), "{}", body.message);

@@ -8,7 +8,7 @@ use chimera_core::flow::risk::Score;
 use chimera_core::flow::run::ApprovalRequirement;
 use chimera_core::ledger::tables::AUDIT_LOGS;
 use chimera_core::tool::{EffectKind, Risk, Spec};
-use chimera_engine::flow::Decision;
+use chimera_engine::flow::{Decision, PatchRequest};
 use chimera_testkit::flow::{Air, EngineFixture, EngineSetup, ScriptedTool, chain, code_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
@@ -394,7 +394,7 @@ async fn a_patched_step_that_turns_out_riskier_is_asked_about_again() {
             "add_nodes": [{"id": "p", "type": "function", "fn": "write", "inputs": {"text": "${nodes.a.outputs.text}"}}],
             "add_edges": [{"from": "a", "to": "p"}],
         });
-        stage.flow.patch(&stage.permit("user_bob"), run, patch, None, false).await.unwrap();
+        stage.flow.patch(&stage.permit("user_bob"), PatchRequest::new(run, patch)).await.unwrap();
         let proposed = |shown: &Value| {
             let mut asked = shown["approvals"].as_array().into_iter().flatten();
             asked.find(|asked| asked["action_type"] == "graph.patch").cloned()

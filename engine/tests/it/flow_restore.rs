@@ -8,7 +8,7 @@ use chimera_core::record::{Insert, Tx};
 use chimera_core::time::Timestamp;
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::port::{CallContext, CheckResult, Sent, ToolError};
-use chimera_engine::flow::{DoubtFilter, RestoreSurvey, ResumeOptions, StartRun};
+use chimera_engine::flow::{DoubtFilter, OutcomeReport, RestoreSurvey, ResumeOptions, StartRun};
 use chimera_engine::port::{CommitError, Hold, Records};
 use chimera_testkit::flow::{
     CallLog, EngineFixture, EngineSetup, ScriptedTool, chain, code_of, id_of, shown, stage, workflow,
@@ -55,7 +55,15 @@ async fn resolve(stage: &EngineFixture, run: Uuid, node: &str, happened: bool) {
     assert_eq!(step["error"]["code"], "OUTCOME_UNKNOWN");
     let output = happened.then(|| json!({"by": "hand"}));
     let ann = stage.permit("user_ann");
-    stage.flow.resolve(&ann, run, id_of(&step["step_id"]), happened, output, None).await.unwrap();
+    stage
+        .flow
+        .report_outcome(
+            &ann,
+            run,
+            OutcomeReport { step: id_of(&step["step_id"]), attempt: None, happened, output, notes: None },
+        )
+        .await
+        .unwrap();
 }
 
 /// The calls of a tool across several engines.

@@ -9,6 +9,7 @@ use chimera_core::flow::risk::Score;
 use chimera_core::flow::tables::EFFECTS;
 use chimera_core::tool::{EffectKind, Rollback, Spec};
 use chimera_engine::act::rules::Rules;
+use chimera_engine::flow::OutcomeReport;
 use chimera_engine::flow::port::{Tool, ToolError};
 use chimera_testkit::flow::{
     Air, EngineFixture, ScriptedTool, chain, code_of, id_of, shown as as_json, stage, until, workflow,
@@ -178,7 +179,11 @@ async fn what_nobody_knows_is_settled_before_anything_is_undone() {
     let step = stage.step(run, "a", "outcome_unknown").await;
     let ann = stage.permit("user_ann");
     assert_eq!(code_of(stage.flow.rollback(&ann, run, None, None).await), "INVALID_TRANSITION");
-    stage.flow.resolve(&ann, run, id_of(&step["step_id"]), true, Some(json!({"id": 1})), None).await.unwrap();
+    stage
+        .flow
+        .report_outcome(&ann, run, OutcomeReport::happened(id_of(&step["step_id"]), Some(json!({"id": 1}))))
+        .await
+        .unwrap();
     stage.ended(run).await;
     assert_eq!(roll_back(&stage, run, None).await["status"], "rolled_back");
 }

@@ -67,11 +67,7 @@ const LONG_SIGNATURES: &[Exception] = &[
     Exception { file: "chimera/src/flow/render.rs", why: "to be split" },
     Exception { file: "chimera/src/serve.rs", why: "parts that are put together" },
     Exception { file: "chimera/src/telemetry/preset_ids.rs", why: "the signature of a foreign trait" },
-    Exception { file: "engine/src/act/actions.rs", why: "to be split" },
-    Exception { file: "engine/src/act/change.rs", why: "to be split" },
     Exception { file: "engine/src/audit/export.rs", why: "to be split" },
-    Exception { file: "engine/src/flow/patch.rs", why: "to be split" },
-    Exception { file: "engine/src/flow/signals.rs", why: "to be split" },
     Exception { file: "engine/src/flow/steps.rs", why: "to be split" },
 ];
 
