@@ -73,6 +73,7 @@ pub use share::ListedWorkflow;
 pub use show::RunFilter;
 pub use signals::OutcomeReport;
 pub use start::{ReplayDecision, RunHandle, StartRun};
+pub use steps::StepFilter;
 pub use tenant_blobs::TenantBlobs;
 pub use tenant_buckets::TenantBuckets;
 pub use workflows::{AppliedWorkflow, ToolCatalog, Workflows};

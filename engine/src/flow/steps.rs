@@ -21,12 +21,27 @@ const NOT_STARTED_PREFIX: &str = "node:";
 /// A node and the index of a map item.
 type Place = (String, Option<u64>);
 
+/// Which steps of a run to show.
+#[derive(Clone, Copy, Debug)]
+pub struct StepFilter<'a> {
+    pub run: Uuid,
+    pub limit: usize,
+    pub cursor: Option<&'a str>,
+}
+
 /// A page of started steps with their calls.
 #[derive(Default)]
 struct StartedSteps {
     steps: Vec<(Row, Vec<Row>)>,
     bytes: usize,
     next: Option<Cursor>,
+}
+
+impl<'a> StepFilter<'a> {
+    /// The position of the first node that has not started, if the page begins with one.
+    fn unstarted(&self) -> Option<&'a str> {
+        self.cursor.and_then(|cursor| cursor.strip_prefix(NOT_STARTED_PREFIX))
+    }
 }
 
 impl Flow {
@@ -38,7 +53,7 @@ impl Flow {
         limit: usize,
         cursor: Option<&str>,
     ) -> Result<StepPage, EngineError> {
-        self.steps_as(permit, run, limit, cursor, |page| page).await
+        self.steps_as(permit, StepFilter { run, limit, cursor }, |page| page).await
     }
 
     /// A page of a run's steps as `render` writes it. It ends early when the steps and calls are large, and is then
@@ -46,14 +61,13 @@ impl Flow {
     pub async fn steps_as<T>(
         &self,
         permit: &Permit,
-        run: Uuid,
-        limit: usize,
-        cursor: Option<&str>,
+        filter: StepFilter<'_>,
         render: impl FnOnce(StepPage) -> T,
     ) -> Result<T, EngineError> {
+        let StepFilter { run, limit, cursor } = filter;
         let records = &*self.inner.parts.records;
         let mut row = load::readable_run(records, permit, run).await?;
-        let from = cursor.and_then(|cursor| cursor.strip_prefix(NOT_STARTED_PREFIX));
+        let from = filter.unstarted();
         let read = async || match from {
             Some(_) => Ok(StartedSteps::default()),
             None => self.started_steps(permit, run, limit, cursor).await,
@@ -72,22 +86,20 @@ impl Flow {
             None
         };
         let costly = CostFlag::new(load::is_large(&row));
-        let page =
-            async { Ok(render(self.steps_of(permit, row, started, (limit, from.unwrap_or("0")), &costly).await?)) };
+        let page = async { Ok(render(self.steps_of(row, started, filter, &costly).await?)) };
         self.offload_when_costly(permit, &costly, Box::pin(page)).await?
     }
 
     async fn steps_of(
         &self,
-        permit: &Permit,
         row: Row,
         started: StartedSteps,
-        (limit, from): (usize, &str),
+        filter: StepFilter<'_>,
         costly: &CostFlag,
     ) -> Result<StepPage, EngineError> {
-        let mut dry = self.dry_calls(permit, &row, costly).await?;
+        let mut dry = self.dry_calls(&row, costly).await?;
         let mut next_cursor = started.next.as_ref().map(Cursor::encode);
-        let room = limit.saturating_sub(started.steps.len());
+        let room = filter.limit.saturating_sub(started.steps.len());
         costly.mark_costly(started.bytes > limits::JSON_INLINE_BYTES_MAX).await;
         let mut steps = Vec::with_capacity(started.steps.len());
         for (step, calls) in started.steps {
@@ -99,7 +111,7 @@ impl Flow {
             steps.push(StepView::started(&step, shown)?);
         }
         if next_cursor.is_none() {
-            let from = from.parse().map_err(|_| EngineError::invalid_cursor())?;
+            let from = filter.unstarted().unwrap_or("0").parse().map_err(|_| EngineError::invalid_cursor())?;
             let (unbegun, next) = self.unstarted_nodes(row, from, room, &mut dry).await?;
             steps.extend(unbegun);
             next_cursor = next;
@@ -174,16 +186,11 @@ impl Flow {
     }
 
     /// The dry calls of a drafted run, by the place that they belong to.
-    async fn dry_calls(
-        &self,
-        permit: &Permit,
-        run: &Row,
-        costly: &CostFlag,
-    ) -> Result<BTreeMap<Place, CallView>, EngineError> {
+    async fn dry_calls(&self, run: &Row, costly: &CostFlag) -> Result<BTreeMap<Place, CallView>, EngineError> {
         if run.get("plan").is_null() {
             return Ok(BTreeMap::new());
         }
-        let scope = Scope::Tenant(permit.tenant().to_owned());
+        let scope = Scope::Tenant(run.text("tenant_id").to_owned());
         let select = Select::from(&TOOL_CALLS, scope).with("run_id", run.uuid("id"));
         let select = select.with("step_id", Cell::Null);
         let rows = rows::all(&*self.inner.parts.records, select, limits::RUN_ROWS_MAX).await?;

@@ -68,7 +68,6 @@ const LONG_SIGNATURES: &[Exception] = &[
     Exception { file: "chimera/src/serve.rs", why: "parts that are put together" },
     Exception { file: "chimera/src/telemetry/preset_ids.rs", why: "the signature of a foreign trait" },
     Exception { file: "engine/src/audit/export.rs", why: "to be split" },
-    Exception { file: "engine/src/flow/steps.rs", why: "to be split" },
 ];
 
 /// The position after the group that opens at `at`: brackets, or the angle brackets of generics.
