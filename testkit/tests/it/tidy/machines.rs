@@ -58,7 +58,6 @@ const WIDE: &[(&str, &str)] = &[
 const LONG_SIGNATURES: &[Exception] = &[
     Exception { file: "api/src/act/run_call.rs", why: "extractors of a request" },
     Exception { file: "api/src/flow/run_events.rs", why: "extractors of a request" },
-    Exception { file: "chimera/src/command/audit/ledger.rs", why: "arguments of a command" },
     Exception { file: "chimera/src/command/bench_flow.rs", why: "arguments of a command" },
     Exception { file: "chimera/src/command/runs/restart.rs", why: "arguments of a command" },
     Exception { file: "chimera/src/command/runs/signal.rs", why: "arguments of a command" },
@@ -67,7 +66,6 @@ const LONG_SIGNATURES: &[Exception] = &[
     Exception { file: "chimera/src/flow/render.rs", why: "to be split" },
     Exception { file: "chimera/src/serve.rs", why: "parts that are put together" },
     Exception { file: "chimera/src/telemetry/preset_ids.rs", why: "the signature of a foreign trait" },
-    Exception { file: "engine/src/audit/export.rs", why: "to be split" },
 ];
 
 /// The position after the group that opens at `at`: brackets, or the angle brackets of generics.
