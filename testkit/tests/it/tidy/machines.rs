@@ -56,8 +56,6 @@ const WIDE: &[(&str, &str)] = &[
 
 /// Files with a function that takes too many arguments.
 const LONG_SIGNATURES: &[Exception] = &[
-    Exception { file: "api/src/act/run_call.rs", why: "extractors of a request" },
-    Exception { file: "api/src/flow/run_events.rs", why: "extractors of a request" },
     Exception { file: "chimera/src/command/bench_flow.rs", why: "arguments of a command" },
     Exception { file: "chimera/src/command/runs/restart.rs", why: "arguments of a command" },
     Exception { file: "chimera/src/command/runs/signal.rs", why: "arguments of a command" },
