@@ -44,7 +44,6 @@ const WIDE: &[(&str, &str)] = &[
     ("ActBody", "wire type"),
     ("ApprovalRecord", "row"),
     ("Config", "configuration"),
-    ("EdgeState", "the parts of the server"),
     ("EntryView", "read model of a row"),
     ("PlanLine", "read model of a stored document"),
     ("RestoredRun", "row"),
