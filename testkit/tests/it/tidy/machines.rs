@@ -55,13 +55,6 @@ const WIDE: &[(&str, &str)] = &[
 
 /// Files with a function that takes too many arguments.
 const LONG_SIGNATURES: &[Exception] = &[
-    Exception { file: "chimera/src/command/bench_flow.rs", why: "arguments of a command" },
-    Exception { file: "chimera/src/command/runs/restart.rs", why: "arguments of a command" },
-    Exception { file: "chimera/src/command/runs/signal.rs", why: "arguments of a command" },
-    Exception { file: "chimera/src/compose/access.rs", why: "parts that are put together" },
-    Exception { file: "chimera/src/compose/flow.rs", why: "parts that are put together" },
-    Exception { file: "chimera/src/flow/render.rs", why: "to be split" },
-    Exception { file: "chimera/src/serve.rs", why: "parts that are put together" },
     Exception { file: "chimera/src/telemetry/preset_ids.rs", why: "the signature of a foreign trait" },
 ];
 
