@@ -1,15 +1,14 @@
-//! Types stay small: one file for the methods of a type, five arguments for a function, fifteen fields for a struct.
+//! Types stay small: one file for the methods of a type, fifteen fields for a struct.
 //!
-//! A type whose methods are spread over files, or whose functions pass the same values around, has several machines in
-//! it. Rows, configuration and wire types may be wide, because their shape is given. The lists may only shrink.
+//! A type whose methods are spread over files has several machines in it. Rows, configuration and wire types may be
+//! wide, because their shape is given. The lists may only shrink. Clippy limits the arguments of a function.
 
-use super::finding::{Exception, Finding, apply_exceptions, assert_none};
+use super::finding::{Finding, assert_none};
 use super::rust_file::{RustFile, body_start, closing_brace, is_name};
 use super::scan::Token;
 use super::tree;
 use std::collections::BTreeMap;
 
-const ARGUMENTS_MAX: usize = 5;
 const FIELDS_MAX: usize = 15;
 
 /// Types of a layer whose methods are in several files, and why.
@@ -51,11 +50,6 @@ const WIDE: &[(&str, &str)] = &[
     ("RunHead", "row"),
     ("RunSummary", "wire type"),
     ("StepView", "read model of a row"),
-];
-
-/// Files with a function that takes too many arguments.
-const LONG_SIGNATURES: &[Exception] = &[
-    Exception { file: "chimera/src/telemetry/preset_ids.rs", why: "the signature of a foreign trait" },
 ];
 
 /// The position after the group that opens at `at`: brackets, or the angle brackets of generics.
@@ -149,22 +143,6 @@ fn spread(files: &[&RustFile], allowed: &[(&str, &str, &str)]) -> Vec<Finding> {
     found.chain(unused).collect()
 }
 
-/// Functions outside tests that take too many arguments.
-fn long_signatures(file: &RustFile) -> Vec<Finding> {
-    let tokens = &file.tokens;
-    let starts = tokens.windows(2).enumerate().filter(|(_, pair)| pair[0].word == "fn" && is_name(&pair[1].word));
-    let found = starts.filter(|(_, pair)| !file.is_test(pair[0].line)).filter_map(|(at, pair)| {
-        let after = at + 2;
-        let open = if tokens.get(after)?.word == "<" { group_end(tokens, after) } else { after };
-        let count = items(tokens, open);
-        let what = || {
-            format!("{} takes {count} arguments, more than {ARGUMENTS_MAX}: name what belongs together", pair[1].word)
-        };
-        (count > ARGUMENTS_MAX).then(|| Finding::new(&file.path, pair[0].line, what()))
-    });
-    found.collect()
-}
-
 /// Line, name and number of fields of every struct outside tests.
 fn structs(file: &RustFile) -> Vec<(usize, String, usize)> {
     let tokens = &file.tokens;
@@ -208,12 +186,6 @@ fn the_methods_of_a_type_are_in_one_file() {
 }
 
 #[test]
-fn no_function_takes_more_than_five_arguments() {
-    let found = tree::rust().iter().flat_map(long_signatures).collect();
-    assert_none(&apply_exceptions(found, LONG_SIGNATURES));
-}
-
-#[test]
 fn no_struct_has_more_than_fifteen_fields_but_rows_configuration_and_wire_types() {
     assert_none(&tree::rust().iter().flat_map(wide).collect::<Vec<_>>());
     let large = |listed: &str| {
@@ -241,13 +213,6 @@ mod tests {
         );
         assert_eq!(spread(&[&one, &two], &[("core", "A", "why")]), []);
         assert_eq!(spread(&[&one], &[("core", "A", "why")]).len(), 1, "the list has an entry too many");
-    }
-
-    #[test]
-    fn arguments_are_counted_and_not_the_commas_within_them() {
-        let text = "fn five(&self, a: (u8, u8), b: Map<u8, fn(u8, u8) -> u8>, c: [u8; 2], d: u8,) {}\nfn six<T>(a: T, b: T, c: T, d: T, e: T, f: T) {}\n";
-        let found = long_signatures(&RustFile::new("core/src/a.rs", text));
-        assert_eq!(found.iter().map(|found| found.line).collect::<Vec<_>>(), [2]);
     }
 
     #[test]
