@@ -5,7 +5,7 @@
 //! actors out, ends its streams and stops its runs from making calls; its data stays.
 
 use super::authenticator::{Authenticator, Credentials};
-use super::directory::{Directory, Snapshot};
+use super::directory::Directory;
 use super::nonces::is_nonce_conflict;
 use super::permit::Permit;
 use super::registry_change::expect_registry;
@@ -44,23 +44,6 @@ impl From<TenantRow> for TenantView {
             created_at: Some(row.created_at),
             version: row.state_version,
         }
-    }
-}
-
-impl Snapshot {
-    /// A tenant's slug; for a tenant that is not stored, its id.
-    pub(crate) fn slug_of<'a>(&'a self, tenant: &'a str) -> &'a str {
-        self.tenants.get(tenant).map_or(tenant, |tenant| tenant.slug.as_str())
-    }
-
-    /// The tenant with this slug.
-    pub(super) fn find_by_slug(&self, slug: &str) -> Option<&TenantView> {
-        self.tenants.values().find(|tenant| tenant.slug == slug)
-    }
-
-    /// The id for a slug; a slug that is not stored is its own id.
-    pub(super) fn id_of(&self, slug: &str) -> String {
-        self.find_by_slug(slug).map_or_else(|| slug.to_owned(), |tenant| tenant.id.clone())
     }
 }
 
