@@ -6,9 +6,9 @@
 
 use super::Flow;
 use super::approval_messages::{REQUESTED, withhold};
+use super::deliveries::Deliveries;
 use super::doubt::OUTCOME_UNKNOWN;
 use super::engine::Shutdown;
-use super::outbox::Deliveries;
 use crate::error::EngineError;
 use crate::flow::port::{DeliveryReceipt, Message, Recipient, ToolError};
 use crate::ledger::audit::{EventRecord, Writer};
