@@ -115,7 +115,7 @@ impl Flow {
             tx.updates.extend(used_up.updates);
             tx.steps.extend(used_up.steps);
             let (subject, data) = (approval.id.to_string(), json!({"decision": decision.as_str()}));
-            self.record(&mut tx, permit, Some(ask.run), subject, "approval.link_used", data)?;
+            self.record(&mut tx, permit, permit.event(subject, "approval.link_used", data).of_run(ask.run))?;
         }
         self.inner.parts.records.commit(tx).await?;
         let Decided { outcome, approvals, needed, .. } = decided;

@@ -3,7 +3,7 @@
 //! The notification is part of the transaction that records the doubt, so it is sent once and only for what happened.
 
 use super::Flow;
-use super::approval_messages::{self, Asking};
+use super::approval_messages::{self, Asking, RunMessage};
 use super::engine::EngineState;
 use super::view::{DoubtView, DoubtfulCall, ListPage};
 use crate::access::{Permit, RUNS_READ};
@@ -100,7 +100,8 @@ pub(super) async fn add_doubt_messages(
     for doubt in doubts {
         let payload = json!({"type": OUTCOME_UNKNOWN, "timestamp": now.to_string(), "data": data(head, doubt, asking)});
         for recipient in &recipients {
-            tx.inserts.push(asking.message(inner.id(), head, None, recipient, payload.clone(), steady)?);
+            let message = RunMessage { head, approval: None, payload: payload.clone(), at: steady };
+            tx.inserts.push(asking.message(inner.id(), recipient, message)?);
         }
     }
     Ok(())

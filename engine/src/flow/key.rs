@@ -90,7 +90,7 @@ impl KeyedRun {
 
     /// The conflict as clients see it.
     pub(crate) fn conflict(&self) -> ErrorBody {
-        ErrorBody::new(Code::ConflictIdempotency, "the idempotency key was already used by a run")
+        ErrorBody::new(Code::ConflictIdempotency, format!("idempotency key already used by run {}", self.id))
             .with("run_id", self.id.to_string())
             .with("status", self.status.as_str())
     }

@@ -26,13 +26,9 @@ fn backwards(watch: &ConcurrencyProbe) -> ScriptedTool {
 }
 
 fn over(tool: &str, max_parallel: u32) -> Air {
-    workflow("each").map(
-        "m",
-        json!("${inputs.list}"),
-        max_parallel,
-        tool,
-        json!({"item": "${item}", "index": "${index}"}),
-    )
+    workflow("each")
+        .map("m", json!("${inputs.list}"), tool, json!({"item": "${item}", "index": "${index}"}))
+        .in_parallel(max_parallel)
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,8 +7,8 @@ use chimera_core::flow::tables::{APPROVAL_REQUESTS, EFFECTS, RUN_SIGNALS, RUNS};
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::record::Tx;
 use chimera_core::tool::EffectKind;
-use chimera_engine::flow::StartRun;
 use chimera_engine::flow::port::ToolError;
+use chimera_engine::flow::{OutcomeReport, StartRun};
 use chimera_engine::port::Records;
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{EngineFixture, ScriptedTool, chain, code_of, id_of, stage, workflow};
@@ -64,7 +64,7 @@ async fn a_tool_that_does_not_listen_is_dropped_and_a_write_is_left_to_a_person(
     let step = stage.step(run, "a", "outcome_unknown").await;
     assert_eq!(stage.show(run).await["status"], "running", "it has not ended before somebody knows");
     let ann = stage.permit("user_ann");
-    stage.flow.resolve(&ann, run, id_of(&step["step_id"]), false, None, None).await.unwrap();
+    stage.flow.report_outcome(&ann, run, OutcomeReport::did_not_happen(id_of(&step["step_id"]))).await.unwrap();
     assert_eq!(stage.ended(run).await["status"], "cancelled");
     assert_eq!(stage.rows_of(&EFFECTS, run)[0].text("status"), "failed");
 }
@@ -236,7 +236,7 @@ async fn a_run_that_is_read_again_between_its_cancel_and_its_end_names_whoever_c
     first.flow.stop();
     let second = first.restart(stage(1).tool(deaf().build())).await;
     let bob = second.permit("user_bob");
-    second.flow.resolve(&bob, run, id_of(&step["step_id"]), false, None, None).await.unwrap();
+    second.flow.report_outcome(&bob, run, OutcomeReport::did_not_happen(id_of(&step["step_id"]))).await.unwrap();
     let shown = second.ended(run).await;
     assert_eq!((&shown["status"], &shown["error"]["message"]), (&json!("cancelled"), &json!("enough")));
     let entries = second.rows(&AUDIT_LOG_ENTRIES);
@@ -259,6 +259,6 @@ async fn a_run_that_is_read_again_after_its_time_was_up_fails_for_that() {
     first.flow.stop();
     let second = first.restart(stage(1).tool(deaf().build())).await;
     let bob = second.permit("user_bob");
-    second.flow.resolve(&bob, run, id_of(&step["step_id"]), true, None, None).await.unwrap();
+    second.flow.report_outcome(&bob, run, OutcomeReport::happened(id_of(&step["step_id"]), None)).await.unwrap();
     assert_eq!(second.ended(run).await["error"]["code"], "REQUEST_TIMEOUT");
 }

@@ -103,7 +103,8 @@ async fn rollbacks(stage: &EngineFixture) -> Vec<usize> {
     counts
 }
 
-async fn filtered_now(stage: &EngineFixture, tool: &Stubborn, run: Uuid, shape: Shape, round: u64, case: &str) {
+async fn filtered_now(stage: &EngineFixture, tool: &Stubborn, run: Uuid, shape: Shape, round: u64) {
+    let case = format!("{shape:?} {:?}", tool.rollback);
     let shown = stage.until(run, |shown| ended(shown, round)).await;
     let (runs, calls) = sizes(shape);
     let left = shown["rollback"]["left"].as_array().unwrap();
@@ -124,12 +125,12 @@ async fn filtered_now(stage: &EngineFixture, tool: &Stubborn, run: Uuid, shape: 
 async fn each_child_is_asked_once_and_the_rollback_ends() {
     for shape in SHAPES {
         for rollback in [Rollback::Once, Rollback::Repeatable, Rollback::Unsupported] {
-            let (tool, case) = (Stubborn::new(rollback), format!("{shape:?} {rollback:?}"));
+            let tool = Stubborn::new(rollback);
             let stage = tool.setup().open().await;
             let run = done(&stage, shape).await;
             for round in 1..=2 {
                 stage.flow.rollback(&stage.permit("user_ann"), run, None, None).await.unwrap();
-                filtered_now(&stage, &tool, run, shape, round, &case).await;
+                filtered_now(&stage, &tool, run, shape, round).await;
             }
         }
     }

@@ -195,7 +195,7 @@ pub(crate) fn judge(run: &Run, at: RunPlace, spec: &Spec, env: &Env<'_>) -> Poli
     }
 }
 
-/// What they say about a call that nobody has approved by itself.
+/// The verdict of rules, node and level about a call, without earlier approvals.
 pub(crate) fn judge_anew(run: &Run, at: RunPlace, spec: &Spec, env: &Env<'_>) -> PolicyVerdict {
     let Some(task) = run.tasks.task(at) else { return PolicyVerdict::Allow };
     let Some(input) = task.input() else { return PolicyVerdict::Allow };

@@ -122,11 +122,12 @@ fn check_inputs(run: &Run) -> Result<(), ErrorBody> {
     })
 }
 
-/// Resumes a run that another process owned or that was parked. Whatever was in flight there is lost.
+/// Resumes a run that was loaded. If `alone`, no other process can still be making its calls, so a lost one is settled
+/// at once; otherwise at its deadline.
 fn resume_claimed(run: &mut Run, alone: bool, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
     cx.book.claim = true;
     if alone {
-        run.rollback.mark_lost();
+        run.rollback.skip_lost_deadlines();
     }
     if run.status == RunStatus::Pending {
         return begin(run, cx);

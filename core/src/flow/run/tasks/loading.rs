@@ -76,7 +76,7 @@ fn load_task(run: &Run, stored: &StoredTask<'_>) -> Result<Task, DamagedRows> {
         checks: 0,
         doubt: None,
         in_doubt: effect.is_some_and(|effect| effect.status == EffectStatus::Unknown),
-        not_recorded: false,
+        cache_missed: false,
         approved: newest_approved(approvals, of_step),
         changed_by: asked.map(|asked| editors(run, stored, asked)).unwrap_or_default(),
         child: row.child_run_id,

@@ -54,7 +54,7 @@ pub(crate) struct Task {
     /// One of its sends may have taken effect.
     pub(super) in_doubt: bool,
     /// The cache lookup missed. It is not repeated while the place waits for a slot.
-    pub(super) not_recorded: bool,
+    pub(super) cache_missed: bool,
     /// The approval of exactly this input.
     pub(super) approved: Option<StepApproval>,
     /// Everyone who edited the input.
@@ -147,7 +147,7 @@ impl Task {
             checks: 0,
             doubt: None,
             in_doubt: false,
-            not_recorded: false,
+            cache_missed: false,
             approved: None,
             changed_by: Vec::new(),
             child: None,
@@ -291,12 +291,12 @@ impl Task {
 
     /// Whether the cache may hold its output: it was not sent, and not looked up in vain.
     pub(crate) const fn may_be_cached(&self) -> bool {
-        self.attempt == 0 && !self.not_recorded
+        self.attempt == 0 && !self.cache_missed
     }
 
     /// The cache lookup missed. It is not repeated while the place waits for a slot.
     pub(crate) const fn miss_cache(&mut self) {
-        self.not_recorded = true;
+        self.cache_missed = true;
     }
 
     /// The approval of exactly this input.
