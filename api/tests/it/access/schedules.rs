@@ -9,6 +9,7 @@ use chimera_core::limits::SCHEDULE_SCAN_INTERVAL;
 use chimera_engine::port::Hold;
 use chimera_testkit::access::settings;
 use chimera_testkit::build::NOON;
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{TENANT, workflow};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -89,7 +90,7 @@ async fn a_tick_starts_a_run_of_the_owner_that_names_its_cause() {
     let run = server.get("user_ann", &format!("/runs/{}", shown["last_tick"]["run_id"].as_str().unwrap())).await.body;
     assert_eq!((&run["actor"], &run["inputs"]), (&json!("user_ann"), &json!({"n": 7})), "{run}");
     let stored = server.house.stage.rows(&RUNS);
-    let cause = stored.last().unwrap().get("request_payload").as_json().unwrap().to_value();
+    let cause = stored.last().unwrap().get("request_payload").as_json().unwrap().value().unwrap();
     assert_eq!(cause["schedule"]["schedule_id"], made["schedule_id"], "{cause}");
     assert_eq!(server.events(), ["schedule.created", "schedule.tick_started", "schedule.tick_started"]);
 }

@@ -3,25 +3,22 @@
 //! Only its owner says what a schedule starts, because it starts in the owner's name. Whoever manages runs may stop it.
 
 use super::definition::{check_name, check_reason, rules_of};
-use super::records::{Cells, backlog_cells, event_of, idle_cells, update};
+use super::records::{Cells, backlog_cells, idle_cells, update};
 use super::{ScheduleDefinition, ScheduleView, Schedules};
 use crate::access::{Permit, RUNS_MANAGE, is_nonce_conflict};
 use crate::error::EngineError;
-use crate::ledger::audit::EventRecord;
 use crate::port::CommitError;
 use crate::rows;
 use chimera_core::act::schedule::{Backlog, ScheduleRules, Timing};
 use chimera_core::act::tables::{SCHEDULES, ScheduleDue, ScheduleRow, schedules};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::json::Digest32;
-use chimera_core::ledger::SubjectType;
 use chimera_core::limits::{OVERLOAD_RETRY_SECONDS, SCHEDULES_MAX};
 use chimera_core::record::{
     Comparison, Condition, Conflict, Insert, Json, RowCount, STATE_VERSION, Scope, Step, StoredRow, Tx, Value as Cell,
 };
 use chimera_core::time::Timestamp;
 use serde_json::{Value, json};
-use uuid::Uuid;
 
 impl Schedules {
     /// Creates a schedule. Refuses a name that the tenant uses, and a workflow that the caller may not start.
@@ -47,7 +44,8 @@ impl Schedules {
         cells.extend(definition_cells(permit, &wanted, &rules)?);
         cells.extend(backlog_cells(id, &rules, &backlog, now));
         let mut tx = Tx { inserts: vec![Insert::new(&SCHEDULES, cells)?], ..Tx::default() };
-        self.add_change(&mut tx, permit, created_event(permit, id, &described(name, &wanted)))?;
+        self.writer().event(&mut tx, permit.event(id.to_string(), "schedule.created", described(name, &wanted)))?;
+        permit.add_nonces(&mut tx);
         self.commit(name, tx).await?;
         self.show(permit, name).await
     }
@@ -119,7 +117,8 @@ impl Schedules {
         let conditions = vec![is(schedules::id, row.id.into()), is(STATE_VERSION, row.state_version.into())];
         let step = Step::Delete { table: &SCHEDULES, conditions, rows: RowCount::Exactly(1) };
         let mut tx = Tx { steps: vec![step], ..Tx::default() };
-        self.add_change(&mut tx, permit, event_of(&row, "schedule.removed", json!({"name": name})))?;
+        self.writer().event(&mut tx, permit.event(row.id.to_string(), "schedule.removed", json!({"name": name})))?;
+        permit.add_nonces(&mut tx);
         self.commit(name, tx).await
     }
 
@@ -155,7 +154,8 @@ impl Schedules {
     ) -> Result<ScheduleView, EngineError> {
         cells.push((schedules::updated_at, self.now().into()));
         let mut tx = update(row, cells)?;
-        self.add_change(&mut tx, permit, event_of(row, event, data))?;
+        self.writer().event(&mut tx, permit.event(row.id.to_string(), event, data))?;
+        permit.add_nonces(&mut tx);
         self.commit(&row.name, tx).await?;
         self.show(permit, &row.name).await
     }
@@ -228,19 +228,4 @@ fn described(name: &str, wanted: &ScheduleDefinition) -> Value {
         "overlap": wanted.overlap, "catch_up": wanted.catch_up,
         "starts_at": wanted.starts_at, "ends_at": wanted.ends_at,
     })
-}
-
-fn created_event(permit: &Permit, id: Uuid, data: &Value) -> EventRecord {
-    EventRecord {
-        tenant_id: permit.tenant().to_owned(),
-        subject_type: SubjectType::Other,
-        subject_id: id.to_string(),
-        event_type: "schedule.created".to_owned(),
-        actor_type: permit.kind(),
-        actor_id: Some(permit.actor().to_owned()),
-        data: data.clone(),
-        run_id: None,
-        run_seq: None,
-        trace_id: None,
-    }
 }

@@ -1,14 +1,12 @@
 //! The row of a schedule and its ledger entries, as parts of a transaction.
 
 use super::Schedules;
-use crate::access::Permit;
 use crate::error::EngineError;
 use crate::ledger::audit::{DecisionRecord, EventRecord, Writer};
 use chimera_core::act::schedule::{Backlog, ScheduleRules, TickOutcome};
 use chimera_core::act::tables::{SCHEDULES, ScheduleRow, schedules};
 use chimera_core::error::ErrorBody;
 use chimera_core::ledger::decision::{DecisionSource, Outcome};
-use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::record::{Json, Tx, Update, Value as Cell};
 use chimera_core::time::Timestamp;
 use serde_json::Value;
@@ -74,43 +72,13 @@ pub(super) fn update(row: &ScheduleRow, cells: Cells) -> Result<Tx, EngineError>
 
 /// An event of a schedule that nobody but the clock caused.
 pub(super) fn event_of(row: &ScheduleRow, event_type: &str, data: Value) -> EventRecord {
-    EventRecord {
-        tenant_id: row.tenant_id.clone(),
-        subject_type: SubjectType::Other,
-        subject_id: row.id.to_string(),
-        event_type: event_type.to_owned(),
-        actor_type: ActorType::System,
-        actor_id: None,
-        data,
-        run_id: None,
-        run_seq: None,
-        trace_id: None,
-    }
-}
-
-/// The event of a run that a schedule started.
-pub(super) fn run_event(event: EventRecord, by: &Permit, run: Uuid) -> EventRecord {
-    EventRecord {
-        actor_type: by.kind(),
-        actor_id: Some(by.actor().to_owned()),
-        run_id: Some(run),
-        trace_id: Some(chimera_core::id::trace_id(run)),
-        ..event
-    }
+    EventRecord::by_system(&row.tenant_id, row.id.to_string(), event_type, data)
 }
 
 impl Schedules {
     pub(super) fn writer(&self) -> Writer<'_> {
         let parts = &self.actions.access.directory.parts;
         Writer { random: &*parts.random, clock: &*parts.clock }
-    }
-
-    /// Records what a caller did to a schedule.
-    pub(super) fn add_change(&self, tx: &mut Tx, permit: &Permit, event: EventRecord) -> Result<(), EngineError> {
-        let event = EventRecord { actor_type: permit.kind(), actor_id: Some(permit.actor().to_owned()), ..event };
-        self.writer().event(tx, event)?;
-        permit.add_nonces(tx);
-        Ok(())
     }
 
     /// Records a tick that was refused: a decision about the owner.

@@ -5,7 +5,7 @@
 
 use super::Schedules;
 use super::definition::rules_of;
-use super::records::{TickReport, backlog_cells, backlog_of, event_of, idle_cells, report_cells, run_event, update};
+use super::records::{TickReport, backlog_cells, backlog_of, event_of, idle_cells, report_cells, update};
 use crate::access::{Permit, RUNS_MANAGE, is_nonce_conflict};
 use crate::act::{ActOutcome, ActRequest, DuplicatePolicy, Objective, RequestKey, StartedAction};
 use crate::error::EngineError;
@@ -94,8 +94,8 @@ impl Schedules {
         let run = self.new_run_id();
         active_runs.push(run);
         let mut tx = update(&row, vec![(schedules::active_runs, active_runs.into())])?;
-        let event = event_of(&row, "schedule.run_requested", json!({"name": row.name}));
-        self.writer().event(&mut tx, run_event(event, permit, run))?;
+        let event = permit.event(row.id.to_string(), "schedule.run_requested", json!({"name": row.name}));
+        self.writer().event(&mut tx, event.of_run(run))?;
         let ask = ActRequest { alongside: tx, run_id: Some(run), ..request(&row, None)? };
         match self.actions.act(permit, ask).await? {
             ActOutcome::Started(started) => Ok(started),
@@ -153,8 +153,9 @@ impl Schedules {
         cells.extend(report_cells(&report).map_err(Failure::Store)?);
         let mut tx = update(row, cells).map_err(Failure::Store)?;
         self.add_missed(&mut tx, row, wake.missed).map_err(Failure::Store)?;
-        let event = event_of(row, "schedule.tick_started", json!({"name": row.name, "tick_at": tick}));
-        self.writer().event(&mut tx, run_event(event, &permit, run)).map_err(|error| Failure::Store(error.into()))?;
+        let event =
+            permit.event(row.id.to_string(), "schedule.tick_started", json!({"name": row.name, "tick_at": tick}));
+        self.writer().event(&mut tx, event.of_run(run)).map_err(|error| Failure::Store(error.into()))?;
         let key = format!("schedule:{}:{tick}", row.id);
         let ask = ActRequest {
             alongside: tx,
