@@ -16,7 +16,7 @@ pub struct Timestamp(i64);
 #[error("not an RFC 3339 date-time")]
 pub struct InvalidTimestamp;
 
-const MICROS_PER_SECOND: i64 = 1_000_000;
+pub(crate) const MICROS_PER_SECOND: i64 = 1_000_000;
 const SECONDS_PER_DAY: i64 = 86_400;
 
 impl Timestamp {

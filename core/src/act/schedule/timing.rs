@@ -6,9 +6,7 @@
 
 use super::{Cron, Zone};
 use crate::limits::SCHEDULE_TRANSITIONS_MAX;
-use crate::time::Timestamp;
-
-const MICROS_PER_SECOND: i64 = 1_000_000;
+use crate::time::{MICROS_PER_SECOND, Timestamp};
 
 /// The times of a schedule.
 #[derive(Clone, Debug, PartialEq)]
