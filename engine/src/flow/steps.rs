@@ -239,8 +239,11 @@ fn planned_calls(plan: &Json) -> Result<Vec<PlannedCall>, DamagedRows> {
         let (node, tool) = (line.node?, line.tool?);
         let input = line.input.map(|input| serde_json::from_str(input.get())).transpose();
         let damaged = |error| DamagedRows { what: format!("an input of a plan: {error}") };
-        let call =
-            |input: Option<Value>| PlannedCall { place: (node, line.item), tool, input: input.unwrap_or_default() };
+        let call = |input: Option<Value>| PlannedCall {
+            place: (node, line.covers.item),
+            tool,
+            input: input.unwrap_or_default(),
+        };
         Some(input.map(call).map_err(damaged))
     };
     PlanView::drafted(plan)?.0.steps.into_iter().filter_map(call).collect()

@@ -26,7 +26,10 @@ pub use event::EventView;
 pub use inbox::InboxMessage;
 pub use message::{DeliveryAttempt, DeliveryOutcome, MessageView, NotifyTargets};
 pub use patch::{DigestChange, GraphDiff, MemberDiff, PatchChanges, PatchInverse, PatchView};
-pub use plan::{Deferral, DryRunResult, LineKind, LineStatus, PlanLine, PlanView};
+pub use plan::{
+    CheckedCall, CoveredItems, Deferral, DryRunResult, LineKind, LineStatus, PlanLine, PlanView, PlannedChild,
+    PlannedMap,
+};
 pub use risk::RiskView;
 pub use rollback::{RollbackLine, RollbackView};
 pub use run::{RunDetails, RunSummary};

@@ -38,7 +38,6 @@ const WIDE: &[(&str, &str)] = &[
     ("ApprovalRecord", "row"),
     ("Config", "configuration"),
     ("EntryView", "read model of a row"),
-    ("PlanLine", "read model of a stored document"),
     ("RestoredRun", "row"),
     ("Review", "wire type"),
     ("RunHead", "row"),
