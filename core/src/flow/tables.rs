@@ -134,6 +134,14 @@ part! {
 }
 
 part! {
+    /// What a run was requested with.
+    RunRequest of RunRow in runs {
+        id: Uuid,
+        request_payload: Json,
+    }
+}
+
+part! {
     /// Whose run it is, and its status.
     RunActor of RunRow in runs {
         actor: String,

@@ -3,7 +3,7 @@
 //! An inbox message is not sent: it is committed together with what it is about, and read here.
 
 use super::Flow;
-use super::view::{InboxMessage, Listing};
+use super::view::{InboxMessage, Listing, title};
 use crate::access::Permit;
 use crate::error::EngineError;
 use crate::port::ReadError;
@@ -62,33 +62,39 @@ impl Flow {
 
     async fn message(&self, permit: &Permit, row: &Row) -> Result<InboxMessage, EngineError> {
         let event_type = row.text("event_type");
-        let data = match row.get("data").as_json() {
-            Some(data) => Some(data.clone()),
-            None => self.end_of(permit, row.uuid("run_id"), event_type).await?,
+        let stored = row.get("data").as_json();
+        let unread: &[&str] = match stored {
+            Some(_) => &[runs::inputs, runs::plan, runs::result],
+            None => &[runs::inputs, runs::plan],
+        };
+        let select = Select::from(&RUNS, Scope::Tenant(permit.tenant().to_owned())).with(runs::id, row.uuid("run_id"));
+        let run = self.inner.parts.records.read(select.without(unread).take(1)).await?.rows;
+        let data = match (stored, run.first()) {
+            (Some(data), _) => Some(data.clone()),
+            (None, Some(run)) => Some(end_of(run, event_type)?),
+            (None, None) => None,
         };
         Ok(InboxMessage {
             message_id: row.uuid("id"),
             r#type: event_type.to_owned(),
             at: row.get("created_at").as_time(),
             run_id: row.uuid("run_id"),
+            title: run.first().map(title),
             data,
         })
     }
+}
 
-    async fn end_of(&self, permit: &Permit, run: Uuid, event_type: &str) -> Result<Option<Json>, EngineError> {
-        let select = Select::from(&RUNS, Scope::Tenant(permit.tenant().to_owned())).with(runs::id, run).take(1);
-        let select = select.without(&[runs::request_payload, runs::inputs, runs::plan]);
-        let page = self.inner.parts.records.read(select).await?;
-        let Some(row) = page.rows.first() else { return Ok(None) };
-        let ended = EndedRun {
-            run_id: run,
-            status: event_type.strip_prefix("run."),
-            workflow_id: row.get("workflow_id").as_text(),
-            actor: row.text("actor"),
-            result: row.get("result").as_json(),
-            error: row.get("error_data").as_json(),
-            trace_id: row.text("trace_id"),
-        };
-        Ok(Some(Json::encode(&ended)?))
-    }
+/// The payload for the end of a run.
+fn end_of(run: &Row, event_type: &str) -> Result<Json, EngineError> {
+    let ended = EndedRun {
+        run_id: run.uuid("id"),
+        status: event_type.strip_prefix("run."),
+        workflow_id: run.get("workflow_id").as_text(),
+        actor: run.text("actor"),
+        result: run.get("result").as_json(),
+        error: run.get("error_data").as_json(),
+        trace_id: run.text("trace_id"),
+    };
+    Ok(Json::encode(&ended)?)
 }

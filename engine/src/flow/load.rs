@@ -87,7 +87,7 @@ pub(super) async fn decidable_run(records: &dyn Records, permit: &Permit, run: U
 async fn run_of_tenant(records: &dyn Records, permit: &Permit, run: Uuid) -> Result<Row, EngineError> {
     let select = Select::from(&RUNS, Scope::Tenant(permit.tenant().to_owned())).with(runs::id, run).take(1);
     let row = records.read(select).await?.rows.into_iter().next();
-    row.ok_or_else(|| EngineError::not_found("run"))
+    row.ok_or_else(|| EngineError::unknown("run", run))
 }
 
 /// The pending signals of a run, up to one turn's limit, and whether there are more.
@@ -148,7 +148,7 @@ pub(super) async fn snapshot(
     for _ in 0..limits::SNAPSHOT_TRIES_MAX {
         let before = RunVersion::peek(&row)?;
         let loaded = load(records, workflows, row, costly).await;
-        let now = run_row(records, before.id).await?.ok_or_else(|| EngineError::not_found("run"))?;
+        let now = run_row(records, before.id).await?.ok_or_else(|| EngineError::unknown("run", before.id))?;
         let is_whole = RunVersion::peek(&now)?.state_version == before.state_version;
         row = now;
         if is_whole {

@@ -4,7 +4,7 @@ use super::view::{
     ClosedApproval, Listing, MessageView, NotifyTargets, PatchView, PendingApproval, PlanView, RunDetails, RunSummary,
     decoded, json, word,
 };
-use super::{Flow, doubt, load};
+use super::{Flow, PLAN_PREFIX, doubt, load};
 use crate::access::{Permit, RUNS_READ};
 use crate::error::EngineError;
 use crate::offload::{CostFlag, Offload};
@@ -13,9 +13,11 @@ use crate::rows;
 use chimera_core::access::Level;
 use chimera_core::flow::plan::Plan;
 use chimera_core::flow::run::{RunStatus, request_of_row};
-use chimera_core::flow::tables::{NOTIFICATIONS, RUN_PATCHES, RUNS, SCOPED_APPROVALS};
+use chimera_core::flow::tables::{NOTIFICATIONS, RUN_PATCHES, RUNS, RunRequest, SCOPED_APPROVALS};
+use chimera_core::flow::title::title_of_request;
+use chimera_core::id::IdPrefix;
 use chimera_core::limits;
-use chimera_core::record::{Comparison, Cursor, Direction, Json, Row, Scope, Select};
+use chimera_core::record::{Comparison, Cursor, Direction, Json, Row, Scope, Select, StoredRow};
 use chimera_core::time::Timestamp;
 use std::pin::Pin;
 use uuid::Uuid;
@@ -25,6 +27,8 @@ pub struct RunFilter {
     pub status: Option<RunStatus>,
     pub actor: Option<String>,
     pub workflow_id: Option<String>,
+    /// Only runs whose id begins so.
+    pub id_prefix: Option<IdPrefix>,
     /// Requested at or after this time.
     pub since: Option<Timestamp>,
     /// Requested before this time.
@@ -53,6 +57,9 @@ impl Flow {
                 select = select.with(column, value);
             }
         }
+        if let Some((lowest, highest)) = filter.id_prefix.map(IdPrefix::range) {
+            select = select.filter("id", Comparison::AtLeast, lowest).filter("id", Comparison::AtMost, highest);
+        }
         if filter.in_doubt {
             select = doubt::in_doubt(select);
         }
@@ -66,12 +73,41 @@ impl Flow {
         if let Some(cursor) = &filter.cursor {
             select = select.continue_at(cursor).map_err(ReadError::from)?;
         }
-        let page = self.inner.parts.records.read(select).await?;
+        let page = self.inner.parts.records.read(select.clone()).await?;
+        let mut items = page.rows.iter().map(RunSummary::of).collect::<Result<Vec<_>, _>>()?;
+        self.name_plans(permit, select, &mut items).await?;
         Ok(Listing {
-            items: page.rows.iter().map(RunSummary::of).collect::<Result<_, _>>()?,
+            items,
             next_cursor: page.next.as_ref().map(Cursor::encode),
             bytes: page.rows.iter().map(Row::bytes).sum(),
         })
+    }
+
+    /// Titles the runs of plans of a page by what was requested. Where the requests exceed the size of a page, the
+    /// rest keep the names of their plans.
+    async fn name_plans(&self, permit: &Permit, page: Select, items: &mut [RunSummary]) -> Result<(), EngineError> {
+        if !items.iter().any(|item| item.title.starts_with(PLAN_PREFIX)) {
+            return Ok(());
+        }
+        let mut select = RunRequest::select(page.scope.clone()).by(page.order, page.direction).take(page.limit());
+        (select.conditions, select.after) = (page.conditions, page.after);
+        let plans_end = PLAN_PREFIX.replace('.', "/");
+        select = select.filter("workflow_id", Comparison::AtLeast, PLAN_PREFIX);
+        select = select.filter("workflow_id", Comparison::Below, plans_end);
+        let rows = self.inner.parts.records.read(select).await?.rows;
+        let costly = load::are_large(&rows);
+        let name = async {
+            for row in rows {
+                let request = RunRequest::decode(row)?;
+                let title = title_of_request(request.request_payload.as_str());
+                let item = items.iter_mut().find(|item| item.run_id == request.id);
+                if let (Some(item), Some(title)) = (item, title) {
+                    item.title = title;
+                }
+            }
+            Ok(())
+        };
+        self.offload(&permit.claimant(), costly, Box::pin(name)).await?
     }
 
     /// One run with everything needed to approve it.

@@ -268,7 +268,7 @@ impl Flow {
         let scope = Scope::Tenant(permit.tenant().to_owned());
         let select = Select::from(&STEPS, scope).with(steps::id, step).with(steps::run_id, run).take(1);
         let row = self.inner.parts.records.read(select).await?.rows.into_iter().next();
-        row.ok_or_else(|| EngineError::not_found("step"))
+        row.ok_or_else(|| EngineError::unknown("step", step))
     }
 
     pub(super) async fn send_signal(&self, permit: &Permit, run: Uuid, told: SignalKind) -> Result<(), EngineError> {

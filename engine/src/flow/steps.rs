@@ -217,7 +217,7 @@ impl Flow {
         let scope = Scope::Tenant(permit.tenant().to_owned());
         let select = Select::from(&STEPS, scope).with("run_id", run).with("node_id", node).take(1);
         let row = self.inner.parts.records.read(select).await?.rows.into_iter().next();
-        row.map(|row| row.uuid("id")).ok_or_else(|| EngineError::not_found("step"))
+        row.map(|row| row.uuid("id")).ok_or_else(|| EngineError::unknown("step", node))
     }
 }
 

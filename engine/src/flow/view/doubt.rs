@@ -1,6 +1,6 @@
 //! Calls whose outcome is unknown, and how to resolve them.
 
-use super::{RollbackView, decoded, text, word};
+use super::{RollbackView, decoded, text, title, word};
 use chimera_core::error::ErrorBody;
 use chimera_core::flow::run::{RunStatus, StepStatus};
 use chimera_core::record::{DamagedRows, Row};
@@ -21,6 +21,8 @@ pub enum DoubtfulCall {
 #[derive(Clone, Debug, Serialize)]
 pub struct DoubtView {
     pub run_id: Uuid,
+    /// What a person calls the run.
+    pub title: String,
     pub workflow_id: Option<String>,
     pub actor: String,
     pub run_status: RunStatus,
@@ -46,6 +48,7 @@ impl DoubtView {
         let call = if undo { DoubtfulCall::Undo } else { DoubtfulCall::Execute };
         Ok(Self {
             run_id,
+            title: title(run),
             workflow_id: text(run, "workflow_id"),
             actor: run.text("actor").to_owned(),
             run_status: word(run, "status", RunStatus::parse)?,

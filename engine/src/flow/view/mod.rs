@@ -29,6 +29,7 @@ pub use patch::{DigestChange, GraphDiff, MemberDiff, PatchInverse, PatchView, Pr
 pub use plan::{Deferral, DryRunResult, LineKind, LineStatus, PlanLine, PlanView};
 pub use risk::RiskView;
 pub use rollback::{RollbackLine, RollbackView};
+pub(super) use run::title;
 pub use run::{RunDetails, RunSummary};
 pub use step::{StepPage, StepView};
 

@@ -7,6 +7,8 @@ use super::{
 use chimera_core::access::Level;
 use chimera_core::error::ErrorBody;
 use chimera_core::flow::run::{ReplayMode, RunStatus};
+use chimera_core::flow::tables::runs;
+use chimera_core::flow::title::title_of_request;
 use chimera_core::record::{DamagedRows, Json, Row};
 use chimera_core::time::Timestamp;
 use serde::Serialize;
@@ -16,6 +18,8 @@ use uuid::Uuid;
 #[derive(Clone, Debug, Serialize)]
 pub struct RunSummary {
     pub run_id: Uuid,
+    /// What a person calls it.
+    pub title: String,
     pub status: RunStatus,
     pub workflow_id: Option<String>,
     pub workflow_version: Option<i64>,
@@ -42,6 +46,7 @@ impl RunSummary {
     pub(in crate::flow) fn of(row: &Row) -> Result<Self, DamagedRows> {
         Ok(Self {
             run_id: row.uuid("id"),
+            title: title(row),
             status: word(row, "status", RunStatus::parse)?,
             workflow_id: text(row, "workflow_id"),
             workflow_version: row.get("workflow_version").as_int(),
@@ -63,6 +68,12 @@ impl RunSummary {
             in_doubt_since: row.get("in_doubt_since").as_time(),
         })
     }
+}
+
+/// The title of a run: what it was requested with, if that was read, else the name of its workflow.
+pub(in crate::flow) fn title(row: &Row) -> String {
+    let requested = row.get(runs::request_payload).as_json().and_then(|request| title_of_request(request.as_str()));
+    requested.unwrap_or_else(|| row.text(runs::workflow_id).to_owned())
 }
 
 /// A run with everything needed to decide its approvals.
