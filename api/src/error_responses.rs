@@ -7,6 +7,11 @@ use std::collections::BTreeMap;
 use utoipa::IntoResponses;
 use utoipa::openapi::{ContentBuilder, RefOr, Response, ResponseBuilder};
 
+const READ_UNAVAILABLE: &str =
+    "STORE_UNAVAILABLE, STORE_DAMAGED, STORE_UNUSABLE, SCHEMA_MISMATCH, NOT_READY, OVERLOADED, REQUEST_TIMEOUT";
+const WRITE_UNAVAILABLE: &str = "STORE_UNAVAILABLE, STORE_HELD, STORE_DAMAGED, STORE_UNUSABLE, SCHEMA_MISMATCH, NOT_READY, OVERLOADED, \
+                                 REQUEST_TIMEOUT, OUTCOME_UNKNOWN";
+
 /// Errors of endpoints that read.
 pub(crate) enum ReadErrors {}
 
@@ -24,7 +29,7 @@ impl IntoResponses for ReadErrors {
             (403, "RBAC_FORBIDDEN"),
             (404, "NOT_FOUND"),
             (429, "RATE_LIMITED"),
-            (503, "STORE_UNAVAILABLE, SCHEMA_MISMATCH"),
+            (503, READ_UNAVAILABLE),
         ])
     }
 }
@@ -42,7 +47,7 @@ impl IntoResponses for WriteErrors {
             (415, "UNSUPPORTED_MEDIA_TYPE"),
             (422, "MALFORMED_ARGS, VALIDATION_FAILED"),
             (429, "RATE_LIMITED"),
-            (503, "STORE_UNAVAILABLE, SCHEMA_MISMATCH, OVERLOADED"),
+            (503, WRITE_UNAVAILABLE),
         ])
     }
 }
@@ -58,7 +63,7 @@ impl IntoResponses for SignInErrors {
             (415, "UNSUPPORTED_MEDIA_TYPE"),
             (422, "VALIDATION_FAILED"),
             (429, "RATE_LIMITED"),
-            (503, "STORE_UNAVAILABLE, SCHEMA_MISMATCH"),
+            (503, WRITE_UNAVAILABLE),
         ])
     }
 }

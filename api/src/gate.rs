@@ -169,10 +169,12 @@ async fn receive_body<'a>(
         Ok(bytes) => shown.set_body(bytes),
         Err(error) => return Err(shown.refuse(edge, error).await),
     }
-    if known.is_none() || edge.clock.steady().millis() - began.millis() <= BODY_RECHECK_MS {
+    let Some(before) = &known else { return Ok((known, spent)) };
+    let authenticator = authenticator(edge).map_err(IntoResponse::into_response)?;
+    let is_quick = edge.clock.steady().millis() - began.millis() <= BODY_RECHECK_MS;
+    if is_quick && authenticator.is_current(before) {
         return Ok((known, spent));
     }
-    let authenticator = authenticator(edge).map_err(IntoResponse::into_response)?;
     let known = authenticator.admit(&shown.presented()).await.map_err(refusal_response)?;
     Ok((Some(known), spent))
 }

@@ -100,7 +100,7 @@ pub(crate) fn parse_limit(limit: Option<usize>) -> Result<usize, ApiError> {
 }
 
 /// The response after a signal was sent to a run, which processes it in its next turn.
-pub(crate) async fn told(caller: &Caller, run: Uuid) -> Result<Accepted, ApiError> {
+pub(crate) async fn accepted(caller: &Caller, run: Uuid) -> Result<Accepted, ApiError> {
     let status = caller.flow.status(&caller.permit, run).await?;
     Ok(Accepted { run_id: run, status: status.into(), accepted: true })
 }

@@ -26,7 +26,7 @@ impl ApiError {
     /// The message is truncated and stripped of control characters.
     #[must_use]
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, body: ErrorBody::new(code, told(message.into(), ERROR_TEXT_CHARS_MAX)) }
+        Self { code, body: ErrorBody::new(code, sanitized(message.into(), ERROR_TEXT_CHARS_MAX)) }
     }
 
     /// An internal error. It reveals nothing else to the caller.
@@ -39,7 +39,7 @@ impl ApiError {
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         let value = match value.into() {
-            Value::String(text) => Value::String(told(text, ERROR_TEXT_CHARS_MAX)),
+            Value::String(text) => Value::String(sanitized(text, ERROR_TEXT_CHARS_MAX)),
             other => other,
         };
         self.body = self.body.with(name, value);
@@ -96,7 +96,7 @@ impl ApiError {
 
 /// Makes text that may echo the caller's input safe for responses and log lines: truncates it and
 /// replaces control characters.
-pub(crate) fn told(text: String, chars_max: usize) -> String {
+pub(crate) fn sanitized(text: String, chars_max: usize) -> String {
     let bounded = text.len() <= chars_max || text.chars().nth(chars_max).is_none();
     if bounded && !text.contains(char::is_control) {
         return text;
@@ -190,18 +190,18 @@ impl From<InvalidLink> for ApiError {
 impl From<ErrorBody> for ApiError {
     fn from(body: ErrorBody) -> Self {
         let code = Code::parse(&body.code).unwrap_or(Code::Internal);
-        Self { code, body: ErrorBody { message: told(body.message, ERROR_TEXT_CHARS_MAX), ..body } }
+        Self { code, body: ErrorBody { message: sanitized(body.message, ERROR_TEXT_CHARS_MAX), ..body } }
     }
 }
 
 impl From<EngineError> for ApiError {
     fn from(error: EngineError) -> Self {
-        let told = Self::from(error.body());
-        if told.code == Code::Internal {
+        let sanitized = Self::from(error.body());
+        if sanitized.code == Code::Internal {
             // The caller sees no details; the operator needs them.
             tracing::error!(reason = %error, "a request failed with an internal error");
             return Self::internal();
         }
-        told
+        sanitized
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::edge::Edge;
 use crate::ops::schema::ProblemDocument;
-use crate::problem::{ApiError, PROBLEM_JSON, PendingProblem, RenderedError, told};
+use crate::problem::{ApiError, PROBLEM_JSON, PendingProblem, RenderedError, sanitized};
 use crate::routes;
 use crate::trace::{Origin, RunSeed, TraceContext};
 use axum::body::Body;
@@ -31,7 +31,7 @@ pub(crate) async fn observe(State(edge): State<Edge>, mut request: Request, next
     let _running = InFlightGuard::begin();
     let method = method_label(request.method());
     let route = request.extensions().get::<MatchedPath>().map_or("unmatched", MatchedPath::as_str).to_owned();
-    let instance = told(request.uri().path().to_owned(), TARGET_BYTES_MAX);
+    let instance = sanitized(request.uri().path().to_owned(), TARGET_BYTES_MAX);
     let correlation = correlation_id(request.headers()).unwrap_or_else(|| edge.random.opaque_id());
     let caller = header_text(request.headers(), &TRACEPARENT).and_then(TraceContext::parse);
     let acts = routes::route(request.method(), &route).is_some_and(|route| route.rules.starts_run);
@@ -161,7 +161,7 @@ fn render_problem(mut response: Response, instance: &str, trace_id: &str) -> Res
 /// redactor would not recognise part of a token.
 pub(crate) fn redacted_path(path: &str) -> String {
     let taken = &path[..path.floor_char_boundary(TARGET_BYTES_MAX)];
-    told(Redactor::default().text(taken).into_owned(), PATH_SHOWN_CHARS_MAX)
+    sanitized(Redactor::default().text(taken).into_owned(), PATH_SHOWN_CHARS_MAX)
 }
 
 fn log(error: &ApiError) {

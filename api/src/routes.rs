@@ -10,6 +10,7 @@ use crate::access::{
 use crate::act::{act_post, run_call, run_patch, run_replay, run_retry};
 use crate::audit::audit_list;
 use crate::edge::Edge;
+use crate::flow::wire::EventDocument;
 use crate::flow::{
     artifact_get, cache_forget, call_list, doubt_list, inbox_list, link_decide, link_open, run_approve, run_cancel,
     run_events, run_get, run_list, run_mark, run_pause, run_reject, run_resume, run_rollback, run_steps, run_unpatch,
@@ -130,7 +131,7 @@ pub fn route_table() -> &'static [Route] {
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Chimera", description = "Lets AI agents act under control."),
-    components(schemas(schema::ProblemDocument)),
+    components(schemas(schema::ProblemDocument, EventDocument)),
     tags(
         (name = "ops", description = "Health, metrics, documentation"),
         (name = "access", description = "Authentication, actors and tenants"),

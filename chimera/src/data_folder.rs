@@ -47,7 +47,7 @@ impl DataFolder {
         Ok(home)
     }
 
-    /// Like `take`, but accepts an unfinished restore.
+    /// Like `lock`, but accepts an unfinished restore.
     pub(crate) fn lock_for_restore(dir: &Path) -> Outcome<Self> {
         let made = private_folder(dir);
         made.map_err(|error| create_failure(dir, &error))?;

@@ -204,7 +204,7 @@ async fn server(config: &Config) -> Option<Finding> {
         Some(url) => url.clone(),
         None => data_folder::address(&config.data_dir).ok().flatten()?,
     };
-    let hint = "fix what it names; the server recovers by itself, and its log has details";
+    let hint = "do what it says; if it names no command, the server recovers by itself when the cause is gone";
     match tokio::time::timeout(limits::DOCTOR_RESPONSE_TIMEOUT, compose::unready(&url)).await {
         Ok(Ok(parts)) if parts.is_empty() => Some(ok("server", "is ready".to_owned())),
         Ok(Ok(parts)) => {

@@ -165,6 +165,9 @@ impl ToolDeclaration {
     }
 }
 
+/// Names that no tool may have: approval requests use them for what is not a call of a tool.
+pub const RESERVED_NAMES: [&str; 5] = ["graph.patch", "hitl", "map", "plan", "workflow"];
+
 /// Adds the boolean property `dry_run`, which every tool accepts.
 #[must_use]
 pub fn with_dry_run(mut schema: Value) -> Value {
@@ -368,6 +371,12 @@ mod tests {
             post("query", json!({"_method": "DELETE"})),
             post("query", json!({"_method[]": ["DELETE"]})),
             post("json", json!({"_method": "delete"})),
+            post("json", json!({"method": "DELETE"})),
+            post("json", json!({"requests": [{"method": "DELETE", "url": "/x"}]})),
+            post("url", json!("https://a.example/x?method=delete")),
+            post("query", json!({"httpMethod": "delete"})),
+            post("query", json!({"http_method": "DELETE"})),
+            post("headers", json!({"HTTP-Method-Override": "DELETE"})),
             post("json", json!({"_method": "${inputs.how}"})),
             post("json", json!({"a": [{"_METHOD": "DELETE"}]})),
             post("text", json!("a=1&_method=DELETE")),
@@ -380,6 +389,8 @@ mod tests {
         for (input, class) in [
             (post("json", json!({"_method": "PUT", "note": "DELETE"})), CallClass::Write),
             (post("text", json!("nothing of the kind")), CallClass::Write),
+            (post("json", json!({"method": "card", "delete": true})), CallClass::Write),
+            (post("json", json!({"method": {"kind": "card"}})), CallClass::Write),
             (json!({"url": "https://a.example/x?_method=PATCH"}), CallClass::Write),
             (json!({"url": "https://a.example/x?_method=get"}), CallClass::Read),
             (json!({"url": "https://a.example/payment_methods?x=DELETE"}), CallClass::Read),

@@ -1,11 +1,11 @@
 //! `POST /act`: starts a run for a goal in words, a workflow with inputs, or a list of steps.
 //!
 //! The response depends on the autonomy level: at L0 and L1 the plan that waits for approval, at L2 the
-//! result if it is ready in time, at L3 only that the run started. The gate records every refusal in the
+//! result if it is ready in time, at L3 the run as it is after its first commit. The gate records every refusal in the
 //! ledger.
 
 use super::acted::{ActedDocument, DuplicateDocument};
-use super::idempotency::{self, Duplicate};
+use super::idempotency::{self, DuplicateWord};
 use crate::access::notify::Notify;
 use crate::access::wire::AutonomyLevel;
 use crate::caller::Caller;
@@ -68,7 +68,7 @@ pub(crate) struct ActBody {
     notify: Option<Notify>,
     /// What to return for a used idempotency key: `conflict` (409), or `return` (200 with the run).
     #[serde(default)]
-    on_duplicate: Duplicate,
+    on_duplicate: DuplicateWord,
     /// When the request was made, at most one minute from now: Unix seconds or RFC 3339.
     #[schema(schema_with = crate::access::token::time_schema, required = false)]
     #[expect(dead_code, reason = "checked before the handler runs")]
@@ -104,7 +104,7 @@ fn empty_object() -> Value {
 #[utoipa::path(
     post,
     path = "/act",
-    tag = "access",
+    tag = "act",
     request_body = ActBody,
     responses(
         (

@@ -21,7 +21,8 @@ const VOLATILE_MEMBERS: [&str; 4] = ["issued_at", "nonce", "wait", "on_duplicate
 /// What to return for a used idempotency key.
 #[derive(Clone, Copy, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Duplicate {
+#[schema(as = DuplicatePolicy)]
+pub(crate) enum DuplicateWord {
     /// A 409 that names the run.
     #[default]
     Conflict,
@@ -49,13 +50,13 @@ pub(super) fn stored_request(mut request: Value) -> Value {
 /// The key of a request whose stored form is `stored`.
 pub(super) fn request_key(
     key: String,
-    on_duplicate: Duplicate,
+    on_duplicate: DuplicateWord,
     stored: &Value,
     (shown, headers): (&ReceivedRequest, &HeaderMap),
 ) -> Result<RequestKey, ApiError> {
     let on_duplicate = match on_duplicate {
-        Duplicate::Conflict => DuplicatePolicy::Conflict,
-        Duplicate::Return => DuplicatePolicy::Return,
+        DuplicateWord::Conflict => DuplicatePolicy::Conflict,
+        DuplicateWord::Return => DuplicatePolicy::Return,
     };
     // Masks hide differences between requests.
     let unmasked = match Redactor::is_masked(stored) {

@@ -75,7 +75,7 @@ pages! {
 #[utoipa::path(
     get,
     path = "/audit",
-    tag = "ledger",
+    tag = "audit",
     params(
         ("subject_id" = Option<String>, Query, description = "Only entries about this subject"),
         ("event_type" = Option<String>, Query, description = "Only entries of this type"),

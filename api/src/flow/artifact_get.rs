@@ -33,7 +33,7 @@ pub(crate) struct ArtifactLinkQuery {
 #[utoipa::path(
     get,
     path = "/artifacts/{sha256}",
-    tag = "intent",
+    tag = "flow",
     params(
         ("sha256" = String, Path, description = "SHA-256 of the content: 64 lower-case hex digits"),
         ("expires" = i64, Query, description = "When the link expires, in Unix seconds"),

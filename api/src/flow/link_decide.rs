@@ -19,7 +19,7 @@ use utoipa::ToSchema;
 /// A decision on the approval page.
 #[derive(Clone, Copy, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Button {
+pub(crate) enum FormDecision {
     /// Approve the request.
     Approve,
     /// Reject the request.
@@ -28,9 +28,9 @@ pub(crate) enum Button {
 
 /// The form of the approval page.
 #[derive(Deserialize, ToSchema)]
-pub(crate) struct Said {
+pub(crate) struct DecisionForm {
     /// The decision.
-    decision: Button,
+    decision: FormDecision,
     /// Digest of what the page showed: 64 hex digits.
     digest: String,
     /// Reason for the decision.
@@ -44,7 +44,7 @@ pub(crate) struct Said {
     path = "/approvals/{token}",
     tag = "link",
     params(("token" = String, Path, description = "Token of the approval link")),
-    request_body(content = Said, content_type = "application/x-www-form-urlencoded"),
+    request_body(content = DecisionForm, content_type = "application/x-www-form-urlencoded"),
     responses(
         (status = 200, body = String, content_type = "text/html", description = "The decision was recorded"),
         (status = 400, body = String, content_type = "text/html", description = "The form is malformed"),
@@ -63,9 +63,9 @@ pub(crate) struct Said {
 pub(crate) async fn decide(
     State(edge): State<Edge>,
     token: Result<Path<String>, PathRejection>,
-    said: Result<Form<Said>, FormRejection>,
+    form: Result<Form<DecisionForm>, FormRejection>,
 ) -> Response {
-    match apply_decision(&edge, &link_open::token_or_empty(token), said).await {
+    match apply_decision(&edge, &link_open::token_or_empty(token), form).await {
         Ok((decision, decided)) => {
             let (title, words) = describe_outcome(decision, &decided);
             page::private_page(StatusCode::OK, title, &*edge.random, |page| {
@@ -79,15 +79,15 @@ pub(crate) async fn decide(
 async fn apply_decision(
     edge: &Edge,
     token: &str,
-    said: Result<Form<Said>, FormRejection>,
+    form: Result<Form<DecisionForm>, FormRejection>,
 ) -> Result<(Decision, DecisionResult), ApiError> {
     let flow = link_open::flow(edge)?;
-    let Form(Said { decision, digest, reason }) =
-        said.map_err(|rejection| ApiError::from_status(rejection.status()))?;
+    let Form(DecisionForm { decision, digest, reason }) =
+        form.map_err(|rejection| ApiError::from_status(rejection.status()))?;
     let digest = params::digest(&digest)?;
     let decision = match decision {
-        Button::Approve => Decision::Approve,
-        Button::Reject => Decision::Reject,
+        FormDecision::Approve => Decision::Approve,
+        FormDecision::Reject => Decision::Reject,
     };
     let reason = Some(reason.trim().to_owned()).filter(|reason| !reason.is_empty());
     Ok((decision, flow.decide_by_link(token, decision, digest, reason).await?))
@@ -96,10 +96,10 @@ async fn apply_decision(
 fn describe_outcome(decision: Decision, decided: &DecisionResult) -> (&'static str, String) {
     match (decision, decided.status) {
         (Decision::Approve, RequestStatus::Pending) => {
-            let (said, needed) = (decided.approvals, decided.needed);
+            let (form, needed) = (decided.approvals, decided.needed);
             (
                 "Approved",
-                format!("{said} of {needed} people have approved. It runs once all have. You can close this page."),
+                format!("{form} of {needed} people have approved. It runs once all have. You can close this page."),
             )
         }
         (Decision::Approve, _) => ("Approved", "It runs now. You can close this page.".to_owned()),

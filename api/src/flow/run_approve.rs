@@ -17,7 +17,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 words! {
-    /// A decision about an approval request.
+    /// A decision request an approval request.
     pub(crate) DecisionWord from Decision {
         Approve = "approve",
         Reject = "reject",
@@ -46,7 +46,7 @@ impl From<RequestStatus> for DecidedStatus {
     }
 }
 
-/// A decision about an approval request.
+/// A decision request an approval request.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DecisionBody {
@@ -65,7 +65,7 @@ pub(crate) struct DecisionBody {
 /// The approval request to reject, and the reason.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct About {
+pub(crate) struct RejectBody {
     /// Step id or node id.
     step_id: Option<String>,
     /// Digest of what was reviewed: 64 hex digits.
@@ -99,7 +99,7 @@ impl Default for DecisionBody {
     }
 }
 
-/// Decides an approval request.
+/// Decides an approval request: approves it, rejects it or requests changes.
 #[utoipa::path(
     post,
     path = "/runs/{id}/approve",
@@ -114,7 +114,7 @@ pub(crate) async fn approve(
     OptionalJson(body): OptionalJson<DecisionBody>,
 ) -> Result<Json<DecidedDocument>, ApiError> {
     let DecisionBody { decision, step_id, digest, approval_id, reason } = body;
-    decide(&caller, &id, decision.into(), About { step_id, digest, approval_id, reason }).await.map(Json)
+    decide(&caller, &id, decision.into(), RejectBody { step_id, digest, approval_id, reason }).await.map(Json)
 }
 
 /// Shared by the approve and reject endpoints.
@@ -122,15 +122,15 @@ pub(super) async fn decide(
     caller: &Caller,
     id: &str,
     decision: Decision,
-    about: About,
+    request: RejectBody,
 ) -> Result<DecidedDocument, ApiError> {
     let run = params::run(id)?;
-    let step = match &about.step_id {
+    let step = match &request.step_id {
         Some(step) => Some(params::resolve_step(caller, run, step).await?),
         None => None,
     };
-    let digest = about.digest.as_deref().map(params::digest).transpose()?;
-    let ask = Decide { run, decision, approval: about.approval_id, step, digest, reason: about.reason };
+    let digest = request.digest.as_deref().map(params::digest).transpose()?;
+    let ask = Decide { run, decision, approval: request.approval_id, step, digest, reason: request.reason };
     let decided = caller.flow.decide(&caller.permit, ask).await?;
     Ok(DecidedDocument {
         run_id: run,

@@ -36,5 +36,5 @@ pub(crate) async fn cancel(
 ) -> Result<(StatusCode, Json<Accepted>), ApiError> {
     let run = params::run(&id)?;
     caller.flow.cancel(&caller.permit, run, params::check_note(body.reason)?).await?;
-    Ok((StatusCode::ACCEPTED, Json(params::told(&caller, run).await?)))
+    Ok((StatusCode::ACCEPTED, Json(params::accepted(&caller, run).await?)))
 }

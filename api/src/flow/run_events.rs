@@ -50,7 +50,7 @@ pub(crate) struct RunEventsQuery {
         ("last-event-id" = Option<i64>, Header, description = "Like `after`, sent by reconnecting clients; takes precedence"),
     ),
     responses(
-        (status = 200, body = String, content_type = "text/event-stream", description = "`id` is the event's number, `event` its type, `data` the event as JSON"),
+        (status = 200, body = String, content_type = "text/event-stream", description = "`id` is the event's number, `event` its type, `data` an `EventDocument` as JSON"),
         (status = 204, description = "The run has ended and there are no more events"),
         ReadErrors
     )

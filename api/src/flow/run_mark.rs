@@ -63,5 +63,5 @@ pub(crate) async fn mark(
         }
     }
     let code = if marked { StatusCode::OK } else { StatusCode::ACCEPTED };
-    Ok((code, Json(params::told(&caller, run).await?)))
+    Ok((code, Json(params::accepted(&caller, run).await?)))
 }

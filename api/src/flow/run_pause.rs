@@ -20,5 +20,5 @@ use axum::http::StatusCode;
 pub(crate) async fn pause(caller: Caller, Path(id): Path<String>) -> Result<(StatusCode, Json<Accepted>), ApiError> {
     let run = params::run(&id)?;
     caller.flow.pause(&caller.permit, run).await?;
-    Ok((StatusCode::ACCEPTED, Json(params::told(&caller, run).await?)))
+    Ok((StatusCode::ACCEPTED, Json(params::accepted(&caller, run).await?)))
 }

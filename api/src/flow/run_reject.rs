@@ -1,6 +1,6 @@
 //! `POST /runs/{id}/reject`: a person rejects an approval request.
 
-use super::run_approve::{About, DecidedDocument, decide};
+use super::run_approve::{DecidedDocument, RejectBody, decide};
 use crate::caller::Caller;
 use crate::error_responses::WriteErrors;
 use crate::extract::OptionalJson;
@@ -15,13 +15,13 @@ use chimera_engine::flow::Decision;
     path = "/runs/{id}/reject",
     tag = "flow",
     params(("id" = uuid::Uuid, Path, description = "Run id")),
-    request_body(content = Option<About>, description = "Optional"),
+    request_body(content = Option<RejectBody>, description = "Optional"),
     responses((status = 200, body = DecidedDocument, description = "The decision was recorded"), WriteErrors)
 )]
 pub(crate) async fn reject(
     caller: Caller,
     Path(id): Path<String>,
-    OptionalJson(about): OptionalJson<About>,
+    OptionalJson(request): OptionalJson<RejectBody>,
 ) -> Result<Json<DecidedDocument>, ApiError> {
-    decide(&caller, &id, Decision::Reject, about).await.map(Json)
+    decide(&caller, &id, Decision::Reject, request).await.map(Json)
 }

@@ -20,5 +20,5 @@ use axum::http::StatusCode;
 pub(crate) async fn resume(caller: Caller, Path(id): Path<String>) -> Result<(StatusCode, Json<Accepted>), ApiError> {
     let run = params::run(&id)?;
     caller.flow.resume(&caller.permit, run).await?;
-    Ok((StatusCode::ACCEPTED, Json(params::told(&caller, run).await?)))
+    Ok((StatusCode::ACCEPTED, Json(params::accepted(&caller, run).await?)))
 }

@@ -52,5 +52,5 @@ pub(crate) async fn rollback(
         steps = Some(found);
     }
     caller.flow.rollback(&caller.permit, run, steps, params::check_note(body.reason)?).await?;
-    Ok((StatusCode::ACCEPTED, Json(params::told(&caller, run).await?)))
+    Ok((StatusCode::ACCEPTED, Json(params::accepted(&caller, run).await?)))
 }

@@ -27,5 +27,5 @@ pub(crate) async fn unpatch(
     let run = params::run(&id)?;
     let number = number.parse().map_err(|_| params::malformed(&number, "a patch number"))?;
     caller.flow.unpatch(&caller.permit, run, number).await?;
-    Ok((StatusCode::ACCEPTED, Json(params::told(&caller, run).await?)))
+    Ok((StatusCode::ACCEPTED, Json(params::accepted(&caller, run).await?)))
 }

@@ -52,5 +52,5 @@ pub(crate) async fn edit(
         }
         Err(other) => return Err(other),
     }
-    Ok((StatusCode::ACCEPTED, Json(params::told(&caller, run).await?)))
+    Ok((StatusCode::ACCEPTED, Json(params::accepted(&caller, run).await?)))
 }

@@ -65,5 +65,5 @@ pub(crate) async fn resolve(
     let step = params::resolve_step(&caller, run, &step).await?;
     let notes = params::check_note(body.notes)?;
     caller.flow.resolve(&caller.permit, run, step, happened, body.outputs, notes).await?;
-    Ok((StatusCode::ACCEPTED, Json(params::told(&caller, run).await?)))
+    Ok((StatusCode::ACCEPTED, Json(params::accepted(&caller, run).await?)))
 }

@@ -23,18 +23,18 @@ pub(crate) struct Ready {
     /// Always `ready`.
     status: &'static str,
     /// Result of each check.
-    checks: Vec<Part>,
+    checks: Vec<ReadinessResult>,
 }
 
 /// A cached result.
 pub(crate) struct CachedReadiness {
     at: Timestamp,
-    parts: Vec<Part>,
+    parts: Vec<ReadinessResult>,
 }
 
 /// Result of one readiness check.
 #[derive(Clone, Serialize, ToSchema)]
-pub(crate) struct Part {
+pub(crate) struct ReadinessResult {
     /// Name of the check.
     name: &'static str,
     /// Whether the check passed.
@@ -62,7 +62,7 @@ pub(crate) struct Part {
 pub(crate) async fn readyz(State(edge): State<Edge>) -> Result<Json<Ready>, ApiError> {
     let mut checks = check_all(&edge).await;
     if edge.is_stopping() {
-        checks.push(Part { name: "process", ok: false, reason: Some("stopping".to_owned()), note: None });
+        checks.push(ReadinessResult { name: "process", ok: false, reason: Some("stopping".to_owned()), note: None });
     }
     let missing: Vec<&str> = checks.iter().filter(|part| !part.ok).map(|part| part.name).collect();
     if missing.is_empty() {
@@ -73,7 +73,7 @@ pub(crate) async fn readyz(State(edge): State<Edge>) -> Result<Json<Ready>, ApiE
     Err(ApiError::new(Code::NotReady, message).with("checks", checks).retry_after(1))
 }
 
-async fn check_all(edge: &Edge) -> Vec<Part> {
+async fn check_all(edge: &Edge) -> Vec<ReadinessResult> {
     let mut kept = edge.cached_readiness.lock().await;
     let now = edge.clock.steady();
     let age_ms = |kept: &CachedReadiness| now.millis() - kept.at.millis();
@@ -85,8 +85,8 @@ async fn check_all(edge: &Edge) -> Vec<Part> {
     parts
 }
 
-async fn run_check(check: &ReadinessCheck, limit: Duration) -> Part {
+async fn run_check(check: &ReadinessCheck, limit: Duration) -> ReadinessResult {
     let reason = check.run_within(limit).await.err();
     let note = check.note().filter(|_| reason.is_none());
-    Part { name: check.name, ok: reason.is_none(), reason, note }
+    ReadinessResult { name: check.name, ok: reason.is_none(), reason, note }
 }

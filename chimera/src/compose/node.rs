@@ -82,13 +82,9 @@ pub(crate) async fn prepare(
 
 /// What a server runs on.
 pub(crate) struct Node {
-    /// What readiness asks.
     pub(crate) checks: Vec<ReadinessCheck>,
-    /// Artifacts.
     pub(crate) blobs: Arc<dyn Blobs>,
-    /// Who lets callers in.
     pub(crate) actions: Arc<Actions>,
-    /// What runs workflows.
     running: Option<flow::RunningFlow>,
     records: Arc<dyn Records>,
     ambient: Ambient,

@@ -110,18 +110,22 @@ impl NotificationChannels {
             traceparent: traceparent(message),
             cancel,
         };
-        tool.execute(&context, &run_ended_mail(message)).await?;
+        tool.execute(&context, &mail_input(message)).await?;
         Ok(DeliveryReceipt::default())
+    }
+}
+
+/// The input of the mail tool for a message.
+fn mail_input(message: &Message) -> Value {
+    match message.payload["type"].as_str() {
+        Some("approval.requested") => approval_mail(message),
+        Some("step.outcome_unknown") => outcome_unknown_mail(message),
+        _ => run_ended_mail(message),
     }
 }
 
 /// The mail about a finished run.
 fn run_ended_mail(message: &Message) -> Value {
-    match message.payload["type"].as_str() {
-        Some("approval.requested") => return approval_mail(message),
-        Some("step.outcome_unknown") => return outcome_unknown_mail(message),
-        _ => {}
-    }
     let data = &message.payload["data"];
     let word = |name: &str| data[name].as_str().unwrap_or("unknown").to_owned();
     let (run, workflow, status) = (word("run_id"), word("workflow_id"), word("status"));
@@ -173,16 +177,15 @@ fn approval_mail(message: &Message) -> Value {
         )),
         None => body.push_str(&format!("\nDecide with:\nchimera runs show {run}\nchimera runs approve {run}\n")),
     }
+    let whole = match data["link"].as_str().filter(|_| decides) {
+        Some(_) => "the page shows everything",
+        None => "`chimera runs show` shows everything",
+    };
     match serde_json::from_value::<Review>(data["review"].clone()) {
         Ok(review) => {
             let quoted: Vec<String> = review.lines().iter().map(|line| format!("> {line}")).collect();
-            let how = if data["masked"] == true {
-                "without what looks like a credential; the page and `chimera runs show` have all of it"
-            } else {
-                "the same as on the page"
-            };
-            let whose = if decides { "What you decide about" } else { "What is decided about" };
-            body.push_str(&format!("\n{whose}, {how}:\n{}\n", quoted.join("\n")));
+            let masked = if data["masked"] == true { format!(" (credentials masked; {whole})") } else { String::new() };
+            body.push_str(&format!("\nWhat would run{masked}:\n{}\n", quoted.join("\n")));
         }
         Err(_) => {
             for (label, name) in
@@ -198,9 +201,7 @@ fn approval_mail(message: &Message) -> Value {
                 word("digest"),
                 word("expires_at")
             ));
-            body.push_str(
-                "\nWhat is decided about is too long for a mail; the page and `chimera runs show` have all of it.\n",
-            );
+            body.push_str(&format!("\nWhat would run is too long for a mail: {whole}.\n"));
         }
     }
     let whose = if decides { "your" } else { "a" };

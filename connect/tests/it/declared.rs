@@ -168,6 +168,7 @@ fn a_file_that_could_only_fail_later_is_refused() {
             "metadata.capabilities: words of a-z",
         ),
         ("name = \"crm.leads.put\"", "name = \"CRM!\"", "name: words of a-z"),
+        ("name = \"crm.leads.put\"", "name = \"graph.patch\"", "name: this name is reserved"),
         ("type = \"object\"", "type = \"objekt\"", "input"),
         ("type = \"object\"", "type = \"object\"\nx-destinations = [\"nobody\"]", "input.x-destinations: a list of"),
     ] {

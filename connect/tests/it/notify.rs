@@ -190,7 +190,7 @@ async fn a_mail_that_asks_shows_what_would_run_and_where_to_decide() {
         &"ab".repeat(32),
         "key: x",
         "user_bob",
-        "the same as on the page",
+        "What would run:",
         "Open until",
     ] {
         assert!(with.contains(part), "{part} is missing: {with}");
@@ -199,8 +199,8 @@ async fn a_mail_that_asks_shows_what_would_run_and_where_to_decide() {
     let forged = with.lines().any(|line| line.trim().starts_with("https://evil.example/"));
     assert!(!forged, "what is quoted gets no line of its own: {with}");
     let masked = mails[2]["content"].as_str().unwrap();
-    assert!(masked.contains("without what looks like a credential"), "{masked}");
-    assert!(!masked.contains("the same as on the page"), "{masked}");
+    assert!(masked.contains("What would run (credentials masked; the page shows everything):"), "{masked}");
+    assert!(!masked.contains("What would run:"), "{masked}");
     assert!(!without.contains("/approvals/") && without.contains("chimera runs approve"), "{without}");
 }
 

@@ -359,20 +359,23 @@ impl Registry {
         self.exact.values().filter(|held| held.configured.removed && held.configured.tenant == tenant).count()
     }
 
-    /// Whether two names belong to one person: the same name, or people with their own entries who have, or had, the
-    /// same mail address. A removed person is still that person.
+    /// Whether two names belong to one person: the same name, or people who have, or had, the same mail address, by their
+    /// own entry or by a pattern. A removed person is still that person.
     #[must_use]
     pub fn is_same_person(&self, one: &str, other: &str) -> bool {
-        let entry = |name: &str| self.exact.get(name).map(|held| &held.configured);
-        one == other || entry(one).zip(entry(other)).is_some_and(|(one, other)| one.shares_mail(other))
+        one == other || self.configured(one).shares_mail(&self.configured(other))
     }
 
     /// Another person of the entry's tenant who has, or had, the same mail address. A removed one does not count: a
     /// person may be registered anew under another name.
     #[must_use]
     pub fn find_mail_duplicate(&self, entry: &ActorEntry) -> Option<&Arc<ActorEntry>> {
-        let others = self.exact.values().map(|held| &held.configured).filter(|other| other.id != entry.id);
-        others.into_iter().find(|other| !other.removed && other.tenant == entry.tenant && other.shares_mail(entry))
+        let patterns = self.patterns.iter().filter(|held| !matches_pattern(&held.configured.id, &entry.id));
+        let others = self.exact.values().chain(patterns).map(|held| &held.configured);
+        others
+            .filter(|other| other.id != entry.id)
+            .into_iter()
+            .find(|other| !other.removed && other.tenant == entry.tenant && other.shares_mail(entry))
     }
 
     /// Pairs of people of one tenant who count as one person by their mail address, each pair once.

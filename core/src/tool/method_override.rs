@@ -15,7 +15,11 @@ use serde_json::Value;
 use std::borrow::Cow;
 
 /// Names of override fields besides `_method`, in lower case and with `-` for each other sign.
-const OVERRIDE_NAMES: [&str; 2] = ["x-http-method", "x-method-override"];
+const OVERRIDE_NAMES: [&str; 2] = ["x-http-method", "method-override"];
+
+/// Names that may mean something else too, written like the others. Only a value that is a deleting method counts: batch
+/// and graph APIs take `?method=delete`, while `{"method": "card"}` is a payment.
+const AMBIGUOUS_NAMES: [&str; 3] = ["method", "http-method", "httpmethod"];
 
 /// A field that overrides the method in Google's APIs.
 const DOLLAR: &str = "$httpmethod";
@@ -45,6 +49,12 @@ pub fn is_method_override(name: &str) -> bool {
         let ends = name[at + METHOD.len()..].chars().next().is_none_or(is_sign);
         ends && (signs > 1 || (signs == 1 && before.is_empty()))
     })
+}
+
+/// Whether a field of this name may override the method.
+fn is_ambiguous(name: &str) -> bool {
+    let name = name.trim().to_ascii_lowercase().replace(|sign: char| !sign.is_ascii_alphanumeric(), "-");
+    AMBIGUOUS_NAMES.contains(&name.trim_end_matches('-'))
 }
 
 /// The override methods in an input, in upper case. An empty one is not known, or not known yet.
@@ -133,6 +143,9 @@ impl Found {
                 Some(values) => self.0.extend(values.iter().map(|value| first_word(value))),
                 None => self.unknown(),
             }
+        } else if names.iter().any(|name| is_ambiguous(name)) {
+            let values = value.and_then(spellings).unwrap_or_default();
+            self.0.extend(values.iter().map(|value| first_word(value)).filter(|method| method == "DELETE"));
         }
     }
 

@@ -117,8 +117,11 @@ impl Directory {
         entry: ActorEntry,
         slug: Option<&str>,
     ) -> Result<ActorView, EngineError> {
-        permit.require(ACTORS_WRITE)?;
-        self.change(|| self.try_put_actor(permit, entry.clone(), slug).boxed()).await
+        let put = |permit: Permit| {
+            let entry = entry.clone();
+            async move { self.try_put_actor(&permit, entry, slug).await }.boxed()
+        };
+        self.change(permit, put).await
     }
 
     async fn try_put_actor(
@@ -127,6 +130,7 @@ impl Directory {
         entry: ActorEntry,
         slug: Option<&str>,
     ) -> Result<ActorView, EngineError> {
+        permit.require(ACTORS_WRITE)?;
         let seen = self.snapshot();
         let tenant = slug.map_or_else(|| permit.tenant().to_owned(), |slug| self.snapshot().id_of(slug));
         let entry = ActorEntry { tenant, ..entry };
@@ -155,13 +159,11 @@ impl Directory {
             None => self.snapshot().registry.entry(&entry.id).map(|entry| (**entry).clone()),
         };
         let entry = known_by(entry, before.as_ref())?;
-        self.ensure_tenant(&entry.tenant, now).await?;
+        self.ensure_tenant(permit, &entry.tenant).await?;
         let mut tx = Tx::default();
         expect_registry(&mut tx, &seen, &entry.tenant)?;
-        if row.is_none() && entry.tenant != self.settings.tenant {
-            // The limits of all tenants together.
-            self.ensure_tenant(&self.settings.tenant, now).await?;
-            expect_registry(&mut tx, &seen, &self.settings.tenant)?;
+        if row.is_none() {
+            self.expect_actor_limits(&mut tx, permit, &seen, &entry.tenant).await?;
         }
         if before.is_some_and(|before| before.person_mail() != entry.person_mail()) {
             // Open links went to the earlier address.
@@ -203,11 +205,16 @@ impl Directory {
         Ok(())
     }
 
-    /// Refuses a new entry beyond the limits. No tenant can use up another's share, nor the default tenant's.
+    /// Refuses a new entry, or the first key of an actor without one, beyond the limits. No tenant can use up another's share, nor the default tenant's.
     fn check_actor_limits(&self, tenant: &str) -> Result<(), EngineError> {
         let (snapshot, own) = (self.snapshot(), self.settings.tenant.as_str());
-        let count =
-            |counts: &dyn Fn(&str) -> bool| snapshot.registry.entries().filter(|entry| counts(&entry.tenant)).count();
+        let now = self.parts.clock.now();
+        let is_known = |actor: &str| snapshot.registry.entry(actor).is_some();
+        let holders = || snapshot.key_holders(now).filter(|actor| !is_known(actor));
+        let count = |counts: &dyn Fn(&str) -> bool| {
+            let entries = snapshot.registry.entries().filter(|entry| counts(&entry.tenant)).count();
+            entries + holders().filter(|actor| counts(&snapshot.registry.resolve(actor).tenant)).count()
+        };
         if count(&|_| true) >= ACTORS_MAX {
             return Err(EngineError::refused(
                 Code::ValidationFailed,
@@ -225,6 +232,22 @@ impl Directory {
         let slug = snapshot.slug_of(tenant);
         let message = format!("the tenant {slug} has {held} actors, which is its limit; remove some that are not used");
         Err(EngineError::refused(Code::ValidationFailed, message))
+    }
+
+    /// Makes a transaction that adds an actor conflict if other tenants added some: there is a limit for all together.
+    async fn expect_actor_limits(
+        &self,
+        tx: &mut Tx,
+        permit: &Permit,
+        seen: &Snapshot,
+        tenant: &str,
+    ) -> Result<(), EngineError> {
+        let own = self.settings.tenant.as_str();
+        if tenant == own {
+            return Ok(());
+        }
+        self.ensure_tenant(permit, own).await?;
+        expect_registry(tx, seen, own)
     }
 
     /// Refuses a new name that people could confuse with another.
@@ -283,7 +306,7 @@ impl Directory {
     }
 
     /// Stores a tenant that the configuration names. Any other has to be added by an operator.
-    pub(super) async fn ensure_tenant(&self, tenant: &str, now: Timestamp) -> Result<(), EngineError> {
+    pub(super) async fn ensure_tenant(&self, permit: &Permit, tenant: &str) -> Result<(), EngineError> {
         let select = Select::from(&TENANTS, Scope::System).with(tenants::id, tenant).take(1);
         if !self.parts.records.read(select).await?.rows.is_empty() {
             return Ok(());
@@ -294,6 +317,7 @@ impl Directory {
             );
             return Err(ErrorBody::new(Code::ValidationFailed, what).with("pointer", "/tenant").into());
         }
+        let now = self.parts.clock.now();
         let cells = vec![
             (tenants::id, tenant.into()),
             (tenants::slug, tenant.into()),
@@ -301,7 +325,10 @@ impl Directory {
             (tenants::created_at, now.into()),
             (tenants::updated_at, now.into()),
         ];
-        match self.parts.records.commit(Tx { inserts: vec![Insert::new(&TENANTS, cells)?], ..Tx::default() }).await {
+        let mut tx = Tx { inserts: vec![Insert::new(&TENANTS, cells)?], ..Tx::default() };
+        let added = json!({"slug": tenant, "name": tenant, "configured": true});
+        self.record_event(&mut tx, permit, permit.tenant(), (tenant, "tenant.added"), added)?;
+        match audit::commit(&*self.parts.records, tx).await {
             Ok(_) | Err(CommitError::Conflict(Conflict::Exists(_))) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -326,8 +353,11 @@ impl Directory {
         given: Option<String>,
         overlap_seconds: Option<i64>,
     ) -> Result<NewKey, EngineError> {
-        permit.require(ACTORS_WRITE)?;
-        self.change(|| self.try_add_key(permit, actor, given.clone(), overlap_seconds).boxed()).await
+        let add = |permit: Permit| {
+            let given = given.clone();
+            async move { self.try_add_key(&permit, actor, given, overlap_seconds).await }.boxed()
+        };
+        self.change(permit, add).await
     }
 
     async fn try_add_key(
@@ -337,6 +367,7 @@ impl Directory {
         given: Option<String>,
         overlap_seconds: Option<i64>,
     ) -> Result<NewKey, EngineError> {
+        permit.require(ACTORS_WRITE)?;
         let snapshot = self.snapshot();
         self.check_retired(permit, actor)?;
         let shown = self.actor(permit, actor)?;
@@ -353,9 +384,13 @@ impl Directory {
         let (key, id) = (self.key(given)?, self.parts.random.row_id(now));
         let tenant = shown.entry.tenant.as_str();
         let row = self.key_row(tenant, actor, id, &Secret::new(key.as_str()), (now, None))?;
-        self.ensure_tenant(tenant, now).await?;
+        self.ensure_tenant(permit, tenant).await?;
         let mut tx = Tx { inserts: vec![row], ..Tx::default() };
         expect_registry(&mut tx, &snapshot, tenant)?;
+        if snapshot.registry.entry(actor).is_none() && snapshot.own_keys(actor, now).next().is_none() {
+            self.check_actor_limits(tenant)?;
+            self.expect_actor_limits(&mut tx, permit, &snapshot, tenant).await?;
+        }
         let before_until = overlap_seconds.map(|seconds| now.plus_seconds(seconds.max(0)));
         let mut held = 0;
         for key in snapshot.own_keys(actor, now) {

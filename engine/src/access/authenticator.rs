@@ -4,7 +4,7 @@
 //! freshness, the rate limit, the nonce. Whatever the request's head shows is checked before its body is read. Refused
 //! callers are counted by address and recorded in the ledger. Accepted callers get a permit.
 
-use super::directory::{ActorKey, Directory, may_use_shared_key, shares_key_of};
+use super::directory::{ActorKey, Directory, Snapshot, may_use_shared_key, shares_key_of};
 use super::nonces::{Nonce, RequestNonces};
 use super::permit::Permit;
 use super::rate::{Rate, Rates};
@@ -60,19 +60,22 @@ pub enum RequestProof<'a> {
 }
 
 /// A caller with a valid token. It authorizes nothing: the request's signature has to be verified first.
-#[derive(Debug)]
-pub struct AuthenticatedCaller(Permit);
+pub struct AuthenticatedCaller {
+    permit: Permit,
+    /// The state of the directory in which the caller was let in.
+    seen: Arc<Snapshot>,
+}
 
 impl AuthenticatedCaller {
     #[must_use]
     pub fn actor(&self) -> Arc<str> {
-        self.0.shared_actor()
+        self.permit.shared_actor()
     }
 
     /// The claimant of a slot that all tenants share.
     #[must_use]
     pub fn claimant(&self) -> Claimant {
-        self.0.claimant()
+        self.permit.claimant()
     }
 }
 
@@ -124,15 +127,21 @@ impl Authenticator {
     /// Authenticates by the request's head, before its body is read: the token must be valid, and a required signature
     /// must be present and well formed.
     pub async fn admit(&self, shown: &Credentials<'_>) -> Result<AuthenticatedCaller, Rejection> {
-        let now = self.directory.parts.clock.now();
+        let (now, seen) = (self.directory.parts.clock.now(), self.directory.snapshot());
         let permit = match self.authenticate(shown, now).await {
             Ok(permit) => permit,
             Err(body) => return Err(self.reject(shown, None, body).await),
         };
         match check_head(Some(permit.actor()), &shown.proof) {
-            Ok(()) => Ok(AuthenticatedCaller(permit)),
+            Ok(()) => Ok(AuthenticatedCaller { permit, seen }),
             Err(body) => Err(self.reject(shown, Some(&permit), body).await),
         }
+    }
+
+    /// Whether the registry and the revocations are still those with which the caller was let in.
+    #[must_use]
+    pub fn is_current(&self, known: &AuthenticatedCaller) -> bool {
+        Arc::ptr_eq(&known.seen, &self.directory.snapshot())
     }
 
     /// Refuses a request without a token that lacks the required signature, before its body is read.
@@ -146,7 +155,7 @@ impl Authenticator {
     /// Verifies the signature and freshness of a request whose body was read.
     pub async fn verify_request(
         &self,
-        AuthenticatedCaller(permit): AuthenticatedCaller,
+        AuthenticatedCaller { permit, .. }: AuthenticatedCaller,
         shown: &Credentials<'_>,
     ) -> Result<Permit, Rejection> {
         let now = self.directory.parts.clock.now();

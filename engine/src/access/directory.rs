@@ -12,6 +12,7 @@ use super::strangers::Strangers;
 use super::tenants::TenantView;
 use crate::access::port::Tenancy;
 use crate::error::EngineError;
+use crate::fair_slots::FairSlots;
 use crate::heartbeat::Heartbeat;
 use crate::port::{Bus, BusEvent, Clock, Random, Records, Secrets};
 use crate::rows;
@@ -67,8 +68,8 @@ pub struct Directory {
     /// The number of refresh requests that are done. Only one refresh runs at a time, so that older data never replaces
     /// newer.
     answered: Mutex<u64>,
-    /// Held during a change of the registry.
-    pub(super) changes: Mutex<()>,
+    /// One slot, held during a change of the registry. Tenants take turns.
+    pub(super) changes: FairSlots,
     pub(super) floods: Floods,
     pub(super) strangers: Strangers,
 }
@@ -165,7 +166,7 @@ impl Directory {
         let pulse = Heartbeat::start(parts.clock.steady());
         let (held, floods, strangers) = (RwLock::default(), Floods::default(), Strangers::default());
         let (behind, asked, answered) = (AtomicBool::new(false), AtomicU64::new(0), Mutex::default());
-        let changes = Mutex::default();
+        let changes = FairSlots::new(1, || false);
         let directory = Self { parts, settings, held, pulse, behind, asked, answered, changes, floods, strangers };
         let known = Snapshot { registry: directory.registry(&[], &Snapshot::default()), ..Snapshot::default() };
         directory.set(known);
@@ -225,16 +226,35 @@ impl Directory {
         }
     }
 
+    /// What the caller of a request may do at this moment: the registry may have changed since it was let in.
+    pub(super) fn renew(&self, permit: &Permit) -> Result<Permit, ErrorBody> {
+        if !permit.is_registered() {
+            return Ok(permit.clone());
+        }
+        self.current_permit(permit.tenant(), permit.actor())?;
+        Ok(permit.renewed(self.snapshot().registry.resolve(permit.actor())))
+    }
+
     /// Why a person may not decide on requests of `requester`; `None` if they may.
     pub(crate) fn exclusion_reason(&self, tenant: &str, person: &str, requester: &str) -> Option<DeciderRefusal> {
-        let entry = self.snapshot().registry.resolve(person);
-        let decides = person == requester || scope::check_scope(&entry.scopes, APPROVALS_DECIDE);
+        self.refusal_of(&self.snapshot().registry.resolve(person), tenant, person == requester)
+    }
+
+    /// Why the person with this entry may not decide; `None` if they may.
+    pub(crate) fn refusal_of(&self, entry: &ActorEntry, tenant: &str, is_requester: bool) -> Option<DeciderRefusal> {
+        let decides = is_requester || scope::check_scope(&entry.scopes, APPROVALS_DECIDE);
         match () {
             () if entry.kind != Kind::Human => Some(DeciderRefusal::NotAPerson),
-            () if entry.disabled => Some(DeciderRefusal::Disabled),
-            () if !self.is_valid_in(&entry, tenant) => Some(DeciderRefusal::OtherTenant),
+            () if entry.disabled || entry.removed => Some(DeciderRefusal::Disabled),
+            () if !self.is_valid_in(entry, tenant) => Some(DeciderRefusal::OtherTenant),
             () => (!decides).then_some(DeciderRefusal::LacksScope),
         }
+    }
+
+    /// A stored entry with the scopes of its roles.
+    pub(crate) fn with_effective_scopes(&self, entry: ActorEntry) -> ActorEntry {
+        let scopes = self.snapshot().registry.roles().effective_scopes(&entry);
+        ActorEntry { scopes, ..entry }
     }
 
     /// Whether anybody could sign in.

@@ -47,6 +47,8 @@ pub struct Permit {
     once: Option<Arc<RequestNonces>>,
     /// The tenant for which an operator acts, if that is not their own.
     acts_for: Option<Arc<str>>,
+    /// The entry comes from the registry, which may change while the request waits.
+    registered: bool,
     /// Scopes match exactly as the specification says.
     strict: bool,
 }
@@ -54,7 +56,7 @@ pub struct Permit {
 impl Permit {
     /// For an authenticated caller.
     pub(super) fn new(entry: Arc<ActorEntry>, actor: &str, scopes: Vec<String>, strict: bool) -> Self {
-        Self { entry, actor: actor.into(), scopes: scopes.into(), once: None, acts_for: None, strict }
+        Self { entry, actor: actor.into(), scopes: scopes.into(), once: None, acts_for: None, registered: true, strict }
     }
 
     /// A permit without a credential check, with everything that the entry grants. Outside this room only tests
@@ -62,13 +64,23 @@ impl Permit {
     #[must_use]
     pub fn for_entry(entry: ActorEntry) -> Self {
         let (actor, scopes) = (entry.id.as_str().into(), entry.scopes.clone().into());
-        Self { actor, scopes, entry: Arc::new(entry), once: None, acts_for: None, strict: false }
+        Self { actor, scopes, entry: Arc::new(entry), once: None, acts_for: None, registered: false, strict: false }
     }
 
     /// The same actor with a token narrowed to these scopes.
     #[must_use]
     pub fn narrowed(self, scopes: &[&str]) -> Self {
         Self { scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(), ..self }
+    }
+
+    /// The same request of an actor whose entry is `entry` now. It never has more scopes than before.
+    pub(super) fn renewed(&self, entry: Arc<ActorEntry>) -> Self {
+        let scopes = scope::narrowed(&entry.scopes, &self.scopes).into();
+        Self { entry, scopes, ..self.clone() }
+    }
+
+    pub(super) fn is_registered(&self) -> bool {
+        self.registered
     }
 
     /// Binds the permit to a single-use request.

@@ -3,10 +3,12 @@
 //! Some rules are about many rows: an address belongs to one person, an actor has so many keys, a tenant so many actors.
 //! They are checked in the directory's snapshot, which may be older than the store. So every change compares and
 //! increments the version of its tenant's row. If the registry has changed since the snapshot was read, the change
-//! conflicts, and is checked again in a newer one.
+//! conflicts, and is checked again in a newer one. The caller's rights are looked up again for each attempt: somebody
+//! may have taken them away while the change waited for its turn.
 
 use super::directory::{Directory, Snapshot};
 use super::nonces::is_nonce_conflict;
+use super::permit::Permit;
 use crate::error::EngineError;
 use crate::port::CommitError;
 use chimera_core::access::tables::TENANTS;
@@ -15,22 +17,23 @@ use chimera_core::record::{Conflict, RowKey, Tx, Update};
 use futures::future::BoxFuture;
 
 impl Directory {
-    /// Makes a change, again if it conflicts.
+    /// Makes a change with what the caller may do now, again if it conflicts.
     pub(super) async fn change<'a, T>(
         &self,
-        attempt: impl Fn() -> BoxFuture<'a, Result<T, EngineError>> + Send + Sync,
+        permit: &Permit,
+        attempt: impl Fn(Permit) -> BoxFuture<'a, Result<T, EngineError>> + Send + Sync,
     ) -> Result<T, EngineError> {
         // Changes of this process take turns, so that they only conflict with those of other nodes.
-        let _turn = self.changes.lock().await;
+        let _turn = self.changes.acquire(&permit.claimant()).await;
         for _ in 1..REGISTRY_CHANGE_TRIES_MAX {
-            match attempt().await {
+            match attempt(self.renew(permit)?).await {
                 Err(EngineError::Commit(error @ CommitError::Conflict(_))) if !is_nonce_conflict(&error) => {
                     self.refresh().await?;
                 }
                 done => return done,
             }
         }
-        attempt().await
+        attempt(self.renew(permit)?).await
     }
 }
 

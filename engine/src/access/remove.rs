@@ -26,11 +26,11 @@ use serde_json::json;
 impl Directory {
     /// Removes an actor's stored entry and ends its keys and sign-ins. Returns what applies to the name from now on.
     pub async fn remove_actor(&self, permit: &Permit, id: &str) -> Result<ActorView, EngineError> {
-        permit.require(ACTORS_WRITE)?;
-        self.change(|| self.try_remove_actor(permit, id).boxed()).await
+        self.change(permit, |permit| async move { self.try_remove_actor(&permit, id).await }.boxed()).await
     }
 
     async fn try_remove_actor(&self, permit: &Permit, id: &str) -> Result<ActorView, EngineError> {
+        permit.require(ACTORS_WRITE)?;
         let seen = self.snapshot();
         let shown = self.actor(permit, id)?;
         self.check_removal(permit, &shown.entry)?;
@@ -42,7 +42,7 @@ impl Directory {
         if row.as_ref().is_some_and(is_retired) || row.is_none() && keys == 0 {
             return Err(nothing_to_remove(&shown));
         }
-        self.ensure_tenant(&shown.entry.tenant, now).await?;
+        self.ensure_tenant(permit, &shown.entry.tenant).await?;
         expect_registry(&mut tx, &seen, &shown.entry.tenant)?;
         self.retire(&mut tx, &shown.entry, row.as_ref(), now)?;
         tx.steps.push(end_sign_ins(id, now)?);

@@ -82,11 +82,11 @@ impl Directory {
 
     /// Adds a tenant with a new id. Nothing is shared with it unless the configuration says so.
     pub async fn add_tenant(&self, permit: &Permit, slug: &str, name: Option<&str>) -> Result<TenantView, EngineError> {
-        self.require_operator(permit)?;
-        self.change(|| self.try_add_tenant(permit, slug, name).boxed()).await
+        self.change(permit, |permit| async move { self.try_add_tenant(&permit, slug, name).await }.boxed()).await
     }
 
     async fn try_add_tenant(&self, permit: &Permit, slug: &str, name: Option<&str>) -> Result<TenantView, EngineError> {
+        self.require_operator(permit)?;
         let refused = |pointer: &str, what: String| {
             Err(ErrorBody::new(Code::ValidationFailed, what).with("pointer", pointer).into())
         };
@@ -119,7 +119,7 @@ impl Directory {
         ];
         let mut tx = Tx { inserts: vec![Insert::new(&TENANTS, row)?], ..Tx::default() };
         // The number of tenants is limited.
-        self.ensure_tenant(&self.settings.tenant, now).await?;
+        self.ensure_tenant(permit, &self.settings.tenant).await?;
         expect_registry(&mut tx, &snapshot, &self.settings.tenant)?;
         self.record(&mut tx, permit, &id, "tenant.added", json!({"slug": slug, "name": name}))?;
         match audit::commit(&*self.parts.records, tx).await {
@@ -140,7 +140,8 @@ impl Directory {
         slug: &str,
         disabled: bool,
     ) -> Result<TenantView, EngineError> {
-        self.change(|| self.try_set_tenant_disabled(permit, slug, disabled).boxed()).await
+        let set = |permit: Permit| async move { self.try_set_tenant_disabled(&permit, slug, disabled).await }.boxed();
+        self.change(permit, set).await
     }
 
     async fn try_set_tenant_disabled(

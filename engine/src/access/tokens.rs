@@ -8,7 +8,7 @@
 use super::authenticator::{
     Authenticator, Credentials, KeyUsed, Rejection, RequestProof, check_issued_at, revoked_key,
 };
-use super::nonces;
+use super::nonces::{self, is_nonce_conflict};
 use super::permit::{ACTORS_WRITE, Permit};
 use super::rate::Rate;
 use crate::error::EngineError;
@@ -183,7 +183,7 @@ impl Authenticator {
         }
         let used_at = row.used_at;
         if used_at.is_some_and(|used| now >= used.plus_seconds(REFRESH_GRACE_SECONDS)) {
-            self.end_family(&family, "a refresh token was used again", now).await?;
+            self.end_family(&family, None, "a refresh token was used again", now).await?;
             return Err(invalid().into());
         }
         let entry = self.directory.snapshot().registry.resolve(&actor);
@@ -229,18 +229,27 @@ impl Authenticator {
         rows::find(&*self.directory.parts.records, select).await
     }
 
-    /// Revokes a sign-in: none of its tokens is valid any more, on any node.
-    async fn end_family(&self, family: &TokenFamilyRow, why: &str, now: Timestamp) -> Result<(), EngineError> {
+    /// Revokes a sign-in: none of its tokens is valid any more, on any node. Without a permit, the server revokes it
+    /// because of what the holder of one of its tokens did.
+    async fn end_family(
+        &self,
+        family: &TokenFamilyRow,
+        by: Option<&Permit>,
+        why: &str,
+        now: Timestamp,
+    ) -> Result<(), EngineError> {
         let id = family.id;
         let set = vec![(token_families::revoked_at, now.into()), (token_families::revoked_because, why.into())];
         let update = Update::versioned(&TOKEN_FAMILIES, vec![id.into()], family.state_version, set)?;
         let mut tx = Tx { updates: vec![update], ..Tx::default() };
         let entry = self.directory.snapshot().registry.resolve(&family.actor_id);
-        let event = event(&entry, &family.actor_id, &id.to_string(), "token.family_revoked", json!({"why": why}));
-        self.writer().event(&mut tx, event)?;
+        let data = json!({"why": why, "actor": family.actor_id});
+        let event = event(&entry, &family.actor_id, &id.to_string(), "token.family_revoked", data);
+        self.record_revocation(&mut tx, by, event)?;
         match audit::commit(&*self.directory.parts.records, tx).await {
+            Ok(_) => {}
             // Already revoked concurrently.
-            Ok(_) | Err(CommitError::Conflict(_)) => {}
+            Err(error @ CommitError::Conflict(_)) if !is_nonce_conflict(&error) => {}
             Err(error) => return Err(error.into()),
         }
         self.publish_revocation(&id.to_string()).await;
@@ -262,25 +271,37 @@ impl Authenticator {
         };
         if let Ok(claims) = token::verify(text, &settings.token_keys, &settings.audience) {
             check(&claims.sub, &tenant_of(self, &claims.sub))?;
-            self.revoke_access(&claims, now).await?;
+            self.revoke_access(permit, &claims, now).await?;
             let mut ended = claims.jti.is_some();
             if let (None, Some(family)) = (token, claims.fam.as_deref().and_then(|id| Uuid::parse_str(id).ok()))
                 && let Some(row) = self.family(family).await?
             {
-                self.end_family(&row, "revoked", now).await?;
+                // The nonce is used up by the first of the two.
+                let by = if ended { permit.for_side_effects() } else { permit.clone() };
+                self.end_family(&row, Some(&by), "revoked", now).await?;
                 ended = true;
             }
             return Ok(ended);
         }
         if let Some((_, family)) = self.refresh_rows(text).await? {
             check(&family.actor_id, &family.tenant_id)?;
-            self.end_family(&family, "revoked", now).await?;
+            self.end_family(&family, Some(permit), "revoked", now).await?;
             return Ok(true);
         }
         Ok(false)
     }
 
-    async fn revoke_access(&self, claims: &Claims, now: Timestamp) -> Result<(), EngineError> {
+    /// Records who revoked something: the caller, or the actor of the event.
+    fn record_revocation(&self, tx: &mut Tx, by: Option<&Permit>, mut event: EventRecord) -> Result<(), EngineError> {
+        if let Some(permit) = by {
+            (event.actor_type, event.actor_id) = (permit.kind(), Some(permit.actor().to_owned()));
+            permit.add_nonces(tx);
+        }
+        self.writer().event(tx, event)?;
+        Ok(())
+    }
+
+    async fn revoke_access(&self, permit: &Permit, claims: &Claims, now: Timestamp) -> Result<(), EngineError> {
         let Some(jti) = &claims.jti else { return Ok(()) };
         let entry = self.directory.snapshot().registry.resolve(&claims.sub);
         let until = Timestamp::from_micros(claims.exp.saturating_mul(1_000_000));
@@ -295,9 +316,12 @@ impl Authenticator {
             ],
         )?;
         let mut tx = Tx { inserts: vec![row], ..Tx::default() };
-        self.writer().event(&mut tx, event(&entry, &claims.sub, jti, "token.revoked", json!({})))?;
+        let event = event(&entry, &claims.sub, jti, "token.revoked", json!({"actor": claims.sub}));
+        self.record_revocation(&mut tx, Some(permit), event)?;
         match audit::commit(&*self.directory.parts.records, tx).await {
-            Ok(_) | Err(CommitError::Conflict(Conflict::Exists(_))) => {}
+            Ok(_) => {}
+            // Already revoked.
+            Err(error @ CommitError::Conflict(Conflict::Exists(_))) if !is_nonce_conflict(&error) => {}
             Err(error) => return Err(error.into()),
         }
         self.publish_revocation(jti).await;

@@ -1,6 +1,7 @@
 //! Starting actions: an authenticated caller asks for something to be done.
 //!
-//! Checks run in a fixed order: actor, idempotency key, plan, scopes, risk and level, rules, then the run. A refusal
+//! Checks run in a fixed order: actor, idempotency key, plan, scopes, risk and level, rules, notification targets, then the run with its
+//! limits. A refusal
 //! starts no run and leaves a ledger entry; the stored plan may stay.
 
 use super::idempotency::{KeyState, RequestKey};

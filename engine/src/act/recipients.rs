@@ -10,7 +10,7 @@
 use crate::access::{APPROVALS_DECIDE, Directory, Permit, RUNS_MANAGE};
 use crate::error::EngineError;
 use crate::flow::RunRecipients;
-use crate::flow::port::{Recipient, Recipients, RegisteredMail};
+use crate::flow::port::{Recipient, Recipients, StoredDecider};
 use async_trait::async_trait;
 use chimera_core::access::{ActorEntry, DeciderRefusal, Kind, Level, Registry, normalize_mail_address, scope};
 use chimera_core::error::ErrorBody;
@@ -91,10 +91,18 @@ impl Recipients for DirectoryRecipients {
         self.directory.snapshot().registry.entries().any(of_person)
     }
 
-    async fn registered_mail(&self, person: &str) -> Result<Option<RegisteredMail>, EngineError> {
+    async fn stored_decider(
+        &self,
+        tenant: &str,
+        person: &str,
+        requester: &str,
+    ) -> Result<Option<StoredDecider>, EngineError> {
         let (entry, unchanged) = self.directory.stored_person(person).await?;
-        let mail = entry.and_then(|entry| entry.person_mail());
-        Ok(Some(RegisteredMail { mail, unchanged }))
+        let mail = entry.as_ref().and_then(ActorEntry::person_mail);
+        let entry = entry.map(|entry| self.directory.with_effective_scopes(entry));
+        let entry = entry.unwrap_or_else(|| (*self.directory.snapshot().registry.resolve(person)).clone());
+        let refusal = self.directory.refusal_of(&entry, tenant, person == requester);
+        Ok(Some(StoredDecider { mail, refusal, unchanged }))
     }
 
     fn sender(&self, tenant: &str, actor: &str) -> Result<Option<Permit>, ErrorBody> {

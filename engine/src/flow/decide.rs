@@ -23,7 +23,7 @@ use chimera_core::json::Digest32;
 use chimera_core::ledger::decision::{DecisionSource, Outcome};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::limits;
-use chimera_core::record::{Json, Row, Tx, Unstorable, Update};
+use chimera_core::record::{Json, Row, Step, Tx, Unstorable, Update};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -101,6 +101,7 @@ impl Flow {
         let row = row.ok_or_else(|| not_found(FindRefusal::Unknown))?;
         review::check_open(&review::of_row(&run, row, &[], self.inner.parts.clock.steady()))?;
         self.check_decider(permit, approval)?;
+        let unchanged = self.check_stored_decider(permit, run.text("actor")).await?;
         if decision == Decision::Approve {
             review::check_approvable(row)?;
             self.check_tool_versions(ask.run, approval)?;
@@ -109,6 +110,7 @@ impl Flow {
         let decided = self.apply_decision(permit, ask, approval, run.text("actor"))?;
         let void = VoidRequests::of_decision(&all, approval, &decided.outcome);
         let mut tx = self.decision_tx(permit, ask, (approval, &decided), &void)?;
+        tx.steps.extend(unchanged);
         if let Some(used_up) = used_up {
             tx.updates.extend(used_up.updates);
             tx.steps.extend(used_up.steps);
@@ -143,6 +145,19 @@ impl Flow {
             notes: ask.reason.clone(),
         };
         approval.decide(said, self.inner.parts.clock.steady(), &people).map_err(refused)
+    }
+
+    /// Refuses a caller who may no longer decide by what the store says at this moment. The step makes the decision
+    /// conflict if that changes before it is committed.
+    async fn check_stored_decider(&self, permit: &Permit, requester: &str) -> Result<Option<Step>, EngineError> {
+        let recipients = &self.inner.parts.asking.recipients;
+        let Some(stored) = recipients.stored_decider(permit.tenant(), permit.actor(), requester).await? else {
+            return Ok(None);
+        };
+        match stored.refusal {
+            Some(reason) => Err(not_decider(&reason)),
+            None => Ok(Some(stored.unchanged)),
+        }
     }
 
     /// Refuses a caller who may not decide on this request.

@@ -119,7 +119,8 @@ impl Flow {
             return gone(format!("this link expired at {}", row.expires_at));
         }
         // Read after the row: a link that was stored after its address changed is not ended by its row.
-        let registered = self.inner.parts.asking.recipients.registered_mail(&row.actor).await?;
+        let recipients = &self.inner.parts.asking.recipients;
+        let registered = recipients.stored_decider(&row.tenant_id, &row.actor, &row.actor).await?;
         if registered.as_ref().is_some_and(|registered| !was_mailed_to(token, registered.mail.as_deref())) {
             return gone("this link was sent to an address that is no longer registered for its person".to_owned());
         }

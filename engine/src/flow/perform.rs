@@ -1,7 +1,7 @@
 //! Executes one tool call.
 //!
-//! The caller has committed the record of the call (pure calls of a first turn run before it is committed), and the
-//! input was validated when it was resolved. A dry call of a tool without dry-run support never reaches the tool. A
+//! The caller has committed the record of the call (a first turn makes pure calls that answer at once before that), and
+//! the input was validated when it was resolved. A dry call of a tool without dry-run support never reaches the tool. A
 //! call that exceeds its deadline is dropped; since its effect is unknown then, it counts as maybe sent.
 
 use super::ToolRegistry;

@@ -344,6 +344,10 @@ impl Flow {
                 owner,
             };
             let mut at_once = |run: &Run, call: &Call| {
+                let tool = parts.registry.tool_of(&run.head().tenant, &call.tool)?;
+                if !tool.answers_at_once(&call.input) {
+                    return None;
+                }
                 let (_, cancel) = CancelToken::pair();
                 let began = parts.spans.enabled().then(|| parts.clock.steady());
                 let answer = execute_tool(&parts.registry, &*parts.clock, run.head(), call, cancel).now_or_never()?;

@@ -19,7 +19,8 @@ const EUCLEAN: i32 = 117;
 /// **Independent.** A `Tx` that fails does not affect those committed with it.
 /// **Ordered.** Two `Tx`s of one affinity, the second sent after the first, commit in that order.
 /// **Honest.** `Unavailable` means that nothing was changed. `Unknown` means that the outcome can't be determined, and
-/// is returned only when the lane was taken over exactly while a commit's reply was lost.
+/// is returned only when a commit's reply was lost and the store can no longer say: the lane was taken over, the data file
+/// is gone, or the store became held.
 #[async_trait]
 pub trait Records: Send + Sync {
     /// Commits `tx`.
@@ -72,7 +73,7 @@ pub trait Records: Send + Sync {
     fn lane(&self, affinity: u64) -> Option<HeldLane>;
 
     /// Why the store is held, if it is: it was restored, or is older than the data known about it. Reads work; every
-    /// commit fails with `Held`, and no run may be driven.
+    /// commit fails with `Blocked::Held`, and no run may be driven.
     fn hold(&self) -> Option<Hold>;
 
     /// The damage that was found, unless something has proven since that it is repaired. No new work may start then.
@@ -86,7 +87,8 @@ pub trait Records: Send + Sync {
         None
     }
 
-    /// Whether the store accepts changes now. Proven by committing its own lane row.
+    /// Whether the store accepts changes now. Proven by committing its own lane row and by repeating
+    /// what failed before.
     async fn ready(&self) -> Result<(), Unavailable>;
 
     /// Finishes queued commits, releases the lanes and stops. Later commits are `Unavailable`.
@@ -155,7 +157,7 @@ pub enum CommitError {
     /// The store needs an operator; nothing was changed.
     #[error(transparent)]
     Blocked(#[from] Blocked),
-    /// The commit was sent, its reply was lost, and another node owns the lane now.
+    /// The commit was sent, its reply was lost, and the store can no longer say whether it was made.
     #[error("the outcome of the commit is unknown")]
     Unknown,
 }

@@ -110,6 +110,20 @@ fn a_draft_of_ten_thousand_nodes_is_written_in_turns_that_a_store_takes() {
     assert!(bare.work.rows >= 10_000, "every dry call has its row: {:?}", bare.work);
 }
 
+#[test]
+fn a_draft_of_ten_thousand_nodes_is_cancelled_in_turns_that_a_store_takes() {
+    let loose: Vec<Value> = (0..10_000).map(|n| pure(&format!("n{n}"))).collect();
+    for air in [line(10_000), fan(9_000), fan(10_000), workflow("loose").with("nodes", json!(loose))] {
+        let mut bare = StorelessRun::start(&air, Level::Draft);
+        bare.drive();
+        assert_eq!(bare.run.status(), RunStatus::AwaitingApproval);
+        let told = SignalKind::Cancel { by: Actor::person("user_ann"), reason: None };
+        bare.apply(vec![Event::Signalled(Signal::new(bare.id(), told))]);
+        bare.drive();
+        assert_eq!(bare.run.status(), RunStatus::Cancelled);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn runs_that_wait_for_a_person_are_not_in_memory() {
     let stage = stage(1).open().await;

@@ -1,7 +1,8 @@
 //! The record store on SQLite and on PostgreSQL.
 //!
 //! Both run the same committer and pass the same contract suite. They differ in how a batch becomes statements: row
-//! by row under savepoints on SQLite, one statement per table on PostgreSQL.
+//! by row on SQLite, one statement per table on PostgreSQL. A batch runs without savepoints first; only if a transaction
+//! in it fails is it repeated with them.
 
 mod copy;
 mod facts;

@@ -88,6 +88,10 @@ impl Tool for ExternalTool {
         &self.spec
     }
 
+    fn answers_at_once(&self, _input: &Value) -> bool {
+        true
+    }
+
     async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
         if is_dry_run(input) {
             return Ok(Spec::dry_run_response(json!({"tool": self.spec.name, "echo": input}), self.spec.name.clone()));

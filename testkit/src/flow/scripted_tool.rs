@@ -301,6 +301,10 @@ impl Tool for BuiltScriptedTool {
         (self.puppet.host)(input)
     }
 
+    fn answers_at_once(&self, _input: &Value) -> bool {
+        true
+    }
+
     async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
         if is_dry_run(input) {
             self.record("dry", ctx, input);

@@ -210,6 +210,10 @@ impl Tool for SwitchedTool {
         self.inner.host(input)
     }
 
+    fn answers_at_once(&self, input: &Value) -> bool {
+        self.inner.answers_at_once(input)
+    }
+
     async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
         let count = self.before_call(is_dry_run(input)).await;
         let answer = self.inner.execute(ctx, input).await;

@@ -180,6 +180,10 @@ impl Tool for SimulatedTool {
         Some(format!("host-{}", sum % 2))
     }
 
+    fn answers_at_once(&self, _input: &Value) -> bool {
+        true
+    }
+
     async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
         self.wire.pass().await;
         if is_dry_run(input) {

@@ -126,7 +126,7 @@ async fn what_a_patch_added_is_refused_once_its_author_may_not_ask_for_it() {
         let (stage, id) = (&porch.house.stage, chimera_testkit::flow::id_of(&run["run_id"]));
         stage.until(id, |run| run["patches"][0]["status"] == "applied").await;
         assert_eq!(porch.ask("admin", Method::PUT, "/actors/user_cat", less.clone()).await.status, 200);
-        stage.approve("user_bob", id).await;
+        stage.approve("admin", id).await;
         let ended = stage.ended(id).await;
         assert_eq!((&ended["status"], &ended["error"]["code"]), (&json!("failed"), &json!("POLICY_DENIED")), "{less}");
         assert_eq!(porch.effects(), 0);

@@ -105,6 +105,11 @@ async fn a_tenant_that_makes_actors_without_end_takes_no_room_from_others() {
     let refused = put("loud_ann", "loud_more").await;
     assert_eq!((refused.status, refused.code()), (422, "VALIDATION_FAILED"), "{refused:?}");
     assert!(refused.body["detail"].as_str().unwrap().contains("the tenant loud has 20"), "{refused:?}");
+    let keyed = async |actor: &str, id: &str| {
+        porch.ask(actor, Method::POST, &format!("/actors/{id}/keys"), json!({})).await.status
+    };
+    assert_eq!(keyed("loud_ann", "loud_more").await, 422, "a key makes a name an actor too");
+    assert_eq!((keyed("loud_ann", "loud_00001").await, keyed("quiet_ann", "quiet_dan").await), (201, 201));
     assert_eq!((put("quiet_ann", "quiet_bob").await.status, put("admin", "user_cat").await.status), (200, 200));
 
     let guests: Vec<String> = (0..20).map(|n| format!("loud{n}")).collect();

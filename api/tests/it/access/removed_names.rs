@@ -51,6 +51,28 @@ async fn approves(porch: &AccessServer, who: &str, run: &Value) -> (u16, Value) 
     (answer.status, answer.body["approval_status"].clone())
 }
 
+/// The changes wait for each other, so some of them come up after the removal.
+#[tokio::test]
+async fn what_a_removed_manager_asked_for_and_waits_is_refused() {
+    let porch = house().await;
+    registered(&porch, &["actors.write", "local.summarize"], "zed@acme.example").await;
+    let put = |_| porch.ask("user_zed", Method::PUT, "/actors/service_x", json!({"scopes": []}));
+    let (before, (), after) = tokio::join!(
+        futures::future::join_all((0..20).map(put)),
+        removed(&porch, "user_zed"),
+        futures::future::join_all((20..40).map(put)),
+    );
+    let statuses: Vec<u16> = before.iter().chain(&after).map(|answer| answer.status).collect();
+    assert!(statuses.iter().all(|status| [200, 401, 403].contains(status)), "{statuses:?}");
+    assert!(statuses.iter().any(|status| *status != 200), "{statuses:?}");
+    let entries = porch.get("admin", "/audit?limit=200").await.body["items"].as_array().unwrap().clone();
+    let last = |event: &str, actor: &str| {
+        entries.iter().rposition(|entry| entry["event_type"] == event && entry["actor_id"] == actor)
+    };
+    let (removed_at, last) = (last("actor.removed", "admin").unwrap(), last("actor.changed", "user_zed"));
+    assert!(last.is_none_or(|last| last < removed_at), "{last:?} after {removed_at}");
+}
+
 #[tokio::test]
 async fn nobody_gets_a_removed_name_again() {
     let porch = house().await;

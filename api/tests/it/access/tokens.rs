@@ -325,6 +325,9 @@ async fn a_token_of_somebody_else_is_refused_and_an_unknown_one_is_said_not_to_b
     let told = porch.ask("admin", Method::POST, "/auth/revoke", body).await;
     assert_eq!((told.status, &told.body), (200, &json!({"revoked": true})), "{told:?}");
     assert_eq!(with(&porch, "user_ann", &text(&ann, "access_token")).await.detail("reason"), "revoked");
+    let entries = porch.get("admin", "/audit?event_type=token.family_revoked").await;
+    let last = entries.body["items"].as_array().unwrap().last().unwrap();
+    assert_eq!((&last["actor_id"], &last["data_json"]["actor"]), (&json!("admin"), &json!("user_ann")), "who did it");
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ use chimera_core::limits::{
     DECLARED_FILE_BYTES_MAX, DECLARED_PAGES_MAX, DECLARED_TOOLS_MAX, TOOL_NAME_CHARS_MAX, TOOL_TIMEOUT_MS_MAX,
 };
 use chimera_core::secret::SecretName;
-use chimera_core::tool::{DELETE_CAPABILITY, EffectKind, Rollback, Spec, with_dry_run};
+use chimera_core::tool::{DELETE_CAPABILITY, EffectKind, RESERVED_NAMES, Rollback, Spec, with_dry_run};
 use reqwest::header::{HeaderName, HeaderValue};
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
@@ -365,6 +365,8 @@ fn destinations(input: &Value, at: &FilePosition<'_>) -> Result<(), DeclareError
 fn tool(entry: &Entry, at: &FilePosition<'_>) -> Result<(Spec, ToolPlan), DeclareError> {
     let named = entry.name.split('.').all(is_name) && entry.name.len() <= TOOL_NAME_CHARS_MAX;
     at.child("name").demand(named, "words of a-z, 0-9, '_' and '-' with dots between")?;
+    let is_free = !RESERVED_NAMES.contains(&entry.name.as_str());
+    at.child("name").demand(is_free, "this name is reserved: approvals use it for something else than a tool")?;
     let timed = (1..=TOOL_TIMEOUT_MS_MAX).contains(&entry.timeout_ms);
     at.child("timeout_ms").demand(timed, &format!("1 to {TOOL_TIMEOUT_MS_MAX}"))?;
     at.child("effect").demand(entry.effect != EffectKind::Pure, "a tool that calls somebody is read or write")?;

@@ -54,6 +54,10 @@ impl Tool for Echo {
         &self.spec
     }
 
+    fn answers_at_once(&self, _input: &Value) -> bool {
+        true
+    }
+
     async fn execute(&self, _ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
         let given = |name: &str| input.get(name).map(|value| (name.to_owned(), value.clone()));
         let output: Map<String, Value> = ["message", "value"].into_iter().filter_map(given).collect();

@@ -58,11 +58,14 @@ pub enum RequestedAction {
 }
 
 impl RequestedAction {
-    /// The action of a request's row. Every other word is the name of a tool.
+    /// Everything but the call of a tool.
+    const NAMED: [Self; 5] = [Self::Plan, Self::Patch, Self::Question, Self::ChildRun, Self::Map];
+
+    /// The action of a request's row. Every other word is the name of a tool: no tool has one of these
+    /// ([`crate::tool::RESERVED_NAMES`]).
     #[must_use]
     pub fn parse(word: &str) -> Self {
-        let named = [Self::Plan, Self::Patch, Self::Question, Self::ChildRun, Self::Map];
-        named.into_iter().find(|action| action.as_str() == word).unwrap_or_else(|| Self::Call(word.to_owned()))
+        Self::NAMED.into_iter().find(|action| action.as_str() == word).unwrap_or_else(|| Self::Call(word.to_owned()))
     }
 
     #[must_use]
@@ -283,8 +286,19 @@ fn approvers(decisions: &[PersonDecision]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     const NOW: Timestamp = Timestamp::from_micros(1_000);
+
+    /// Otherwise a request to call a tool could be shown as something else.
+    #[test]
+    fn no_tool_can_have_the_name_of_another_action() {
+        let words: BTreeSet<&str> = RequestedAction::NAMED.iter().map(RequestedAction::as_str).collect();
+        assert_eq!(words, BTreeSet::from(crate::tool::RESERVED_NAMES));
+        for word in words {
+            assert!(!matches!(RequestedAction::parse(word), RequestedAction::Call(_)));
+        }
+    }
 
     fn request(id: u128, needed: u32) -> StoredApproval {
         StoredApproval {

@@ -1,6 +1,7 @@
 //! Creates a run: its first turn, together with its first pure calls.
 //!
-//! A pure call reaches nothing outside, so it needs no record before it is made. Its result is written with the run.
+//! A pure call reaches nothing outside, so it needs no record before it is made. If its tool answers at once, its
+//! result is written with the run.
 
 use super::env::Env;
 use super::event::{CallMode, Effect, Event, Turn};

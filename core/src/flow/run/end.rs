@@ -85,14 +85,18 @@ fn checked_outputs(run: &Run) -> Result<Value, ErrorBody> {
     Ok(outputs)
 }
 
+/// Ends the run, in this turn or, if too much has to be written, in a later one.
 pub(crate) fn finish(run: &mut Run, status: RunStatus, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
+    if !run.tasks.close_drafted(status == RunStatus::Completed, &mut cx.book) {
+        update_status(run, &mut cx.book);
+        return Ok(());
+    }
     apply::drop_proposals(run, cx)?;
     run.status = status;
     run.completed_at = Some(cx.env.now);
     cx.book.status = Some(status);
     cx.book.ended = true;
     apply::close(run, cx)?;
-    run.tasks.close_drafted(status == RunStatus::Completed, &mut cx.book);
     if replay::replay_mode(run) == Some(ReplayMode::Shadow) {
         run.result = Some(json!({"result": run.result, "differences": replay::differences(run)}));
     }

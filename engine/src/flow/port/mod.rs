@@ -12,5 +12,5 @@ pub use blobs::{
 };
 pub use buckets::{BucketError, Buckets, Object};
 pub use notifier::{DeliveryReceipt, Message, Notifier};
-pub use recipients::{Recipient, Recipients, RegisteredMail};
+pub use recipients::{Recipient, Recipients, StoredDecider};
 pub use tool::{CallContext, CancelToken, CheckResult, CompletedCall, Sent, Tool, ToolError};

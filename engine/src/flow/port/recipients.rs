@@ -27,11 +27,13 @@ impl Recipient {
     }
 }
 
-/// What the store said about a person's mail address.
+/// What the store said about a person who decides.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RegisteredMail {
-    /// The address, normalized; `None` if the person has none.
+pub struct StoredDecider {
+    /// The mail address, normalized; `None` if the person has none.
     pub mail: Option<String>,
+    /// Why the person may not decide.
+    pub refusal: Option<DeciderRefusal>,
     /// Makes a transaction conflict if the person's entry has changed since it was read.
     pub unchanged: Step,
 }
@@ -76,8 +78,14 @@ pub trait Recipients: Send + Sync {
         true
     }
 
-    /// The registered mail address of a person, read from the store. `None` if actors are not registered at all.
-    async fn registered_mail(&self, _person: &str) -> Result<Option<RegisteredMail>, EngineError> {
+    /// A person who would decide on a request of `requester`, read from the store: this process may not know of a change
+    /// that another node has made. `None` if actors are not registered at all.
+    async fn stored_decider(
+        &self,
+        _tenant: &str,
+        _person: &str,
+        _requester: &str,
+    ) -> Result<Option<StoredDecider>, EngineError> {
         Ok(None)
     }
 

@@ -31,6 +31,12 @@ pub trait Tool: Send + Sync {
         None
     }
 
+    /// Whether a call with this input returns when it is polled for the first time, without heavy work. The first turn of
+    /// a run makes such a call before its commit if it is pure.
+    fn answers_at_once(&self, _input: &Value) -> bool {
+        false
+    }
+
     /// Performs the call.
     async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError>;
 

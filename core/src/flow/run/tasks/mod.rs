@@ -14,6 +14,7 @@ use super::event::RunPlace;
 use super::turn_builder::{TurnBuilder, TurnContext};
 use crate::flow::air::{Body, Function, Graph, MapItem};
 use crate::json::CanonicalJson;
+use crate::limits;
 use crate::time::Timestamp;
 use crate::tool::{EffectKind, Spec};
 use edges::{IncomingEdges, SettledNode};
@@ -339,14 +340,20 @@ impl Tasks {
         items.fold(self.nodes.len(), usize::saturating_add)
     }
 
-    /// Closes steps that have a row from the dry run but never started.
-    pub(crate) fn close_drafted(&mut self, is_completed: bool, book: &mut TurnBuilder) {
+    /// Closes steps that have a row from the dry run but never started, as many as a turn takes. Returns whether all are
+    /// closed; otherwise the next turn goes on.
+    pub(crate) fn close_drafted(&mut self, is_completed: bool, book: &mut TurnBuilder) -> bool {
         for (node, task) in self.nodes.iter_mut().enumerate() {
             if matches!(task.state, TaskState::Pending { .. }) && task.step.is_some() {
+                if book.row_count() >= limits::TURN_ROWS_MAX {
+                    book.more = true;
+                    return false;
+                }
                 task.state = if is_completed { TaskState::Skipped } else { TaskState::Cancelled { items: Vec::new() } };
                 book.dirty.insert(RunPlace::node(node));
             }
         }
+        true
     }
 
     /// All inputs and outputs.

@@ -1,0 +1,121 @@
+"""Where each operation of the OpenAPI document is found in the clients.
+
+A resource is an attribute of the client (`client.runs`), and `""` is the client itself. An operation that is missing
+here, or named twice, stops the generator.
+"""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method of a resource, and how it differs from its operation."""
+
+    operation: str
+    # The name of a body that has no members of its own.
+    body: str = "body"
+    # Members that the client fills in.
+    defaults: dict[str, str] = field(default_factory=dict)
+    # What the summary of the operation leaves out.
+    note: str = ""
+
+
+ACT_NOTE = (
+    "Exactly one of `goal`, `workflow_id` and `steps` is required. Without an `idempotency_key` the client makes one, "
+    "so that a retry starts nothing twice."
+)
+CALL_NOTE = (
+    "The answer is the result, or a `StartedDocument` if the run takes longer. A lost connection is not retried, "
+    "because the request has no idempotency key; `act` with `workflow_id` has one."
+)
+
+RESOURCES: dict[str, dict[str, Method]] = {
+    "": {"act": Method("act", note=ACT_NOTE)},
+    "runs": {
+        "list": Method("list_runs"),
+        "get": Method("get_run"),
+        "steps": Method("list_steps"),
+        "approve": Method("approve_run", defaults={"decision": "approve"}),
+        "reject": Method("reject_run"),
+        "edit": Method("edit_step"),
+        "resolve": Method("resolve_step"),
+        "cancel": Method("cancel_run"),
+        "pause": Method("pause_run"),
+        "resume": Method("resume_run"),
+        "retry": Method("retry_run"),
+        "replay": Method("replay_run"),
+        "rollback": Method("roll_back_run"),
+        "mark": Method("mark_run"),
+        "patch": Method("patch_run"),
+        "revert_patch": Method("revert_patch"),
+    },
+    "workflows": {
+        "list": Method("list_workflows"),
+        "get": Method("get_workflow"),
+        "put": Method("apply_workflow", body="document"),
+        "check": Method("check_workflow", body="document"),
+        "call": Method("call_workflow", body="inputs", note=CALL_NOTE),
+        "share": Method("share_workflow"),
+        "unshare": Method("unshare_workflow"),
+        "clear_cache": Method("clear_workflow_cache"),
+    },
+    "tools": {
+        "list": Method("list_tools"),
+        "calls": Method("list_tool_calls"),
+        "doubts": Method("list_doubts"),
+    },
+    "actors": {
+        "list": Method("list_actors"),
+        "get": Method("get_actor"),
+        "put": Method("put_actor"),
+        "remove": Method("remove_actor"),
+        "create_key": Method("create_actor_key"),
+    },
+    "tenants": {
+        "list": Method("list_tenants"),
+        "get": Method("get_tenant"),
+        "create": Method("create_tenant"),
+        "update": Method("update_tenant"),
+    },
+    "audit": {"list": Method("list_audit_entries")},
+    "inbox": {"list": Method("list_inbox")},
+    "artifacts": {"download": Method("download_artifact")},
+    "links": {"open": Method("open_approval_link"), "decide": Method("decide_by_link")},
+    "auth": {
+        "create_token": Method("create_token"),
+        "refresh_token": Method("refresh_token"),
+        "revoke_token": Method("revoke_token"),
+        "token_keys": Method("get_token_keys"),
+    },
+    "server": {
+        "health": Method("get_health"),
+        "readiness": Method("get_readiness"),
+        "metrics": Method("get_metrics"),
+        "openapi": Method("get_openapi"),
+        "docs": Method("get_docs"),
+        "error_page": Method("get_error_page"),
+        "webhook_keys": Method("get_webhook_keys"),
+    },
+}
+
+# Written by hand in each client: an iterator that reconnects.
+BY_HAND = {"stream_run_events"}
+
+# What `{id}` in a path is called.
+IDS = {"runs": "run_id", "workflows": "workflow_id", "actors": "actor"}
+
+# One line about each resource.
+ABOUT = {
+    "": "Requests that start a run.",
+    "runs": "Runs: what was asked for, decided and done.",
+    "workflows": "Workflow documents and their versions.",
+    "tools": "Tools and their calls.",
+    "actors": "The registry of actors and their keys.",
+    "tenants": "Tenants, for operators.",
+    "audit": "The ledger.",
+    "inbox": "Notifications that have no other channel.",
+    "artifacts": "Downloads over signed links.",
+    "links": "Approval links that were sent to people.",
+    "auth": "Tokens. The client signs in by itself; these are for other uses.",
+    "server": "Health, metrics and documentation.",
+}
