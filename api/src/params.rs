@@ -22,7 +22,7 @@ use uuid::Uuid;
 
 /// The error for an id that can't exist.
 pub(crate) fn malformed(text: &str, what: &str) -> ApiError {
-    let text = problem::told(text.to_owned(), ID_SHOWN_CHARS_MAX);
+    let text = problem::sanitized(text.to_owned(), ID_SHOWN_CHARS_MAX);
     ApiError::new(Code::NotFound, format!("`{text}` is not {what}"))
 }
 

@@ -1,6 +1,7 @@
 //! `chimera actor …`: the registry of actors and their keys.
 
 use super::act::notify;
+use super::listing::ListView;
 use super::{CommandContext, print, say};
 use crate::access::registry::ActorRegistry;
 use crate::cli::{ActorArg, ActorArgs, ActorCommand, ActorKindArg, OutputArg};
@@ -155,7 +156,7 @@ async fn list(scene: &CommandContext<'_>, book: &ActorRegistry, output: &OutputA
     if scene.json {
         return print(&format!("{}\n", json!({ "items": items })));
     }
-    let view = scene.list_view(output);
+    let view = ListView::of(scene, output);
     let rows: Vec<Vec<String>> = items.iter().map(|actor| row(actor, view.wide)).collect();
     view.print(COLUMNS, &rows)?;
     if rows.is_empty() {

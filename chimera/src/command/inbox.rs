@@ -1,6 +1,6 @@
 //! `chimera inbox`: the actor's notifications for which no other channel is configured.
 
-use super::listing::ListView;
+use super::listing::{ListView, say_footer};
 use super::{CommandContext, print};
 use crate::backend::Backend;
 use crate::cli::PageArgs;
@@ -17,12 +17,12 @@ pub(super) async fn run(scene: &CommandContext<'_>, page: PageArgs) -> Outcome<E
         return Ok(ExitCode::SUCCESS);
     }
     let items = found["items"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let view = scene.list_view(&page.output);
+    let view = ListView::of(scene, &page.output);
     let ids = view.ids(items, "run_id");
     let rows: Vec<Vec<String>> = items.iter().zip(ids).map(|(item, run)| line(item, run, &view)).collect();
     view.print(COLUMNS, &rows)?;
     let when_empty = "no messages; what happens to your runs is listed here unless they notify by mail or webhook";
-    scene.say_footer(&found, items.is_empty(), when_empty);
+    say_footer(scene, &found, items.is_empty(), when_empty);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -21,39 +21,27 @@ pub(crate) struct ListView {
     now: Timestamp,
 }
 
-impl CommandContext<'_> {
-    pub(crate) fn list_view(&self, output: &OutputArg) -> ListView {
-        let wide = matches!(output.output, Some(OutputFormat::Wide));
-        let room = match stdout_size() {
-            _ if wide => Room::Unlimited,
-            Some((columns, _)) => Room::Terminal(columns),
-            None => Room::Columns(self.columns.unwrap_or(LIST_COLUMNS_DEFAULT)),
-        };
-        ListView { wide, room, colors: self.colors, now: Ambient::new().clock.now() }
+/// Says how to get the next page: the same command with a cursor.
+pub(crate) fn say_next_page(scene: &CommandContext<'_>, flag: &str, cursor: &str) {
+    let mut given = scene.args.iter();
+    let mut kept = vec!["chimera".to_owned()];
+    while let Some(word) = given.next() {
+        if word == flag {
+            given.next();
+        } else if !word.strip_prefix(flag).is_some_and(|rest| rest.starts_with('=')) {
+            kept.push(shell_word(word));
+        }
     }
+    say(&format!("next page: {} {flag} {}", kept.join(" "), shell_word(cursor)));
+}
 
-    /// Says how to get the next page: the same command with a cursor.
-    pub(crate) fn say_next_page(&self, flag: &str, cursor: &str) {
-        let mut given = self.args.iter();
-        let mut kept = vec!["chimera".to_owned()];
-        while let Some(word) = given.next() {
-            if word == flag {
-                given.next();
-            } else if !word.strip_prefix(flag).is_some_and(|rest| rest.starts_with('=')) {
-                kept.push(shell_word(word));
-            }
-        }
-        say(&format!("next page: {} {flag} {}", kept.join(" "), shell_word(cursor)));
+/// The footer of a list: what to do when it is empty, or how to get the next page.
+pub(crate) fn say_footer(scene: &CommandContext<'_>, page: &Value, is_empty: bool, when_empty: &str) {
+    if is_empty {
+        say(when_empty);
     }
-
-    /// The footer of a list: what to do when it is empty, or how to get the next page.
-    pub(crate) fn say_footer(&self, page: &Value, is_empty: bool, when_empty: &str) {
-        if is_empty {
-            say(when_empty);
-        }
-        if let Some(cursor) = page["next_cursor"].as_str() {
-            self.say_next_page("--cursor", cursor);
-        }
+    if let Some(cursor) = page["next_cursor"].as_str() {
+        say_next_page(scene, "--cursor", cursor);
     }
 }
 
@@ -68,6 +56,16 @@ fn shell_word(word: &str) -> String {
 }
 
 impl ListView {
+    pub(crate) fn of(scene: &CommandContext<'_>, output: &OutputArg) -> Self {
+        let wide = matches!(output.output, Some(OutputFormat::Wide));
+        let room = match stdout_size() {
+            _ if wide => Room::Unlimited,
+            Some((columns, _)) => Room::Terminal(columns),
+            None => Room::Columns(scene.columns.unwrap_or(LIST_COLUMNS_DEFAULT)),
+        };
+        Self { wide, room, colors: scene.colors, now: Ambient::new().clock.now() }
+    }
+
     /// A list with everything whole.
     #[cfg(test)]
     pub(crate) const fn wide(now: Timestamp) -> Self {

@@ -1,5 +1,6 @@
 //! `chimera role …`: the configured roles.
 
+use super::listing::ListView;
 use super::{CommandContext, print, say};
 use crate::cli::RoleCommand;
 use crate::compose;
@@ -25,7 +26,7 @@ pub(crate) fn run(scene: &CommandContext<'_>, command: RoleCommand) -> Outcome<E
     } else if roles.is_empty() {
         say("no roles; define one with a [[role]] section in the file named by access.actors_file");
     } else {
-        scene.list_view(&output).print(COLUMNS, &roles.iter().map(row).collect::<Vec<_>>())?;
+        ListView::of(scene, &output).print(COLUMNS, &roles.iter().map(row).collect::<Vec<_>>())?;
     }
     Ok(ExitCode::SUCCESS)
 }

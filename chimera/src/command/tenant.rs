@@ -86,7 +86,7 @@ async fn list(scene: &CommandContext<'_>, book: &ActorRegistry, output: &OutputA
     if scene.json {
         return print(&format!("{}\n", json!({ "items": items })));
     }
-    let view = scene.list_view(output);
+    let view = ListView::of(scene, output);
     let rows: Vec<Vec<String>> = items.iter().map(|tenant| row(tenant, &view)).collect();
     view.print(if view.wide { WIDE_COLUMNS } else { COLUMNS }, &rows)
 }

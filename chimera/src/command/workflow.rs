@@ -1,5 +1,6 @@
 //! `chimera workflow …`: manages workflow documents.
 
+use super::listing::{ListView, say_footer};
 use super::{CommandContext, EXIT_FOUND_WRONG, document, print, say};
 use crate::backend::{Backend, percent_encode};
 use crate::cli::{PageArgs, WorkflowCommand};
@@ -68,7 +69,7 @@ async fn list(scene: &CommandContext<'_>, page: &PageArgs) -> Outcome<ExitCode> 
         return Ok(ExitCode::SUCCESS);
     }
     let items = found["items"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let view = scene.list_view(&page.output);
+    let view = ListView::of(scene, &page.output);
     let row = |item: &Value| {
         let shared = if item["shared"] == true { "yes" } else { "-" }.to_owned();
         let [id, version, by, what] =
@@ -77,7 +78,7 @@ async fn list(scene: &CommandContext<'_>, page: &PageArgs) -> Outcome<ExitCode> 
     };
     let rows: Vec<Vec<String>> = items.iter().map(row).collect();
     view.print(COLUMNS, &rows)?;
-    scene.say_footer(&found, rows.is_empty(), "no workflows; chimera workflow apply FILE adds one");
+    say_footer(scene, &found, rows.is_empty(), "no workflows; chimera workflow apply FILE adds one");
     Ok(ExitCode::SUCCESS)
 }
 

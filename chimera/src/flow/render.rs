@@ -5,6 +5,7 @@
 
 use super::table::text;
 use chimera_core::flow::review::Review;
+use chimera_core::limits::NAME_COLUMNS_MIN;
 use chimera_core::text::escape_invisible_only;
 use chimera_core::time::Timestamp;
 use serde_json::Value;
@@ -77,9 +78,6 @@ fn title(sight: &RunView<'_>, canvas: RenderOptions) -> String {
     let name = truncate(&name, canvas.columns.saturating_sub(state.chars().count()).max(NAME_COLUMNS_MIN));
     paint(&truncate(format!("{name}{state}").trim_end(), canvas.columns), sign(status).1, canvas)
 }
-
-/// What is left of a run's name on a narrow terminal.
-const NAME_COLUMNS_MIN: usize = 12;
 
 /// One line per node, grouped by level.
 fn nodes(sight: &RunView<'_>, canvas: RenderOptions) -> Vec<String> {

@@ -4,12 +4,11 @@
 //! cut with `…`. Names and ids are cut last, and only on a terminal: elsewhere a program may read them.
 
 use super::width::{cut, width};
+use chimera_core::limits::NAME_COLUMNS_MIN;
 use chimera_core::text::{escape_invisible_line, escape_invisible_only};
 
 /// The space between two columns.
 const GAP: usize = 2;
-/// What is left of a name that does not fit a terminal.
-const NAME_COLUMNS_MIN: usize = 8;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {

@@ -92,6 +92,8 @@ pub const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 pub const SHOWN_COLUMNS_DEFAULT: usize = 100;
 /// Columns of a list without a terminal, unless `COLUMNS` says otherwise. Text that does not fit is cut.
 pub const LIST_COLUMNS_DEFAULT: usize = 120;
+/// Columns of a name or id on a terminal that is too narrow for it. The rest is replaced by `…`.
+pub const NAME_COLUMNS_MIN: usize = 8;
 /// Ids that an error lists when a prefix is ambiguous. Further ids are omitted.
 pub const ID_CANDIDATES_MAX: usize = 10;
 /// Characters of an input that `act` prints. A longer one is truncated.

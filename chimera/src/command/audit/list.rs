@@ -3,7 +3,7 @@
 use super::tenant_id;
 use crate::backend::shown;
 use crate::cli::AuditListArgs;
-use crate::command::listing::ListView;
+use crate::command::listing::{ListView, say_next_page};
 use crate::command::{CommandContext, print, say};
 use crate::compose::{self, Ambient};
 use crate::failure::{Failure, Outcome};
@@ -31,13 +31,13 @@ pub(crate) async fn run(scene: &CommandContext<'_>, list: &AuditListArgs) -> Out
         print(&document(&page)?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let view = scene.list_view(&list.output);
+    let view = ListView::of(scene, &list.output);
     view.print(COLUMNS, &rows(&page, &view)?)?;
     if page.rows.is_empty() {
         say(&explain_empty(&*records, list).await?);
     }
     if let Some(next) = page.next {
-        scene.say_next_page("--after", &next.encode());
+        say_next_page(scene, "--after", &next.encode());
     }
     Ok(ExitCode::SUCCESS)
 }

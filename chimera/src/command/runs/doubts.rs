@@ -2,6 +2,7 @@
 
 use crate::backend::Backend;
 use crate::cli::DoubtsArgs;
+use crate::command::listing::{ListView, say_footer};
 use crate::command::{CommandContext, print};
 use crate::compose::Ambient;
 use crate::failure::Outcome;
@@ -24,14 +25,14 @@ pub(super) async fn run(scene: &CommandContext<'_>, args: DoubtsArgs) -> Outcome
     }
     let items = found["items"].as_array().map(Vec::as_slice).unwrap_or_default();
     let now = Ambient::new().clock.now();
-    let ids = scene.list_view(&args.page.output).ids(items, "run_id");
+    let ids = ListView::of(scene, &args.page.output).ids(items, "run_id");
     let shown = items.iter().zip(&ids).map(|(item, run)| entry(item, run, &doubt_headline(item, now)));
     print(&shown.collect::<Vec<_>>().join("\n"))?;
     let when_empty = match (&args.actor, &args.tool) {
         (None, None) => "no calls in doubt".to_owned(),
         (actor, tool) => explain_empty(&backend, actor.as_deref(), tool.as_deref()).await,
     };
-    scene.say_footer(&found, items.is_empty(), &when_empty);
+    say_footer(scene, &found, items.is_empty(), &when_empty);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -2,7 +2,7 @@
 
 use crate::backend::Backend;
 use crate::cli::ListArgs;
-use crate::command::listing::ListView;
+use crate::command::listing::{ListView, say_footer};
 use crate::command::{CommandContext, print};
 use crate::failure::{Failure, Outcome};
 use crate::flow::render::{elapsed, status_color};
@@ -53,12 +53,12 @@ pub(super) async fn run(scene: &CommandContext<'_>, args: ListArgs) -> Outcome<E
         return Ok(ExitCode::SUCCESS);
     }
     let items = found["items"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let view = scene.list_view(&args.page.output);
+    let view = ListView::of(scene, &args.page.output);
     let ids = view.ids(items, "run_id");
     let rows: Vec<Vec<String>> = items.iter().zip(ids).map(|(run, id)| row(run, id, &view)).collect();
     view.print(if view.wide { WIDE_COLUMNS } else { COLUMNS }, &rows)?;
     let when_empty = if rows.is_empty() { explain_empty(&backend, &filter).await } else { String::new() };
-    scene.say_footer(&found, rows.is_empty(), &when_empty);
+    say_footer(scene, &found, rows.is_empty(), &when_empty);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -91,7 +91,7 @@ pub(super) async fn steps(scene: &CommandContext<'_>, run: &str, output: &Output
         return Ok(ExitCode::SUCCESS);
     }
     let steps = found["steps"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let view = scene.list_view(output);
+    let view = ListView::of(scene, output);
     let rows: Vec<Vec<String>> = steps.iter().map(|step| row(step, &view)).collect();
     view.print(if view.wide { WIDE_COLUMNS } else { COLUMNS }, &rows)?;
     if rows.is_empty() {

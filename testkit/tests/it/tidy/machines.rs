@@ -44,6 +44,7 @@ const WIDE: &[(&str, &str)] = &[
     ("ActBody", "wire type"),
     ("ApprovalRecord", "row"),
     ("Config", "configuration"),
+    ("DoubtView", "wire type"),
     ("EdgeState", "the parts of the server"),
     ("EntryView", "read model of a row"),
     ("PlanLine", "read model of a stored document"),
