@@ -116,6 +116,24 @@ pub struct Edge {
     parts: Arc<EdgeState>,
 }
 
+/// What `/readyz` asks, and what it last found.
+#[derive(Clone)]
+pub(crate) struct Readiness {
+    pub(crate) checks: Arc<[ReadinessCheck]>,
+    /// How long one check may take.
+    pub(crate) check_timeout: Duration,
+    pub(crate) cached: Arc<Mutex<Option<CachedReadiness>>>,
+}
+
+/// How long the parts of a request may take.
+#[derive(Clone, Copy)]
+pub(crate) struct Timeouts {
+    /// Until the response begins.
+    pub(crate) request: Duration,
+    /// Until the minimum rate applies to the body.
+    pub(crate) body: Duration,
+}
+
 #[derive(Clone)]
 pub struct EdgeState {
     pub(crate) clock: Arc<dyn Clock>,
@@ -125,13 +143,10 @@ pub struct EdgeState {
     pub(crate) access: Option<Arc<Access>>,
     pub(crate) actions: Option<Arc<Actions>>,
     pub(crate) streams: StreamLimiter,
-    pub(crate) checks: Arc<[ReadinessCheck]>,
-    pub(crate) check_timeout: Duration,
-    pub(crate) cached_readiness: Arc<Mutex<Option<CachedReadiness>>>,
+    pub(crate) readiness: Readiness,
     pub(crate) metrics: Arc<dyn Fn() -> String + Send + Sync>,
     pub(crate) link: Option<TraceLink>,
-    pub(crate) request_timeout: Duration,
-    pub(crate) body_timeout: Duration,
+    pub(crate) timeouts: Timeouts,
     pub(crate) refused_bytes: Arc<RefusedBytes>,
     pub(crate) unread: Arc<UnreadResponses>,
     pub(crate) public: PublicUrl,
@@ -150,13 +165,14 @@ impl Edge {
             access: None,
             actions: None,
             streams: StreamLimiter::default(),
-            checks: Arc::new([]),
-            check_timeout: limits::READINESS_CHECK_TIMEOUT,
-            cached_readiness: Arc::default(),
+            readiness: Readiness {
+                checks: Arc::new([]),
+                check_timeout: limits::READINESS_CHECK_TIMEOUT,
+                cached: Arc::default(),
+            },
             metrics: Arc::new(String::new),
             link: None,
-            request_timeout: limits::REQUEST_TIMEOUT_DEFAULT,
-            body_timeout: limits::BODY_TIMEOUT_DEFAULT,
+            timeouts: Timeouts { request: limits::REQUEST_TIMEOUT_DEFAULT, body: limits::BODY_TIMEOUT_DEFAULT },
             refused_bytes: Arc::default(),
             unread: Arc::default(),
             public: PublicUrl::default(),
@@ -220,13 +236,13 @@ impl Edge {
     /// Sets the readiness checks.
     #[must_use]
     pub fn with_checks(self, checks: Vec<ReadinessCheck>) -> Self {
-        self.with(|parts| parts.checks = checks.into())
+        self.with(|parts| parts.readiness.checks = checks.into())
     }
 
     /// Sets how long one check may take.
     #[must_use]
     pub fn with_check_timeout(self, timeout: Duration) -> Self {
-        self.with(|parts| parts.check_timeout = timeout)
+        self.with(|parts| parts.readiness.check_timeout = timeout)
     }
 
     /// Sets what renders `/metrics`.
@@ -244,18 +260,18 @@ impl Edge {
     /// Sets how long a request may take until its response begins.
     #[must_use]
     pub fn with_request_timeout(self, timeout: Duration) -> Self {
-        self.with(|parts| parts.request_timeout = timeout)
+        self.with(|parts| parts.timeouts.request = timeout)
     }
 
     /// How long a request may wait for its run, so that the response begins before the request times out.
     pub(crate) fn wait_max(&self) -> Duration {
-        self.request_timeout * limits::RUN_WAIT_PERCENT_MAX / 100
+        self.timeouts.request * limits::RUN_WAIT_PERCENT_MAX / 100
     }
 
     /// Sets how long a body may arrive at any rate before the minimum rate applies.
     #[must_use]
     pub fn with_body_timeout(self, timeout: Duration) -> Self {
-        self.with(|parts| parts.body_timeout = timeout)
+        self.with(|parts| parts.timeouts.body = timeout)
     }
 
     /// Sets how many body bytes of refused requests are read per sender and minute.

@@ -164,7 +164,7 @@ async fn receive_body<'a>(
         return Err(shown.refuse(edge, over).await);
     }
     let began = edge.clock.steady();
-    let pace = MinimumRate { grace: edge.body_timeout, ..MinimumRate::default() };
+    let pace = MinimumRate { grace: edge.timeouts.body, ..MinimumRate::default() };
     match extract::read_body(body, shown.rules.body_bytes_max, pace, |bytes| spent.add(bytes)).await {
         Ok(bytes) => shown.set_body(bytes),
         Err(error) => return Err(shown.refuse(edge, error).await),

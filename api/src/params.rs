@@ -15,7 +15,7 @@ use chimera_core::limits::{
     WORKFLOW_ID_CHARS_MAX,
 };
 use chimera_core::time::Timestamp;
-use chimera_engine::flow::view::Listing;
+use chimera_engine::flow::view::ListPage;
 use serde::Serialize;
 use std::time::Duration;
 use uuid::Uuid;
@@ -122,9 +122,9 @@ pub(crate) fn json(document: &impl Serialize) -> Result<Response, ApiError> {
 }
 
 /// A page of a listing. A large one is serialised on a worker thread.
-pub(crate) async fn page<T, W>(caller: &Caller, page: Listing<T>) -> Result<Response, ApiError>
+pub(crate) async fn page<T, W>(caller: &Caller, page: ListPage<T>) -> Result<Response, ApiError>
 where
-    W: From<Listing<T>> + Serialize,
+    W: From<ListPage<T>> + Serialize,
 {
     let large = page.bytes > JSON_INLINE_BYTES_MAX;
     let written = Box::pin(async { json(&W::from(page)) });

@@ -99,7 +99,7 @@ async fn run_with_timeout(edge: &Edge, request: Request, next: Next) -> Response
             return ApiError::from(damage.body("nothing can be changed")).into_response();
         }
     }
-    match tokio::time::timeout(edge.request_timeout, next.run(request)).await {
+    match tokio::time::timeout(edge.timeouts.request, next.run(request)).await {
         Ok(response) => response,
         Err(_) => {
             ApiError::new(Code::RequestTimeout, "the request exceeded its time limit").retry_after(1).into_response()

@@ -11,8 +11,8 @@ pub(crate) use access::{
 };
 pub(crate) use backup::{BackupArgs, BackupCommand, RestoreArgs, ResumeArgs};
 pub(crate) use flow::{
-    ActorArg, DecideArgs, DoubtsArgs, ListArgs, PageArgs, PatchArgs, ReplayMode, ResolveArgs, RunIds, RunsCommand,
-    WorkflowCommand,
+    ActorArg, DecideArgs, DoubtsArgs, ListArgs, PageArgs, PatchArgs, ReplayArgs, ResolveArgs, RetryArgs, RollbackArgs,
+    RunIds, RunsCommand, WorkflowCommand,
 };
 
 use crate::config::Flags;

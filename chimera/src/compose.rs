@@ -40,7 +40,6 @@ use checks::{blobs_check, counters_check};
 use chimera_api::ReadinessCheck;
 use chimera_core::error::{Code, io_reason};
 use chimera_core::ledger::checkpoint::{CheckpointFault, Signer};
-use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::record::Tx;
 use chimera_core::secret::{Secret, SecretName};
 use chimera_core::time::Timestamp;
@@ -187,18 +186,7 @@ async fn record_node_event(
     (event_type, mut data): (&str, serde_json::Value),
 ) -> Outcome {
     data["version"] = env!("CARGO_PKG_VERSION").into();
-    let event = EventRecord {
-        tenant_id: SYSTEM_TENANT.to_owned(),
-        subject_type: SubjectType::Other,
-        subject_id: node.to_owned(),
-        event_type: event_type.to_owned(),
-        actor_type: ActorType::System,
-        actor_id: None,
-        data,
-        run_id: None,
-        run_seq: None,
-        trace_id: None,
-    };
+    let event = EventRecord::by_system(SYSTEM_TENANT, node, event_type, data);
     let audit = Writer { random: &*ambient.random, clock: &*ambient.clock };
     let written = audit.event(&mut tx, event);
     written.map_err(|error| Failure::new(Code::Internal, error.to_string()))?;

@@ -80,7 +80,10 @@ pub(crate) async fn serve(
         biased;
         // No run is driven yet, so there is nothing to drain.
         _ = &mut signals.first => None,
-        started = start(config, &home, &mut ambient, address, purpose, &waiting) => Some(started?),
+        started = async {
+            wait_for_clock(config, &mut ambient, &waiting).await?;
+            prepare(config, &home, &ambient, address, purpose).await
+        } => Some(started?),
     };
     let Some((prepared, examples)) = started else {
         tracing::info!("stopped during startup");
@@ -154,19 +157,23 @@ pub(crate) fn bounded_edge(config: &Config, ambient: &Ambient) -> Edge {
         .with_refused_bytes_max(config.http.refused_bytes_per_minute_max)
 }
 
-/// Opens the stores once the clock is plausible. Renews `ambient` if that took time.
-async fn start(
-    config: &Config,
-    home: &DataFolder,
-    ambient: &mut Ambient,
-    address: SocketAddr,
-    purpose: ServerMode,
-    waiting: &StartupServer,
-) -> Outcome<(compose::PreparedNode, Vec<ExampleActor>)> {
+/// Waits until the clock is plausible. Renews `ambient` if that took time.
+async fn wait_for_clock(config: &Config, ambient: &mut Ambient, waiting: &StartupServer) -> Outcome {
     if waiting.wait_for_clock(config, ambient).await? {
         // Start over with the corrected clock.
         *ambient = Ambient { spans: Arc::clone(&ambient.spans), ..Ambient::new() };
     }
+    Ok(())
+}
+
+/// Opens the stores.
+async fn prepare(
+    config: &Config,
+    home: &DataFolder,
+    ambient: &Ambient,
+    address: SocketAddr,
+    purpose: ServerMode,
+) -> Outcome<(compose::PreparedNode, Vec<ExampleActor>)> {
     let examples = match purpose {
         ServerMode::Dev { .. } => compose::examples(config, home, ambient)?,
         ServerMode::Serve => Vec::new(),

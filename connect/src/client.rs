@@ -5,7 +5,7 @@
 
 use bytes::BytesMut;
 use chimera_core::access::mac;
-use chimera_core::access::signature::RequestParts;
+use chimera_core::access::signature::{RequestParts, Signed};
 use chimera_core::error::{Code, ErrorBody, ProblemDetails};
 use chimera_core::limits;
 use chimera_core::secret::Secret;
@@ -173,7 +173,7 @@ impl Server {
                     body: bytes,
                 };
                 let created = clock.now().millis().div_euclid(1_000);
-                let signed = parts.sign(actor, key, created, &random.opaque_id());
+                let signed = Signed::new(&parts, actor, key, created, &random.opaque_id());
                 let signed = signed.ok_or_else(|| unusable("the actor's name is not plain text"))?;
                 request = signed.headers().fold(request, |request, (name, value)| request.header(name, value));
             }

@@ -4,7 +4,7 @@
 //! caller has already committed the record that asks for it.
 
 pub mod act;
-mod aside;
 pub mod client;
+mod cpu_pool;
 pub mod flow;
 pub mod http;

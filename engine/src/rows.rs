@@ -9,20 +9,27 @@ use chimera_core::error::Code;
 use chimera_core::limits;
 use chimera_core::record::{Row, Select, StoredRow};
 
-/// All rows of a query. More than `rows_max` rows, or more bytes than may be held in memory, are an error: a caller
-/// that went on with some of the rows would take the missing ones for events that never happened.
-pub(crate) async fn all(records: &dyn Records, select: Select, rows_max: usize) -> Result<Vec<Row>, EngineError> {
+/// All rows of a query, decoded. More than `rows_max` rows, or more bytes than may be held in memory, are an error: a
+/// caller that went on with some of the rows would take the missing ones for events that never happened.
+pub(crate) async fn list<R: StoredRow>(
+    records: &dyn Records,
+    select: Select,
+    rows_max: usize,
+) -> Result<Vec<R>, EngineError> {
     let table = select.table.name;
     let (mut rows, mut bytes, mut select) = (Vec::new(), 0_usize, select.take(limits::PAGE_ROWS_MAX));
     loop {
         let page = records.read(select.clone()).await?;
         bytes = page.rows.iter().map(Row::bytes).fold(bytes, usize::saturating_add);
-        rows.extend(page.rows);
-        if rows.len() > rows_max {
+        if rows.len() + page.rows.len() > rows_max {
             return Err(too_much(&format!("{rows_max} rows of {table}")));
         }
         if bytes > limits::ROWS_HELD_BYTES_MAX {
             return Err(too_much(&format!("{} bytes of {table}", limits::ROWS_HELD_BYTES_MAX)));
+        }
+        rows.reserve(page.rows.len());
+        for row in page.rows {
+            rows.push(R::decode(row)?);
         }
         match page.next {
             Some(next) => select.after = Some(next),
@@ -50,29 +57,6 @@ pub(crate) async fn pages(
             None => return Ok(()),
         }
     }
-}
-
-/// Calls `look` for every row of a query.
-pub(crate) async fn for_each(
-    records: &dyn Records,
-    select: Select,
-    mut look: impl FnMut(Row),
-) -> Result<(), EngineError> {
-    pages(records, select, |rows| {
-        rows.into_iter().for_each(&mut look);
-        Ok(())
-    })
-    .await
-}
-
-/// All rows of a query, decoded. See [`all`] for the limits.
-pub(crate) async fn list<R: StoredRow>(
-    records: &dyn Records,
-    select: Select,
-    rows_max: usize,
-) -> Result<Vec<R>, EngineError> {
-    let rows = all(records, select, rows_max).await?;
-    Ok(rows.into_iter().map(R::decode).collect::<Result<_, _>>()?)
 }
 
 /// The first row of a query.

@@ -152,7 +152,10 @@ impl Evaluation<'_> {
                 let borrowed: Vec<&Value> = values.iter().map(AsRef::as_ref).collect();
                 Ok(Cow::Owned(call.apply(&borrowed, self.budget)?))
             }
-            Term::Each { kind, over, filter, body } => self.eval_macro(*kind, over, filter.as_deref(), body, variable),
+            Term::Each { kind, over, filter, body } => {
+                let over = self.value(over, variable)?;
+                self.eval_macro(*kind, &over, filter.as_deref(), body).map(Cow::Owned)
+            }
         }
     }
 
@@ -299,21 +302,13 @@ impl Evaluation<'_> {
         Ok(Cow::Owned(Value::Object(members)))
     }
 
-    fn eval_macro<'t>(
-        &'t self,
-        kind: Macro,
-        over: &'t Term,
-        filter: Option<&'t Term>,
-        body: &'t Term,
-        variable: Option<&'t Value>,
-    ) -> EvalResult<'t> {
-        let over = self.value(over, variable)?;
+    fn eval_macro(&self, kind: Macro, over: &Value, filter: Option<&Term>, body: &Term) -> Result<Value, Halt> {
         let keys: Vec<Value>;
-        let items = match over.as_ref() {
+        let items = match over {
             Value::Array(items) => items,
             // As in CEL, a macro over an object iterates over its keys.
             Value::Object(members) if members.len() <= EXPRESSION_LIST_MAX => {
-                self.budget.spend_value(&over)?;
+                self.budget.spend_value(over)?;
                 keys = members.keys().cloned().map(Value::String).collect();
                 &keys
             }
@@ -322,7 +317,7 @@ impl Evaluation<'_> {
         if items.len() > EXPRESSION_LIST_MAX {
             return fault(format!("the list has {} items, at most {EXPRESSION_LIST_MAX}", items.len()));
         }
-        let value = match kind {
+        Ok(match kind {
             Macro::Map => {
                 let mut made = Vec::new();
                 for item in items {
@@ -351,8 +346,7 @@ impl Evaluation<'_> {
                 }
                 Value::Bool(count == 1)
             }
-        };
-        Ok(Cow::Owned(value))
+        })
     }
 
     /// Whether any item gives `wanted`. A failing item matters only if no item does.

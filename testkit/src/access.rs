@@ -1,7 +1,7 @@
 //! Access control for tests: actors whose HMAC keys are derived from their names, and access tokens for them.
 
 use crate::planner::VerbPlanner;
-use chimera_core::access::signature::RequestParts as MessageParts;
+use chimera_core::access::signature::{RequestParts as MessageParts, Signed};
 use chimera_core::access::token::{Claims, TokenKey};
 use chimera_core::access::{ActorEntry, Level, mac};
 use chimera_core::limits::RATE_HITS_MAX;
@@ -64,7 +64,7 @@ pub fn signed_with(
         let (path, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
         let parts = MessageParts { method, scheme: "http", authority: "", path, prefix: "", query, fields: &[], body };
         let nonce = format!("{}-{}", std::process::id(), NONCES.fetch_add(1, Ordering::Relaxed));
-        let signed = parts.sign(actor, &key, now.millis().div_euclid(1_000), &nonce);
+        let signed = Signed::new(&parts, actor, &key, now.millis().div_euclid(1_000), &nonce);
         let signed = signed.expect("an actor and a nonce that can stand in a header");
         headers.extend(signed.headers().map(|(name, value)| (name, value.to_owned())));
     }

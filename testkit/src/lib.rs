@@ -5,6 +5,7 @@
 
 pub mod access;
 pub mod build;
+pub mod cells;
 pub mod crash;
 pub mod flow;
 pub mod ledger_fixture;

@@ -15,7 +15,8 @@ use crate::problem::ApiError;
 use crate::trace::RunSeed;
 use crate::wire::{AnyJson, JsonObject};
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::{FromRequestParts, Path, State};
+use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use chimera_core::access::Level;
@@ -38,6 +39,24 @@ pub(crate) struct CallWorkflowQuery {
     wait: Option<f64>,
 }
 
+/// The head of the request: which workflow, how long to wait, and the run that it starts.
+pub(crate) struct WorkflowCall {
+    id: String,
+    query: CallWorkflowQuery,
+    seed: RunSeed,
+}
+
+impl FromRequestParts<Edge> for WorkflowCall {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, edge: &Edge) -> Result<Self, Response> {
+        let Path(id) = Path::from_request_parts(parts, edge).await.map_err(IntoResponse::into_response)?;
+        let ApiQuery(query) = ApiQuery::from_request_parts(parts, edge).await.map_err(IntoResponse::into_response)?;
+        let seed = RunSeed::from_request_parts(parts, edge).await.map_err(IntoResponse::into_response)?;
+        Ok(Self { id, query, seed })
+    }
+}
+
 /// Runs a workflow and returns its result.
 #[utoipa::path(
     post,
@@ -54,12 +73,10 @@ pub(crate) struct CallWorkflowQuery {
 pub(crate) async fn call(
     State(edge): State<Edge>,
     caller: Caller,
-    Path(id): Path<String>,
-    ApiQuery(patience): ApiQuery<CallWorkflowQuery>,
-    seed: RunSeed,
+    WorkflowCall { id, query, seed }: WorkflowCall,
     ApiJson(inputs): ApiJson<Value>,
 ) -> Result<Response, ApiError> {
-    let wait = params::parse_wait(patience.wait)?.unwrap_or(limits::RUN_CALL_WAIT_DEFAULT);
+    let wait = params::parse_wait(query.wait)?.unwrap_or(limits::RUN_CALL_WAIT_DEFAULT);
     let id = params::workflow(&id)?;
     let request = json!({"workflow_id": id, "inputs": inputs});
     let what = Objective::Workflow { id: id.to_owned(), version: None, inputs };

@@ -11,7 +11,7 @@ use crate::wire::{JsonObject, wire};
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use chimera_engine::flow::view;
+use chimera_engine::flow::{PatchRequest, view};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -45,7 +45,7 @@ pub(crate) struct ProposedDocument {
 
 wire! {
     /// What a patch changes, and how to remove it.
-    pub(crate) PreviewDocument from view::PreviewView {
+    pub(crate) PreviewDocument from view::PatchChanges {
         /// Difference between the graphs.
         diff: GraphDiffDocument,
         /// What removes the patch.
@@ -108,8 +108,10 @@ pub(crate) async fn patch(
 ) -> Result<(StatusCode, Json<ProposedDocument>), ApiError> {
     let run = params::run(&id)?;
     let actions = act_post::actions(&edge)?;
-    let proposed = actions.patch(&caller.permit, run, body.patch, body.state_version, body.dry_run).await?;
-    let status = if body.dry_run { StatusCode::OK } else { StatusCode::ACCEPTED };
+    let PatchBody { patch, state_version, dry_run } = body;
+    let request = PatchRequest { run, document: patch, version: state_version, dry_run };
+    let proposed = actions.patch(&caller.permit, request).await?;
+    let status = if dry_run { StatusCode::OK } else { StatusCode::ACCEPTED };
     let told = ProposedDocument { run_id: run, number: proposed.number, preview: proposed.preview.into() };
     Ok((status, Json(told)))
 }

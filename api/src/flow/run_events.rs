@@ -15,8 +15,9 @@ use crate::gate::received::ReceivedRequest;
 use crate::problem::ApiError;
 use crate::{gate, params};
 use axum::Extension;
-use axum::extract::{Path, State};
-use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::extract::{FromRequestParts, Path, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use chimera_core::error::Code;
@@ -39,6 +40,42 @@ pub(crate) struct RunEventsQuery {
     after: Option<i64>,
 }
 
+/// The last event that the client has received, as it says.
+pub(crate) struct StreamPosition {
+    query: RunEventsQuery,
+    header: Option<HeaderValue>,
+}
+
+impl FromRequestParts<Edge> for StreamPosition {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, edge: &Edge) -> Result<Self, ApiError> {
+        let ApiQuery(query) = ApiQuery::from_request_parts(parts, edge).await?;
+        Ok(Self { query, header: parts.headers.get(&LAST_EVENT_ID).cloned() })
+    }
+}
+
+impl StreamPosition {
+    fn after(&self) -> Result<Option<i64>, ApiError> {
+        if self.query.after.is_some_and(|after| after < 0) {
+            let what = "after must be an event number of this run, or 0";
+            return Err(ApiError::new(Code::SchemaInvalid, what).with("parameter", "after"));
+        }
+        Ok(self.query.after)
+    }
+
+    /// Set by a client that reconnects.
+    fn last_event_id(&self) -> Result<Option<i64>, ApiError> {
+        let Some(value) = &self.header else { return Ok(None) };
+        let number = value.to_str().ok().and_then(|text| text.trim().parse().ok()).filter(|number| *number >= 0);
+        let refused = || {
+            let what = "Last-Event-ID must be an event number of this run, or 0";
+            ApiError::new(Code::SchemaInvalid, what).with("header", "last-event-id")
+        };
+        number.map(Some).ok_or_else(refused)
+    }
+}
+
 /// Streams the events of a run.
 #[utoipa::path(
     get,
@@ -59,17 +96,12 @@ pub(crate) async fn events(
     State(edge): State<Edge>,
     caller: Caller,
     Path(id): Path<String>,
-    ApiQuery(which): ApiQuery<RunEventsQuery>,
+    position: StreamPosition,
     Extension(shown): Extension<Arc<ReceivedRequest>>,
-    headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let run = params::run(&id)?;
-    let resumed = last_event_id(&headers)?;
-    if which.after.is_some_and(|after| after < 0) {
-        let what = "after must be an event number of this run, or 0";
-        return Err(ApiError::new(Code::SchemaInvalid, what).with("parameter", "after"));
-    }
-    let after = resumed.or(which.after).unwrap_or(0);
+    let resumed = position.last_event_id()?;
+    let after = resumed.or(position.after()?).unwrap_or(0);
     let place = edge.reserve_stream(&caller.permit).map_err(|full| stream_limit_error(full, &caller.permit))?;
     let first = caller.flow.feed(&caller.permit, run, after).await?;
     if first.over && resumed.is_some() {
@@ -79,16 +111,6 @@ pub(crate) async fn events(
     let follower = Follower { edge, caller, run, feed: first, admitted, _place: place };
     let sse = Sse::new(event_stream(follower)).keep_alive(KeepAlive::new().interval(limits::STREAM_HEARTBEAT_INTERVAL));
     Ok(([(header::CACHE_CONTROL, "no-store")], sse).into_response())
-}
-
-fn last_event_id(headers: &HeaderMap) -> Result<Option<i64>, ApiError> {
-    let Some(value) = headers.get(&LAST_EVENT_ID) else { return Ok(None) };
-    let number = value.to_str().ok().and_then(|text| text.trim().parse().ok()).filter(|number| *number >= 0);
-    let refused = || {
-        let what = "Last-Event-ID must be an event number of this run, or 0";
-        ApiError::new(Code::SchemaInvalid, what).with("header", "last-event-id")
-    };
-    number.map(Some).ok_or_else(refused)
 }
 
 fn stream_limit_error(full: StreamLimitReached, permit: &Permit) -> ApiError {

@@ -11,6 +11,7 @@ use crate::problem::ApiError;
 use axum::extract::Path;
 use axum::response::Response;
 use chimera_core::limits::PAGE_ROWS_MAX;
+use chimera_engine::flow::StepFilter;
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -40,5 +41,6 @@ pub(crate) async fn steps(
     let limit = params::parse_limit(which.limit.or(Some(PAGE_ROWS_MAX)))?;
     let run = params::run(&id)?;
     let written = |page| params::json(&StepList::from(page));
-    caller.flow.steps_as(&caller.permit, run, limit, which.cursor.as_deref(), written).await?
+    let filter = StepFilter { run, limit, cursor: which.cursor.as_deref() };
+    caller.flow.steps_as(&caller.permit, filter, written).await?
 }

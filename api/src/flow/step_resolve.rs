@@ -11,6 +11,7 @@ use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
 use chimera_core::error::Code;
+use chimera_engine::flow::OutcomeReport;
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -64,6 +65,7 @@ pub(crate) async fn resolve(
     }
     let step = params::resolve_step(&caller, run, &step).await?;
     let notes = params::check_note(body.notes)?;
-    caller.flow.resolve(&caller.permit, run, step, happened, body.outputs, notes).await?;
+    let found = OutcomeReport { step, attempt: None, happened, output: body.outputs, notes };
+    caller.flow.report_outcome(&caller.permit, run, found).await?;
     Ok((StatusCode::ACCEPTED, Json(params::accepted(&caller, run).await?)))
 }

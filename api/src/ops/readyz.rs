@@ -4,7 +4,7 @@
 //! times out keeps running, so that its result counts later. The endpoint is public and checks make stores write, so only
 //! one caller runs them at a time, and the result is cached briefly.
 
-use crate::edge::{Edge, ReadinessCheck};
+use crate::edge::{Edge, Readiness, ReadinessCheck};
 use crate::ops::schema::ProblemDocument;
 use crate::problem::ApiError;
 use axum::Json;
@@ -74,13 +74,14 @@ pub(crate) async fn readyz(State(edge): State<Edge>) -> Result<Json<Ready>, ApiE
 }
 
 async fn check_all(edge: &Edge) -> Vec<ReadinessResult> {
-    let mut kept = edge.cached_readiness.lock().await;
+    let mut kept = edge.readiness.cached.lock().await;
     let now = edge.clock.steady();
     let age_ms = |kept: &CachedReadiness| now.millis() - kept.at.millis();
     if let Some(kept) = kept.as_ref().filter(|kept| age_ms(kept) < READINESS_CACHED_MS) {
         return kept.parts.clone();
     }
-    let parts = join_all(edge.checks.iter().map(|check| run_check(check, edge.check_timeout))).await;
+    let Readiness { checks, check_timeout, .. } = &edge.readiness;
+    let parts = join_all(checks.iter().map(|check| run_check(check, *check_timeout))).await;
     *kept = Some(CachedReadiness { at: edge.clock.steady(), parts: parts.clone() });
     parts
 }

@@ -129,53 +129,11 @@ pub(crate) enum RunsCommand {
     /// Resolve a tool call whose outcome is unknown.
     Resolve(ResolveArgs),
     /// Repeat a run for real, calling its tools again.
-    Retry {
-        /// Run id.
-        run: String,
-        /// Start from this node; earlier results are reused.
-        #[arg(long, value_name = "NODE")]
-        from: Option<String>,
-        /// Watch the run until it ends.
-        #[arg(long)]
-        wait: bool,
-        #[command(flatten)]
-        acting: ActorArg,
-    },
+    Retry(RetryArgs),
     /// Roll back a finished run.
-    Rollback {
-        /// Run id.
-        run: String,
-        /// Roll back only this step (step id or node id); repeatable.
-        #[arg(long = "step", value_name = "STEP")]
-        steps: Vec<String>,
-        /// Only mark the run as rolled back: you have undone it by hand.
-        #[arg(long, conflicts_with_all = ["steps", "wait"])]
-        by_hand: bool,
-        /// Reason, for the record.
-        #[arg(long)]
-        reason: Option<String>,
-        /// Watch the run until it ends.
-        #[arg(long)]
-        wait: bool,
-        #[command(flatten)]
-        acting: ActorArg,
-    },
+    Rollback(RollbackArgs),
     /// Replay a run without effects.
-    Replay {
-        /// Run id.
-        run: String,
-        /// Replay mode.
-        #[arg(long, value_name = "MODE", default_value = "freeze")]
-        mode: ReplayMode,
-        /// Start from this node.
-        #[arg(long, value_name = "NODE")]
-        from: Option<String>,
-        /// Watch the run until it ends.
-        #[arg(long)]
-        wait: bool,
-        #[command(flatten)]
-        acting: ActorArg,
-    },
+    Replay(ReplayArgs),
     /// Patch the graph of a run in progress.
     Patch(PatchArgs),
 }
@@ -201,13 +159,13 @@ impl RunsCommand {
             }
             Self::Edit { run, step, acting, .. } => (Some(run), vec![step], None, Some(&*acting)),
             Self::Resolve(args) => (Some(&mut args.run), vec![&mut args.step], None, Some(&args.acting)),
-            Self::Rollback { run, steps, acting, .. } => (Some(run), steps.iter_mut().collect(), None, Some(&*acting)),
+            Self::Rollback(args) => (Some(&mut args.run), args.steps.iter_mut().collect(), None, Some(&args.acting)),
+            Self::Retry(args) => (Some(&mut args.run), Vec::new(), None, Some(&args.acting)),
+            Self::Replay(args) => (Some(&mut args.run), Vec::new(), None, Some(&args.acting)),
             Self::Patch(args) => (Some(&mut args.run), Vec::new(), None, Some(&args.acting)),
-            Self::Cancel { run, acting, .. }
-            | Self::Pause { run, acting }
-            | Self::Resume { run, acting }
-            | Self::Retry { run, acting, .. }
-            | Self::Replay { run, acting, .. } => (Some(run), Vec::new(), None, Some(&*acting)),
+            Self::Cancel { run, acting, .. } | Self::Pause { run, acting } | Self::Resume { run, acting } => {
+                (Some(run), Vec::new(), None, Some(&*acting))
+            }
         };
         RunIds { run, steps, approval, acting }
     }
@@ -355,6 +313,57 @@ pub(crate) struct ResolveArgs {
     /// How you found out.
     #[arg(long)]
     pub(crate) notes: Option<String>,
+    #[command(flatten)]
+    pub(crate) acting: ActorArg,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RetryArgs {
+    /// Run id.
+    pub(crate) run: String,
+    /// Start from this node; earlier results are reused.
+    #[arg(long, value_name = "NODE")]
+    pub(crate) from: Option<String>,
+    /// Watch the run until it ends.
+    #[arg(long)]
+    pub(crate) wait: bool,
+    #[command(flatten)]
+    pub(crate) acting: ActorArg,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RollbackArgs {
+    /// Run id.
+    pub(crate) run: String,
+    /// Roll back only this step (step id or node id); repeatable.
+    #[arg(long = "step", value_name = "STEP")]
+    pub(crate) steps: Vec<String>,
+    /// Only mark the run as rolled back: you have undone it by hand.
+    #[arg(long, conflicts_with_all = ["steps", "wait"])]
+    pub(crate) by_hand: bool,
+    /// Reason, for the record.
+    #[arg(long)]
+    pub(crate) reason: Option<String>,
+    /// Watch the run until it ends.
+    #[arg(long)]
+    pub(crate) wait: bool,
+    #[command(flatten)]
+    pub(crate) acting: ActorArg,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReplayArgs {
+    /// Run id.
+    pub(crate) run: String,
+    /// Replay mode.
+    #[arg(long, value_name = "MODE", default_value = "freeze")]
+    pub(crate) mode: ReplayMode,
+    /// Start from this node.
+    #[arg(long, value_name = "NODE")]
+    pub(crate) from: Option<String>,
+    /// Watch the run until it ends.
+    #[arg(long)]
+    pub(crate) wait: bool,
     #[command(flatten)]
     pub(crate) acting: ActorArg,
 }

@@ -114,16 +114,16 @@ pub(crate) fn workflow() -> Value {
 
 async fn measure(flow: &Flow, ambient: &Ambient, load: &BenchLoad) -> Result<FlowMeasurement, EngineError> {
     let BenchLoad { runs, concurrency, finished, waiting } = *load;
-    let permit = operator();
-    flow.workflows().apply(&permit, "three", &workflow().to_string()).await?;
+    let bench = ClosedLoop { flow: flow.clone(), permit: operator(), clock: Arc::clone(&ambient.clock) };
+    flow.workflows().apply(&bench.permit, "three", &workflow().to_string()).await?;
     // Warm up caches and prepared statements.
-    drive(flow, &permit, &ambient.clock, runs.min(500), concurrency).await?;
-    drive(flow, &permit, &ambient.clock, finished, FILL_CONCURRENCY).await?;
+    bench.drive(runs.min(500), concurrency, Level::ExecuteSilent).await?;
+    bench.drive(finished, FILL_CONCURRENCY, Level::ExecuteSilent).await?;
     let before = resident_bytes();
-    drive_level(flow, &permit, &ambient.clock, waiting, FILL_CONCURRENCY, Level::Ask).await?;
+    bench.drive(waiting, FILL_CONCURRENCY, Level::Ask).await?;
     let waiting_bytes = (waiting > 0).then(|| resident_bytes().saturating_sub(before) as f64 / waiting as f64);
     let began = ambient.clock.steady().micros();
-    let mut took = drive(flow, &permit, &ambient.clock, runs, concurrency).await?;
+    let mut took = bench.drive(runs, concurrency, Level::ExecuteSilent).await?;
     let seconds = (ambient.clock.steady().micros() - began) as f64 / 1e6;
     took.sort_unstable();
     Ok(FlowMeasurement { waiting_bytes, seconds, took })
@@ -136,57 +136,51 @@ fn resident_bytes() -> u64 {
     pages * PAGE_BYTES
 }
 
-async fn drive(
-    flow: &Flow,
-    permit: &Permit,
-    clock: &Arc<dyn Clock>,
-    runs: usize,
-    concurrency: usize,
-) -> Result<Vec<i64>, EngineError> {
-    drive_level(flow, permit, clock, runs, concurrency, Level::ExecuteSilent).await
+/// Starts the next run whenever one ends.
+#[derive(Clone)]
+struct ClosedLoop {
+    flow: Flow,
+    permit: Permit,
+    clock: Arc<dyn Clock>,
 }
 
-async fn drive_level(
-    flow: &Flow,
-    permit: &Permit,
-    clock: &Arc<dyn Clock>,
-    runs: usize,
-    concurrency: usize,
-    level: Level,
-) -> Result<Vec<i64>, EngineError> {
-    let next = Arc::new(AtomicUsize::new(0));
-    let workers: Vec<_> = (0..concurrency.min(runs))
-        .map(|_| {
-            let (flow, permit, clock, next) = (flow.clone(), permit.clone(), Arc::clone(clock), Arc::clone(&next));
-            tokio::spawn(async move {
-                let mut took = Vec::new();
-                loop {
-                    let n = next.fetch_add(1, Ordering::Relaxed);
-                    if n >= runs {
-                        return Ok::<_, EngineError>(took);
+impl ClosedLoop {
+    /// How long each run took, in microseconds.
+    async fn drive(&self, runs: usize, concurrency: usize, level: Level) -> Result<Vec<i64>, EngineError> {
+        let next = Arc::new(AtomicUsize::new(0));
+        let workers: Vec<_> = (0..concurrency.min(runs))
+            .map(|_| {
+                let (bench, next) = (self.clone(), Arc::clone(&next));
+                tokio::spawn(async move {
+                    let mut took = Vec::new();
+                    loop {
+                        let n = next.fetch_add(1, Ordering::Relaxed);
+                        if n >= runs {
+                            return Ok::<_, EngineError>(took);
+                        }
+                        let began = bench.clock.steady().micros();
+                        bench.one(n, level).await?;
+                        took.push(bench.clock.steady().micros() - began);
                     }
-                    let began = clock.steady().micros();
-                    one(&flow, &permit, n, level).await?;
-                    took.push(clock.steady().micros() - began);
-                }
+                })
             })
-        })
-        .collect();
-    let mut took = Vec::with_capacity(runs);
-    for worker in workers {
-        let worker =
-            worker.await.map_err(|_| EngineError::refused(Code::Internal, "a worker of the benchmark broke"))?;
-        took.extend(worker?);
+            .collect();
+        let mut took = Vec::with_capacity(runs);
+        for worker in workers {
+            let worker =
+                worker.await.map_err(|_| EngineError::refused(Code::Internal, "a worker of the benchmark broke"))?;
+            took.extend(worker?);
+        }
+        Ok(took)
     }
-    Ok(took)
-}
 
-async fn one(flow: &Flow, permit: &Permit, n: usize, level: Level) -> Result<(), EngineError> {
-    let ask = StartRun { level, ..StartRun::of("three", json!({ "n": n })) };
-    let mut started = flow.start(permit, ask).await?;
-    let progress = started.progress.wait_for(|progress| progress.is_resting).await.map(|progress| progress.status);
-    match progress {
-        Ok(status) if status == RunStatus::Completed || level == Level::Ask => Ok(()),
-        _ => Err(EngineError::refused(Code::Internal, "a run of the benchmark did not complete")),
+    async fn one(&self, n: usize, level: Level) -> Result<(), EngineError> {
+        let ask = StartRun { level, ..StartRun::of("three", json!({ "n": n })) };
+        let mut started = self.flow.start(&self.permit, ask).await?;
+        let progress = started.progress.wait_for(|progress| progress.is_resting).await.map(|progress| progress.status);
+        match progress {
+            Ok(status) if status == RunStatus::Completed || level == Level::Ask => Ok(()),
+            _ => Err(EngineError::refused(Code::Internal, "a run of the benchmark did not complete")),
+        }
     }
 }

@@ -185,7 +185,7 @@ impl RestoreTask<'_> {
             StoreKind::Sqlite => staging.put_file_in_place(compose::RECORDS_FILE)?,
             StoreKind::Postgres => {
                 let at = self.force.then_some(self.hold.since);
-                let kept = compose::fill_database(self.config, self.from, self.manifest, (&self.hold, at)).await?;
+                let kept = compose::fill_database(self.config, self.from, self.manifest, &self.hold, at).await?;
                 aside.extend(kept);
             }
         }

@@ -8,7 +8,7 @@ use crate::backend::local_actor_key;
 use crate::cli::SignArgs;
 use crate::compose::Ambient;
 use crate::failure::{Failure, Outcome};
-use chimera_core::access::signature::RequestParts;
+use chimera_core::access::signature::{RequestParts, Signed};
 use chimera_core::access::{ADMIN, mac};
 use chimera_core::error::Code;
 use chimera_core::secret::Secret;
@@ -50,8 +50,8 @@ fn message(scene: &CommandContext<'_>, actor: &str, key: &Secret, request: &str,
     let parts = RequestParts { method, scheme: "http", authority: "", path, prefix: "", query, fields: &[], body };
     let ambient = Ambient::new();
     let (now, nonce) = (ambient.clock.now().millis().div_euclid(1_000), ambient.random.opaque_id());
-    let signed =
-        parts.sign(actor, key, now, &nonce).ok_or_else(|| refused("the actor's name must be printable ASCII"))?;
+    let signed = Signed::new(&parts, actor, key, now, &nonce)
+        .ok_or_else(|| refused("the actor's name must be printable ASCII"))?;
     let name = |name: &str| match name {
         "content-digest" => "Content-Digest",
         "signature-input" => "Signature-Input",

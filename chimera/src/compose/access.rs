@@ -52,15 +52,13 @@ pub(crate) fn examples(config: &Config, home: &DataFolder, ambient: &Ambient) ->
     EXAMPLES.iter().map(example).collect()
 }
 
-/// The actor directory, from the configuration and the store.
-pub(super) async fn directory(
+/// What the configuration says about actors.
+pub(super) async fn directory_settings(
     config: &Config,
     home: &DataFolder,
     ambient: &Ambient,
-    records: &Arc<dyn Records>,
-    bus: Arc<dyn Bus>,
     examples: &[ExampleActor],
-) -> Outcome<Arc<Directory>> {
+) -> Outcome<Settings> {
     let access = &config.access;
     let mut keys: Vec<(String, Secret)> =
         examples.iter().map(|example| (example.actor.clone(), Secret::new(example.hmac_key.as_bytes()))).collect();
@@ -69,7 +67,7 @@ pub(super) async fn directory(
         check_key_holder(&access.hmac_actor, &entries)?;
         keys.push((access.hmac_actor.clone(), resolve_shared_secret(config, "access.hmac_secret", key).await?));
     }
-    let settings = Settings {
+    Ok(Settings {
         tenant: TENANT.to_owned(),
         entries,
         roles,
@@ -81,8 +79,18 @@ pub(super) async fn directory(
         cautious: access.cautious,
         idempotency_ttl: access.idempotency_ttl,
         counter_fallback: redis_fallback(access),
-    };
-    let parts = DirectoryPorts {
+    })
+}
+
+/// What the actor directory works with.
+pub(super) async fn directory_ports(
+    config: &Config,
+    home: &DataFolder,
+    ambient: &Ambient,
+    records: &Arc<dyn Records>,
+    bus: Arc<dyn Bus>,
+) -> Outcome<DirectoryPorts> {
+    Ok(DirectoryPorts {
         records: Arc::clone(records),
         clock: Arc::clone(&ambient.clock),
         random: Arc::clone(&ambient.random),
@@ -90,8 +98,12 @@ pub(super) async fn directory(
         secrets: Arc::new(secrets(config)),
         seal: Secret::new(seal_key(config, home, ambient, &**records).await?.to_vec()),
         alone: config.database_url.is_none(),
-    };
-    let directory = Arc::new(Directory::new(parts, settings));
+    })
+}
+
+/// The actor directory, with the actors of the store.
+pub(super) async fn directory(ports: DirectoryPorts, settings: Settings) -> Outcome<Arc<Directory>> {
+    let directory = Arc::new(Directory::new(ports, settings));
     directory.refresh().await.map_err(|error| Failure::from_body(error.body()))?;
     if !directory.has_keys() {
         tracing::warn!("nobody has a key, so nobody can sign in; chimera actor add admin makes the first one");
@@ -137,7 +149,8 @@ pub(crate) async fn actor_store(config: &Config, home: DataFolder, ambient: &Amb
     let records = super::records(config, ambient, &ambient.random.opaque_id()).await?;
     super::flow::ensure_default_tenant(ambient, &*records).await?;
     let bus = super::flow::bus(config, ambient).await?;
-    let directory = directory(config, &home, ambient, &records, bus, &[]).await?;
+    let settings = directory_settings(config, &home, ambient, &[]).await?;
+    let directory = directory(directory_ports(config, &home, ambient, &records, bus).await?, settings).await?;
     Ok(ActorStore { directory, records, _home: home })
 }
 

@@ -18,7 +18,7 @@ use chimera_engine::act::{Actions, Guard};
 use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::{Asking, Flow, FlowPorts, TenantBlobs, ToolRegistry};
 use chimera_engine::port::{Clock, NoSpans, Records};
-use chimera_storage::bench::{ScratchSchema, Workload, bare_postgres, bare_sqlite, drive};
+use chimera_storage::bench::{BareLoad, ScratchSchema, Workload, bare_postgres, bare_sqlite, drive};
 use chimera_storage::blob::{FolderBlobs, LinkSigner};
 use chimera_storage::bus::LocalBus;
 use chimera_storage::records::SqliteRecords;
@@ -158,18 +158,16 @@ impl BenchSubject for StoreBench {
         // The lanes work side by side, so each takes its share of the writers, as in the store.
         let lanes = self.setting.lanes.min(writers);
         let batch = writers.div_ceil(lanes);
-        let batches = transactions.div_ceil(batch * lanes);
+        let load = BareLoad { batch, batches: transactions.div_ceil(batch * lanes) };
         let transactions = match &self.scratch {
-            ScratchStore::Schema(schema, _) => {
-                bare_postgres(&schema.url(), &self.workload, lanes, batch, batches, mark).await?
-            }
+            ScratchStore::Schema(schema, _) => bare_postgres(&schema.url(), &self.workload, lanes, load, mark).await?,
             ScratchStore::Folder(folder) => {
                 let folder = folder.join(format!("bare-{batch}"));
                 SqliteRecords::migrate(&folder)?;
-                bare_sqlite(&folder, &self.workload, batch, batches, mark)?
+                bare_sqlite(&folder, &self.workload, load, mark)?
             }
         };
-        Ok(BenchWork { transactions, commits: lanes * batches, time: self.since(start) })
+        Ok(BenchWork { transactions, commits: lanes * load.batches, time: self.since(start) })
     }
 
     async fn close(&self) {

@@ -140,8 +140,8 @@ pub(super) async fn start(
     let recipients = Arc::new(DirectoryRecipients::new(Arc::clone(&voice.directory)));
     let asking = Asking { base_url, recipients, seal: Some(voice.directory.seal().clone()) };
     let outlets = EngineOutputs { bus: voice.bus, notifier: Arc::new(channels), asking };
-    let guard = Guard::new(voice.directory, rules(config)?);
-    let flow = engine(config, ambient, records, registry, Arc::new(guard), outlets);
+    let policy = Arc::new(Guard::new(voice.directory, rules(config)?));
+    let flow = engine(config, ambient, records, GovernedTools { registry, policy }, outlets);
     let (keeper, messenger, meter) = (flow.clone(), flow.clone(), flow.clone());
     let loops = vec![
         tokio::spawn(async move { keeper.keep().await }),
@@ -154,15 +154,15 @@ pub(super) async fn start(
 /// An engine that only reads and checks, for a command beside the server, and the operator's permit.
 pub(crate) async fn reader(config: &Config, ambient: &Ambient) -> Outcome<(Flow, Permit)> {
     let records = super::records_to_read(config, ambient).await?;
-    let registry = describe_tools(config, ambient)?;
-    let flow = engine(config, ambient, &records, registry, Arc::new(Rules::default()), EngineOutputs::closed(ambient));
+    let tools = GovernedTools::described(config, ambient)?;
+    let flow = engine(config, ambient, &records, tools, EngineOutputs::closed(ambient));
     Ok((flow, local_operator(TENANT)))
 }
 
 /// An engine that drives no run, on a writable store, to resume it.
 pub(crate) fn resumer(config: &Config, ambient: &Ambient, records: &Arc<dyn Records>) -> Outcome<Flow> {
-    let registry = describe_tools(config, ambient)?;
-    Ok(engine(config, ambient, records, registry, Arc::new(Rules::default()), EngineOutputs::closed(ambient)))
+    let tools = GovernedTools::described(config, ambient)?;
+    Ok(engine(config, ambient, records, tools, EngineOutputs::closed(ambient)))
 }
 
 /// How many tools and rules the configuration gives.
@@ -189,6 +189,19 @@ pub(crate) fn operator() -> Permit {
     local_operator(TENANT)
 }
 
+/// The tools, and what decides about their calls.
+struct GovernedTools {
+    registry: ToolRegistry,
+    policy: Arc<dyn Policy>,
+}
+
+impl GovernedTools {
+    /// For an engine that calls none of them.
+    fn described(config: &Config, ambient: &Ambient) -> Outcome<Self> {
+        Ok(Self { registry: describe_tools(config, ambient)?, policy: Arc::new(Rules::default()) })
+    }
+}
+
 struct EngineOutputs {
     bus: Arc<dyn Bus>,
     notifier: Arc<dyn Notifier>,
@@ -211,8 +224,7 @@ fn engine(
     config: &Config,
     ambient: &Ambient,
     records: &Arc<dyn Records>,
-    registry: ToolRegistry,
-    policy: Arc<dyn Policy>,
+    tools: GovernedTools,
     outlets: EngineOutputs,
 ) -> Flow {
     let parts = FlowPorts {
@@ -223,8 +235,8 @@ fn engine(
         notifier: outlets.notifier,
         spans: Arc::clone(&ambient.spans),
         asking: outlets.asking,
-        registry: Arc::new(registry),
-        policy,
+        registry: Arc::new(tools.registry),
+        policy: tools.policy,
         slots: slots(&config.flow),
         alone: config.database_url.is_none(),
     };

@@ -75,7 +75,9 @@ pub(crate) async fn prepare(
     }
     flow::ensure_default_tenant(ambient, &*records).await?;
     let bus = flow::bus(config, ambient).await?;
-    let directory = access::directory(config, home, ambient, &records, Arc::clone(&bus), examples).await?;
+    let settings = access::directory_settings(config, home, ambient, examples).await?;
+    let ports = access::directory_ports(config, home, ambient, &records, Arc::clone(&bus)).await?;
+    let directory = access::directory(ports, settings).await?;
     let webhook_seed = home.webhook_seed(&*ambient.random)?;
     Ok(PreparedNode { node, records, signer, blobs, checks, bus, directory, counters, address, webhook_seed })
 }

@@ -19,8 +19,8 @@ use chimera_core::time::Timestamp;
 use chimera_engine::flow::Flow;
 use chimera_engine::port::{Hold, Records};
 use chimera_storage::records::{
-    AccessMode, CopiedTable, CopyManifest, DATA_FILE, OpenError, PostgresOptions, PostgresRecords, SqliteRecords,
-    TimedWaits,
+    AccessMode, CopiedTable, CopyManifest, DATA_FILE, DatabaseCopy, OpenError, PostgresOptions, PostgresRecords,
+    SqliteRecords, TimedWaits,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -203,10 +203,13 @@ pub(crate) async fn fill_database(
     config: &Config,
     from: &Path,
     manifest: &Manifest,
-    held: (&Hold, Option<Timestamp>),
+    hold: &Hold,
+    aside: Option<Timestamp>,
 ) -> Outcome<Option<String>> {
     let Some(url) = &config.database_url else { return Ok(None) };
     let url = resolve_setting(config, "database_url", url).await?;
-    let kept = PostgresRecords::fill(&url, from, &manifest_to_copied(manifest)?, &marks(config), held, |_| {}).await?;
+    let copied = manifest_to_copied(manifest)?;
+    let copy = DatabaseCopy { folder: from, manifest: &copied };
+    let kept = PostgresRecords::fill(&url, copy, &marks(config), hold, aside).await?;
     Ok(kept.map(|kept| format!("schema {kept}")))
 }

@@ -105,19 +105,23 @@ fn nodes(sight: &RunView<'_>, canvas: RenderOptions) -> Vec<String> {
             _ => "├",
         };
         above = Some(level);
-        lines.push(node_line(sight, &of_node[node], gutter, node, width, canvas));
+        lines.push(node_line(sight, &NodeRow { gutter, node, width, steps: &of_node[node] }, canvas));
     }
     lines
 }
 
-fn node_line(
-    sight: &RunView<'_>,
-    steps: &[&Value],
-    gutter: &str,
-    node: &str,
+/// A node in the column of nodes.
+struct NodeRow<'a> {
+    /// Where its level begins and ends.
+    gutter: &'static str,
+    node: &'a str,
+    /// The width of the column.
     width: usize,
-    canvas: RenderOptions,
-) -> String {
+    steps: &'a [&'a Value],
+}
+
+fn node_line(sight: &RunView<'_>, row: &NodeRow<'_>, canvas: RenderOptions) -> String {
+    let NodeRow { gutter, node, width, steps } = *row;
     let whole = steps.iter().find(|step| step["map_index"].is_null()).copied().unwrap_or(steps[0]);
     let status = whole["status"].as_str().unwrap_or_default();
     let (mark, color) = sign(status);

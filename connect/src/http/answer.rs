@@ -2,7 +2,7 @@
 
 use super::failure::{failed, not_retryable, sent};
 use super::request::Retryability;
-use crate::aside::ParsePool;
+use crate::cpu_pool::CpuPool;
 use bytes::Bytes;
 use chimera_core::access::Claimant;
 use chimera_core::error::Code;
@@ -32,7 +32,7 @@ pub struct Answer {
     pub(super) done: bool,
     pub(super) at: Timestamp,
     /// Where a large body is processed, and for which tenant.
-    pub(super) aside: ParsePool,
+    pub(super) aside: CpuPool,
     pub(super) who: Claimant,
 }
 
@@ -203,7 +203,7 @@ mod tests {
             care,
             done: false,
             at: "1994-11-06T08:49:07.5Z".parse().unwrap(),
-            aside: ParsePool::new(1),
+            aside: CpuPool::new(1),
             who: Claimant::new("acme", ""),
         }
     }

@@ -10,7 +10,7 @@ use super::egress::{Egress, EgressDenied, EgressRule};
 use super::failure::{DeadlinePassed, failed, not_retryable, refused, sent, transport};
 use super::request::{Call, Request, Retryability};
 use super::resolve::CheckedResolver;
-use crate::aside::ParsePool;
+use crate::cpu_pool::CpuPool;
 use bytes::{Bytes, BytesMut};
 use chimera_core::access::Claimant;
 use chimera_core::error::Code;
@@ -51,7 +51,7 @@ pub struct Client {
     listed: reqwest::Client,
     egress: Arc<Egress>,
     clock: Arc<dyn Clock>,
-    aside: ParsePool,
+    aside: CpuPool,
 }
 
 pub struct ClientSettings {
@@ -94,7 +94,7 @@ impl Client {
             listed: build(EgressRule::Listed)?,
             egress: Arc::new(settings.egress),
             clock: settings.clock,
-            aside: ParsePool::new(HTTP_RESPONSES_PROCESSED_MAX),
+            aside: CpuPool::new(HTTP_RESPONSES_PROCESSED_MAX),
         })
     }
 

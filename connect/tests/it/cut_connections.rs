@@ -17,9 +17,10 @@ use chimera_engine::EngineError;
 use chimera_engine::act::rules::Rules;
 use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::port::Tool;
-use chimera_engine::flow::{Asking, Flow, FlowPorts, RunKey, StartRun, ToolRegistry};
+use chimera_engine::flow::{Asking, Flow, FlowPorts, OutcomeReport, RunKey, StartRun, ToolRegistry};
 use chimera_engine::port::{NoSpans, Records};
 use chimera_storage::records::{AccessMode, PostgresOptions, PostgresRecords, SqliteRecords};
+use chimera_testkit::cells::Cells;
 use chimera_testkit::crash::Store;
 use chimera_testkit::flow::{BroadcastBus, NullNotifier, World, shown as as_json};
 use chimera_testkit::postgres::PrivatePostgres;
@@ -253,7 +254,11 @@ impl CutCase {
                 let output = json!({"status": 200, "headers": {}, "body": {"ok": true}, "truncated": false});
                 let id = Uuid::parse_str(step["step_id"].as_str().unwrap()).unwrap();
                 // It may be resolved already, but not yet consumed by the run.
-                let _ = flow.resolve(&ann, run, id, happened, happened.then_some(output), None).await;
+                let found = match happened {
+                    true => OutcomeReport::happened(id, Some(output)),
+                    false => OutcomeReport::did_not_happen(id),
+                };
+                let _ = flow.report_outcome(&ann, run, found).await;
             }
             let _ = moves.changed().await;
         }

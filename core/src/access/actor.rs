@@ -35,8 +35,7 @@ impl Actor {
 
     /// Reads an actor from a row. Old rows have no kind; for those the default of the shipped registry applies.
     #[must_use]
-    pub fn from_record(id: &str, kind: Option<&str>) -> Self {
-        let kind = kind.and_then(ActorType::parse);
+    pub fn from_record(id: &str, kind: Option<ActorType>) -> Self {
         Self::new(id, kind.unwrap_or_else(|| Kind::default_for(id).actor_type()))
     }
 }
@@ -52,7 +51,7 @@ enum SerializedActor {
 impl From<SerializedActor> for Actor {
     fn from(written: SerializedActor) -> Self {
         match written {
-            SerializedActor::Whole { id, kind } => Self::from_record(&id, Some(&kind)),
+            SerializedActor::Whole { id, kind } => Self::from_record(&id, ActorType::parse(&kind)),
             SerializedActor::Name(id) => Self::from_record(&id, None),
         }
     }
@@ -75,7 +74,7 @@ mod tests {
         let written = serde_json::to_value(&bot).unwrap();
         assert_eq!(written, json!({"id": "user_bot", "kind": "external_node"}));
         assert_eq!(serde_json::from_value::<Actor>(written).unwrap(), bot);
-        assert_eq!(Actor::from_record("ceo", Some("human")).kind, ActorType::Human);
+        assert_eq!(Actor::from_record("ceo", Some(ActorType::Human)).kind, ActorType::Human);
     }
 
     #[test]

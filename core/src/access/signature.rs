@@ -360,7 +360,7 @@ mod tests {
     }
 
     fn signed(body: &[u8]) -> Signed {
-        parts(&[], body).sign("user_ann", &Secret::new("key"), 1_700_000_000, "n1").unwrap()
+        Signed::new(&parts(&[], body), "user_ann", &Secret::new("key"), 1_700_000_000, "n1").unwrap()
     }
 
     fn read(signed: &Signed, change: impl FnOnce(&mut RequestParts<'_>), body: &[u8]) -> Result<(), SignatureError> {

@@ -9,13 +9,27 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sfv::{BareItem, InnerList, Item, KeyRef, StringRef};
 
-impl RequestParts<'_> {
+/// The headers of a signed request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signed {
+    /// `Content-Digest`, when there is a body.
+    pub content_digest: Option<String>,
+    /// `Signature-Input`.
+    pub input: String,
+    /// `Signature`.
+    pub signature: String,
+    /// The signature base.
+    pub base: String,
+}
+
+impl Signed {
+    /// Signs a request for an actor. `None` if the actor's name or the nonce can't be written.
     #[must_use]
-    pub fn sign(&self, actor: &str, key: &Secret, created: i64, nonce: &str) -> Option<Signed> {
-        let content_digest = (!self.body.is_empty()).then(|| content_digest(self.body));
-        let mut fields = self.fields.to_vec();
+    pub fn new(request: &RequestParts<'_>, actor: &str, key: &Secret, created: i64, nonce: &str) -> Option<Self> {
+        let content_digest = (!request.body.is_empty()).then(|| content_digest(request.body));
+        let mut fields = request.fields.to_vec();
         fields.extend(content_digest.clone().map(|digest| (CONTENT_DIGEST.to_owned(), digest)));
-        let parts = RequestParts { fields: &fields, ..*self };
+        let parts = RequestParts { fields: &fields, ..*request };
         let names = REQUIRED.into_iter().chain(content_digest.is_some().then_some(CONTENT_DIGEST));
         let covered: Vec<&str> = names.collect();
         let items = covered.iter().map(|name| Some(Item::new(StringRef::from_str(name).ok()?.to_owned())));
@@ -31,24 +45,9 @@ impl RequestParts<'_> {
         let mac = mac::bytes(key, base.as_bytes());
         let input = format!("sig1={}", serialize_list(&list));
         let signature = format!("sig1=:{}:", STANDARD.encode(mac));
-        Some(Signed { content_digest, input, signature, base })
+        Some(Self { content_digest, input, signature, base })
     }
-}
 
-/// The headers of a signed request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Signed {
-    /// `Content-Digest`, when there is a body.
-    pub content_digest: Option<String>,
-    /// `Signature-Input`.
-    pub input: String,
-    /// `Signature`.
-    pub signature: String,
-    /// The signature base.
-    pub base: String,
-}
-
-impl Signed {
     pub fn headers(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let digest = self.content_digest.as_deref().map(|digest| (CONTENT_DIGEST, digest));
         let signature = [("signature-input", self.input.as_str()), ("signature", self.signature.as_str())];

@@ -3,6 +3,8 @@
 //! `runs` and `tool_calls` start with the columns that the audit schema prescribes, followed by our own.
 //! `approval_requests` may not carry a tenant column: read `scoped_approvals` instead.
 
+use super::air::NodeKind;
+use super::call::CallEnd;
 use super::run::{EffectStatus, ReplayMode, RunStatus, Source, StepStatus};
 use super::status::{EffectPurpose, NotificationStatus, PatchStatus, RequestStatus};
 use crate::access::Level;
@@ -137,7 +139,57 @@ part! {
     /// What a run was requested with.
     RunRequest of RunRow in runs {
         id: Uuid,
+        workflow_id: Option<String>,
         request_payload: Json,
+    }
+}
+
+part! {
+    /// A run in a list.
+    ListedRun of RunRow in runs {
+        id: Uuid,
+        actor: String,
+        status: RunStatus,
+        autonomy_level: Option<Level>,
+        trace_id: String,
+        created_at: Option<Timestamp>,
+        completed_at: Option<Timestamp>,
+        error_message: Option<String>,
+        state_version: i64,
+        workflow_id: Option<String>,
+        workflow_version: Option<i64>,
+        priority: i32,
+        dry_run: bool,
+        parent_run_id: Option<Uuid>,
+        replay_of: Option<Uuid>,
+        replay_mode: Option<ReplayMode>,
+        cancel_requested: bool,
+        pause_requested: bool,
+        run_seq: i64,
+        in_doubt_since: Option<Timestamp>,
+    }
+}
+
+part! {
+    /// A run with a call whose outcome is unknown.
+    DoubtfulRun of RunRow in runs {
+        id: Uuid,
+        actor: String,
+        status: RunStatus,
+        workflow_id: Option<String>,
+        rollback: Option<Json>,
+        request_payload: Json,
+    }
+}
+
+part! {
+    /// How a run ended.
+    RunEnd of RunRow in runs {
+        actor: String,
+        trace_id: String,
+        workflow_id: Option<String>,
+        result: Option<Json>,
+        error_data: Option<Json>,
     }
 }
 
@@ -168,7 +220,6 @@ part! {
     RunVersion of RunRow in runs {
         id: Uuid,
         state_version: i64,
-        patches: u32,
     }
 }
 
@@ -179,7 +230,7 @@ table! {
         run_id: Uuid,
         tenant_id: String,
         node_id: String,
-        node_type: String [default],
+        node_type: NodeKind [default],
         position: i32,
         parent_step_id: Option<Uuid>,
         map_index: Option<u32>,
@@ -211,7 +262,7 @@ part! {
         id: Uuid,
         run_id: Uuid,
         node_id: String,
-        node_type: String,
+        node_type: NodeKind,
         map_index: Option<u32>,
         tool: Option<String>,
         status: StepStatus,
@@ -225,16 +276,23 @@ part! {
 }
 
 part! {
-    StepOutput of StepRow in steps {
-        output: Option<Json>,
+    /// A step with a call whose outcome is unknown.
+    DoubtfulStep of StepRow in steps {
+        id: Uuid,
+        run_id: Uuid,
+        node_id: String,
+        map_index: Option<u32>,
+        tool: Option<String>,
+        status: StepStatus,
+        attempt: u32,
+        error: Option<Json>,
+        in_doubt_since: Option<Timestamp>,
     }
 }
 
 part! {
-    /// The place of a step in its run.
-    StepPlace of StepRow in steps {
-        position: i32,
-        map_index: Option<u32>,
+    StepOutput of StepRow in steps {
+        output: Option<Json>,
     }
 }
 
@@ -256,7 +314,7 @@ table! {
         run_id: Uuid,
         effect_id: Option<Uuid>,
         attempt: u32 [default],
-        outcome: Option<String>,
+        outcome: Option<CallEnd>,
         error_data: Option<Json>,
         completed_at: Option<Timestamp>,
     }

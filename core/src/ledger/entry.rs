@@ -119,7 +119,7 @@ impl Entry {
 
     /// Writes the content around canonical data. Sealing is on the hot path, so no document is built; the members below
     /// are in canonical order.
-    fn content_with(&self, data_json: &str) -> String {
+    pub(super) fn content_with(&self, data_json: &str) -> String {
         let mut out = String::with_capacity(data_json.len() + 512);
         let text = |out: &mut String, name: &str, value: Option<&str>| {
             out.push_str(name);
@@ -149,14 +149,6 @@ impl Entry {
         text(&mut out, ",\"trace_id\":", self.trace_id.as_deref());
         out.push('}');
         out
-    }
-}
-
-impl SealedEntry {
-    /// Whether the stored bytes still match the digest.
-    #[must_use]
-    pub fn is_intact(&self) -> bool {
-        content_digest(self.salt, &self.entry.content_with(&self.data_json)) == self.content_digest
     }
 }
 

@@ -4,7 +4,7 @@
 //! parsed and serialized again.
 
 use super::tables::{AUDIT_LOG_ENTRIES, EntryRow, LinkRow, audit_log_entries};
-use super::{ChainHead, ChainLink, Digest32, Entry, SealedEntry, extend};
+use super::{ChainHead, ChainLink, Digest32, Entry, SealedEntry, content_digest, extend};
 use crate::json;
 use crate::record::{Cell, Row, RowError, StoredRow, Value};
 
@@ -84,6 +84,12 @@ impl StoredEntry {
 }
 
 impl SealedEntry {
+    /// Whether the stored bytes still match the digest.
+    #[must_use]
+    pub fn is_intact(&self) -> bool {
+        content_digest(self.salt, &self.entry.content_with(&self.data_json)) == self.content_digest
+    }
+
     /// The row at `link` in `lane`, with cells in column order.
     #[must_use]
     pub fn row(&self, lane: i64, link: &ChainLink) -> Row {

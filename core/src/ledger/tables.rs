@@ -71,6 +71,20 @@ part! {
 }
 
 part! {
+    /// An entry of a run, without what proves it.
+    RunEntry of EntryRow in audit_log_entries {
+        lane: i64,
+        seq: i64,
+        subject_id: String,
+        event_type: String,
+        actor_id: Option<String>,
+        timestamp: Timestamp,
+        data_json: Json,
+        run_seq: Option<i64>,
+    }
+}
+
+part! {
     /// The position of an entry.
     EntryPlace of EntryRow in audit_log_entries {
         lane: i64,

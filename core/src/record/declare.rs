@@ -54,6 +54,10 @@ macro_rules! table {
             fn peek(row: &$crate::record::Row) -> Result<Self, $crate::record::RowError> {
                 Self::decode(row.clone())
             }
+
+            fn documents(&self) -> impl Iterator<Item = &$crate::record::Json> {
+                [$($crate::record::CellType::document(&self.$column)),+].into_iter().flatten()
+            }
         }
     };
 }
@@ -98,6 +102,10 @@ macro_rules! part {
                         const { decode::position(<$row as StoredRow>::COLUMNS, $name::$column) },
                     )?),+
                 })
+            }
+
+            fn documents(&self) -> impl Iterator<Item = &$crate::record::Json> {
+                [$($crate::record::CellType::document(&self.$column)),+].into_iter().flatten()
             }
         }
 

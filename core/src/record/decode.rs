@@ -16,6 +16,11 @@ pub trait CellType: Sized {
 
     /// Decodes a cell, or none if it has another type, is out of range or is an unknown word.
     fn from_cell(cell: Value) -> Option<Self>;
+
+    /// The JSON document in the cell, if the column holds one.
+    fn document(&self) -> Option<&Json> {
+        None
+    }
 }
 
 /// A row of one table as a struct: the whole row, or a part with some of its columns.
@@ -28,6 +33,9 @@ pub trait StoredRow: Sized {
 
     /// Decodes a copy. Copies the columns of the struct, and no others.
     fn peek(row: &Row) -> Result<Self, RowError>;
+
+    /// The JSON documents of the row.
+    fn documents(&self) -> impl Iterator<Item = &Json>;
 
     /// Selects all rows of the table in `scope`. Fetches the columns of the struct, and no others.
     #[must_use]
@@ -134,6 +142,22 @@ impl<T: CellType> CellType for Option<T> {
     fn from_cell(cell: Value) -> Option<Self> {
         if cell.is_null() { Some(None) } else { T::from_cell(cell).map(Some) }
     }
+
+    fn document(&self) -> Option<&Json> {
+        self.as_ref().and_then(T::document)
+    }
+}
+
+impl CellType for Json {
+    const KIND: ColumnType = ColumnType::Json;
+
+    fn from_cell(cell: Value) -> Option<Self> {
+        if let Value::Json(value) = cell { Some(value) } else { None }
+    }
+
+    fn document(&self) -> Option<&Json> {
+        Some(self)
+    }
 }
 
 impl<const N: usize> CellType for [u8; N] {
@@ -166,7 +190,6 @@ cell_types! {
     String: Text, Value::Text(value) => Some(value);
     Uuid: Uuid, Value::Uuid(value) => Some(value);
     Timestamp: Time, Value::Time(value) => Some(value);
-    Json: Json, Value::Json(value) => Some(value);
     Vec<u8>: Bytes, Value::Bytes(value) => Some(value);
     Digest32: Bytes, Value::Bytes(value) => Self::from_slice(&value);
     Vec<String>: Texts, Value::Texts(value) => Some(value);

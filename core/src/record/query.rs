@@ -3,7 +3,6 @@
 use super::{Cursor, InvalidCursor, Table, Value};
 use crate::limits;
 use crate::time::Timestamp;
-use uuid::Uuid;
 
 /// On whose behalf rows are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +61,6 @@ pub struct Select {
     pub after: Option<Cursor>,
     /// The columns to fetch. `None`: all.
     only: Option<&'static [&'static str]>,
-    without: &'static [&'static str],
     limit: usize,
 }
 
@@ -78,7 +76,6 @@ impl Select {
             direction: Direction::Ascending,
             after: None,
             only: None,
-            without: &[],
             limit: limits::PAGE_ROWS_DEFAULT,
         }
     }
@@ -109,14 +106,6 @@ impl Select {
         self
     }
 
-    /// Does not fetch these columns: they read as null. For scans of many rows that need few columns. An order column
-    /// is always fetched.
-    #[must_use]
-    pub const fn without(mut self, columns: &'static [&'static str]) -> Self {
-        self.without = columns;
-        self
-    }
-
     /// Fetches these columns, the key and the order columns; the others read as null. Use [`StoredRow::select`].
     ///
     /// [`StoredRow::select`]: super::StoredRow::select
@@ -129,7 +118,7 @@ impl Select {
     /// Whether a column is fetched.
     #[must_use]
     pub fn is_fetched(&self, column: &str) -> bool {
-        let is_wanted = self.only.is_none_or(|only| only.contains(&column)) && !self.without.contains(&column);
+        let is_wanted = self.only.is_none_or(|only| only.contains(&column));
         is_wanted || self.order.contains(&column) || self.table.key.contains(&column)
     }
 
@@ -238,7 +227,8 @@ impl CountQuery {
     /// Adds rows to the counts.
     pub fn add(&self, rows: &[Row], counted: &mut Vec<RowGroup>) {
         for row in rows {
-            let (value, at) = (row.text(self.by), row.get(self.oldest).as_time());
+            let value = row.get(self.by).as_text().unwrap_or_default();
+            let at = row.get(self.oldest).as_time();
             match counted.iter_mut().find(|counted| counted.value == value) {
                 Some(counted) => {
                     counted.rows += 1;
@@ -267,24 +257,6 @@ impl Row {
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.cells.iter().map(Value::bytes).fold(0, usize::saturating_add)
-    }
-
-    /// Text of a column, empty when it is null.
-    #[must_use]
-    pub fn text(&self, column: &str) -> &str {
-        self.get(column).as_text().unwrap_or_default()
-    }
-
-    /// Number of a column, zero when it is null.
-    #[must_use]
-    pub fn int(&self, column: &str) -> i64 {
-        self.get(column).as_int().unwrap_or_default()
-    }
-
-    /// UUID of a column, nil when it is null.
-    #[must_use]
-    pub fn uuid(&self, column: &str) -> Uuid {
-        self.get(column).as_uuid().unwrap_or_default()
     }
 }
 

@@ -22,7 +22,7 @@ const PIECES_BYTES_MIN: usize = 12;
 
 pub(super) fn mask(redactor: &Redactor, value: &mut Value) {
     mask_each(redactor, value, &Budget::default());
-    let mut spelled = redactor.find_spelled_values(value);
+    let mut spelled = find_spelled_values(redactor, value);
     if spelled.is_empty() {
         return;
     }
@@ -111,29 +111,27 @@ impl ConcatenatedScalars {
     }
 }
 
-impl Redactor {
-    /// Finds the parts of a document that spell a known value together.
-    fn find_spelled_values(&self, value: &mut Value) -> Vec<Range<usize>> {
-        let (mut pieces, mut listed) = (ConcatenatedScalars::default(), ConcatenatedScalars::default());
-        walk(value, &mut |part| {
-            let number = part.is_number().then(|| part.to_string());
-            let text = number.as_deref().or_else(|| part.as_str());
-            pieces.push(text.filter(|text| text.len() <= PIECE_BYTES_MAX), "");
-            listed.push(text.filter(|text| text.len() <= NUMBER_BYTES_MAX), ",");
-            false
+/// Finds the parts of a document that spell a known value together.
+fn find_spelled_values(redactor: &Redactor, value: &mut Value) -> Vec<Range<usize>> {
+    let (mut pieces, mut listed) = (ConcatenatedScalars::default(), ConcatenatedScalars::default());
+    walk(value, &mut |part| {
+        let number = part.is_number().then(|| part.to_string());
+        let text = number.as_deref().or_else(|| part.as_str());
+        pieces.push(text.filter(|text| text.len() <= PIECE_BYTES_MAX), "");
+        listed.push(text.filter(|text| text.len() <= NUMBER_BYTES_MAX), ",");
+        false
+    });
+    let mut found = Vec::new();
+    let mut pieced = |range: Range<usize>| {
+        let long = range.len() >= PIECES_BYTES_MIN;
+        found.extend(pieces.parts(&range).filter(|parts| long || parts.len() >= PIECES_MIN));
+    };
+    redactor.plain.for_each_match(pieces.text.as_bytes(), |range, _| pieced(range));
+    redactor.encoded.for_each_match(pieces.text.as_bytes(), |range, _| pieced(range));
+    numbers::decode_numbers(&DecodedView::of(&listed.text), |view| {
+        redactor.plain.for_each_match(&view.bytes, |range, _| {
+            found.extend(listed.parts(&view.span(&range, &listed.text).range));
         });
-        let mut found = Vec::new();
-        let mut pieced = |range: Range<usize>| {
-            let long = range.len() >= PIECES_BYTES_MIN;
-            found.extend(pieces.parts(&range).filter(|parts| long || parts.len() >= PIECES_MIN));
-        };
-        self.plain.for_each_match(pieces.text.as_bytes(), |range, _| pieced(range));
-        self.encoded.for_each_match(pieces.text.as_bytes(), |range, _| pieced(range));
-        numbers::decode_numbers(&DecodedView::of(&listed.text), |view| {
-            self.plain.for_each_match(&view.bytes, |range, _| {
-                found.extend(listed.parts(&view.span(&range, &listed.text).range));
-            });
-        });
-        found
-    }
+    });
+    found
 }

@@ -15,7 +15,6 @@ use chimera_core::access::registry::{ActorEntry, InvalidActorEntry, Kind, check_
 use chimera_core::access::tables::{ACTOR_KEYS, ACTORS, ActorRow, TENANTS, actor_keys, actors, tenants};
 use chimera_core::access::{ADMIN, EntrySource, Pool, check_mail, seal};
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::ledger::SubjectType;
 use chimera_core::limits::{
     ACTOR_KEY_CHARS_MIN, ACTOR_KEYS_MAX, ACTORS_MAX, ACTORS_OWN_MIN, ADMIN_QUOTA_MIN, FORMER_MAILS_MAX,
     ROLES_NAMED_MAX, TENANT_ACTORS_MAX,
@@ -51,6 +50,16 @@ pub struct NewKey {
     pub key: String,
     /// When the previous keys expire.
     pub before_until: Option<Timestamp>,
+}
+
+/// A key of an actor before it is sealed.
+pub(super) struct KeyToStore<'a> {
+    pub(super) tenant: &'a str,
+    pub(super) actor: &'a str,
+    pub(super) id: Uuid,
+    pub(super) secret: &'a Secret,
+    pub(super) from: Timestamp,
+    pub(super) until: Option<Timestamp>,
 }
 
 impl Directory {
@@ -174,8 +183,8 @@ impl Directory {
             Some(row) => tx.updates.push(update_entry(&entry, row, now)?),
         }
         let told = serde_json::to_value(&entry).unwrap_or_default();
-        self.record(&mut tx, permit, &entry.id, "actor.changed", told.clone())?;
-        self.record_for(&mut tx, permit, &entry.tenant, (&entry.id, "actor.changed"), told)?;
+        let event = permit.event(entry.id.as_str(), "actor.changed", told);
+        self.record_in_both(&mut tx, permit, &entry.tenant, event)?;
         audit::commit(&*self.parts.records, tx).await?;
         self.refresh_and_announce().await?;
         Ok(self.view(&self.snapshot(), &entry.id))
@@ -327,7 +336,7 @@ impl Directory {
         ];
         let mut tx = Tx { inserts: vec![Insert::new(&TENANTS, cells)?], ..Tx::default() };
         let added = json!({"slug": tenant, "name": tenant, "configured": true});
-        self.record_event(&mut tx, permit, permit.tenant(), (tenant, "tenant.added"), added)?;
+        self.add_entry(&mut tx, permit.event(tenant, "tenant.added", added))?;
         match audit::commit(&*self.parts.records, tx).await {
             Ok(_) | Err(CommitError::Conflict(Conflict::Exists(_))) => Ok(()),
             Err(error) => Err(error.into()),
@@ -383,7 +392,8 @@ impl Directory {
         let now = self.parts.clock.now();
         let (key, id) = (self.key(given)?, self.parts.random.row_id(now));
         let tenant = shown.entry.tenant.as_str();
-        let row = self.key_row(tenant, actor, id, &Secret::new(key.as_str()), (now, None))?;
+        let secret = Secret::new(key.as_str());
+        let row = self.key_row(&KeyToStore { tenant, actor, id, secret: &secret, from: now, until: None })?;
         self.ensure_tenant(permit, tenant).await?;
         let mut tx = Tx { inserts: vec![row], ..Tx::default() };
         expect_registry(&mut tx, &snapshot, tenant)?;
@@ -403,7 +413,9 @@ impl Directory {
                 tx.updates.push(Update::new(&ACTOR_KEYS, vec![key.id.into()], Vec::new(), set)?);
             } else {
                 // The row stores the expiry; without one the configured key never expires.
-                tx.inserts.push(self.key_row(tenant, actor, key.id, &key.secret, (now, Some(until)))?);
+                let (id, secret) = (key.id, &key.secret);
+                let expiring = KeyToStore { tenant, actor, id, secret, from: now, until: Some(until) };
+                tx.inserts.push(self.key_row(&expiring)?);
             }
         }
         if held >= ACTOR_KEYS_MAX && before_until.is_none_or(|until| until > now) {
@@ -413,26 +425,19 @@ impl Directory {
             ));
         }
         let told = json!({"key_id": id, "before_until": before_until.map(|until| until.to_string())});
-        self.record(&mut tx, permit, actor, "actor.key_added", told.clone())?;
-        self.record_for(&mut tx, permit, tenant, (actor, "actor.key_added"), told)?;
+        self.record_in_both(&mut tx, permit, tenant, permit.event(actor, "actor.key_added", told))?;
         audit::commit(&*self.parts.records, tx).await?;
         self.refresh_and_announce().await?;
         Ok(NewKey { id, key, before_until })
     }
 
-    /// The row of a sealed key with its validity period.
-    pub(super) fn key_row(
-        &self,
-        tenant: &str,
-        actor: &str,
-        id: Uuid,
-        key: &Secret,
-        (from, until): (Timestamp, Option<Timestamp>),
-    ) -> Result<Insert, EngineError> {
+    /// The row of a sealed key.
+    pub(super) fn key_row(&self, key: &KeyToStore<'_>) -> Result<Insert, EngineError> {
+        let KeyToStore { tenant, actor, id, secret, from, until } = *key;
         let mut nonce = [0; 24];
         self.parts.random.fill(&mut nonce);
         let sealing = self.parts.seal.expose().try_into().ok();
-        let sealed = sealing.and_then(|sealing| seal::seal(sealing, &key_context(actor, id), nonce, key));
+        let sealed = sealing.and_then(|sealing| seal::seal(sealing, &key_context(actor, id), nonce, secret));
         let sealed = sealed.ok_or_else(|| EngineError::refused(Code::Internal, "the key can't be sealed"))?;
         let cells = vec![
             (actor_keys::id, id.into()),
@@ -459,55 +464,40 @@ impl Directory {
         Ok(key)
     }
 
-    /// Records an operator's act for another tenant in that tenant's ledger as well.
+    /// Records a change of another tenant in the caller's ledger and in that tenant's.
+    pub(super) fn record_in_both(
+        &self,
+        tx: &mut Tx,
+        permit: &Permit,
+        tenant: &str,
+        event: EventRecord,
+    ) -> Result<(), EngineError> {
+        self.record(tx, permit, event.clone())?;
+        self.record_for(tx, permit, tenant, event)
+    }
+
+    /// Records an operator's act for another tenant in that tenant's ledger. For their own tenant it does nothing.
     pub(super) fn record_for(
         &self,
         tx: &mut Tx,
         permit: &Permit,
         tenant: &str,
-        (subject, what): (&str, &str),
-        mut data: serde_json::Value,
+        mut event: EventRecord,
     ) -> Result<(), EngineError> {
         if tenant == permit.tenant() {
             return Ok(());
         }
-        data["operator_of"] = permit.tenant().into();
-        self.record_event(tx, permit, tenant, (subject, what), data)
+        event.data["operator_of"] = permit.tenant().into();
+        self.add_entry(tx, EventRecord { tenant_id: tenant.to_owned(), ..event })
     }
 
-    pub(super) fn record(
-        &self,
-        tx: &mut Tx,
-        permit: &Permit,
-        subject: &str,
-        what: &str,
-        data: serde_json::Value,
-    ) -> Result<(), EngineError> {
-        self.record_event(tx, permit, permit.tenant(), (subject, what), data)?;
+    pub(super) fn record(&self, tx: &mut Tx, permit: &Permit, event: EventRecord) -> Result<(), EngineError> {
+        self.add_entry(tx, event)?;
         permit.add_nonces(tx);
         Ok(())
     }
 
-    fn record_event(
-        &self,
-        tx: &mut Tx,
-        permit: &Permit,
-        tenant: &str,
-        (subject, what): (&str, &str),
-        data: serde_json::Value,
-    ) -> Result<(), EngineError> {
-        let event = EventRecord {
-            tenant_id: tenant.to_owned(),
-            subject_type: SubjectType::Other,
-            subject_id: subject.to_owned(),
-            event_type: what.to_owned(),
-            actor_type: permit.kind(),
-            actor_id: Some(permit.actor().to_owned()),
-            data,
-            run_id: None,
-            run_seq: None,
-            trace_id: None,
-        };
+    fn add_entry(&self, tx: &mut Tx, event: EventRecord) -> Result<(), EngineError> {
         Writer { random: &*self.parts.random, clock: &*self.parts.clock }.event(tx, event)?;
         Ok(())
     }

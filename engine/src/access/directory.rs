@@ -157,6 +157,21 @@ impl Snapshot {
     pub fn source(&self, id: &str) -> EntrySource {
         self.sources.get(id).copied().unwrap_or(EntrySource::Shipped)
     }
+
+    /// A tenant's slug; for a tenant that is not stored, its id.
+    pub(crate) fn slug_of<'a>(&'a self, tenant: &'a str) -> &'a str {
+        self.tenants.get(tenant).map_or(tenant, |tenant| tenant.slug.as_str())
+    }
+
+    /// The tenant with this slug.
+    pub(super) fn find_by_slug(&self, slug: &str) -> Option<&TenantView> {
+        self.tenants.values().find(|tenant| tenant.slug == slug)
+    }
+
+    /// The id for a slug; a slug that is not stored is its own id.
+    pub(super) fn id_of(&self, slug: &str) -> String {
+        self.find_by_slug(slug).map_or_else(|| slug.to_owned(), |tenant| tenant.id.clone())
+    }
 }
 
 impl Directory {

@@ -10,10 +10,11 @@
 //! actor needs no scope for what is its own: its runs, and decisions on its drafts.
 
 use super::nonces::RequestNonces;
+use crate::ledger::audit::EventRecord;
 use crate::port::Records;
 use chimera_core::access::{ADMIN, Actor, ActorEntry, Claimant, Kind, Level, scope};
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::ledger::ActorType;
+use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::record::Tx;
 use chimera_core::tool::Spec;
 use serde_json::Value;
@@ -99,6 +100,22 @@ impl Permit {
     pub(crate) fn add_nonces(&self, tx: &mut Tx) {
         if let Some(once) = &self.once {
             once.add_to(tx);
+        }
+    }
+
+    /// The ledger event of something that the caller does.
+    pub(crate) fn event(&self, subject: impl Into<String>, event_type: &str, data: Value) -> EventRecord {
+        EventRecord {
+            tenant_id: self.tenant().to_owned(),
+            subject_type: SubjectType::Other,
+            subject_id: subject.into(),
+            event_type: event_type.to_owned(),
+            actor_type: self.kind(),
+            actor_id: Some(self.actor().to_owned()),
+            data,
+            run_id: None,
+            run_seq: None,
+            trace_id: None,
         }
     }
 

@@ -4,7 +4,7 @@
 //! row stays, disabled and without rights. A name that the configuration holds stays the configuration's: only the
 //! stored entry goes, and the configured one applies again.
 
-use super::actors::{ActorView, update_entry};
+use super::actors::{ActorView, KeyToStore, update_entry};
 use super::directory::{Directory, stored_entry};
 use super::permit::{ACTORS_WRITE, Permit};
 use super::registry_change::expect_registry;
@@ -48,8 +48,7 @@ impl Directory {
         tx.steps.push(end_sign_ins(id, now)?);
         tx.steps.push(end_links(id, self.parts.clock.steady())?);
         let told = json!({"entry": row.is_some(), "keys_ended": keys});
-        self.record(&mut tx, permit, id, "actor.removed", told.clone())?;
-        self.record_for(&mut tx, permit, &shown.entry.tenant, (id, "actor.removed"), told)?;
+        self.record_in_both(&mut tx, permit, &shown.entry.tenant, permit.event(id, "actor.removed", told))?;
         audit::commit(&*self.parts.records, tx).await?;
         self.refresh_and_announce().await?;
         Ok(self.view(&self.snapshot(), id))
@@ -141,7 +140,10 @@ impl Directory {
                 let set = vec![(actor_keys::expires_at, now.into()), (actor_keys::revoked_at, now.into())];
                 tx.updates.push(Update::new(&ACTOR_KEYS, vec![key.id.into()], Vec::new(), set)?);
             } else {
-                tx.inserts.push(self.key_row(&entry.tenant, &entry.id, key.id, &key.secret, (now, Some(now)))?);
+                let (tenant, actor) = (entry.tenant.as_str(), entry.id.as_str());
+                let (id, secret) = (key.id, &key.secret);
+                let ended = KeyToStore { tenant, actor, id, secret, from: now, until: Some(now) };
+                tx.inserts.push(self.key_row(&ended)?);
             }
         }
         Ok(ended)

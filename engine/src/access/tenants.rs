@@ -48,23 +48,6 @@ impl From<TenantRow> for TenantView {
     }
 }
 
-impl Snapshot {
-    /// A tenant's slug; for a tenant that is not stored, its id.
-    pub(crate) fn slug_of<'a>(&'a self, tenant: &'a str) -> &'a str {
-        self.tenants.get(tenant).map_or(tenant, |tenant| tenant.slug.as_str())
-    }
-
-    /// The tenant with this slug.
-    pub(super) fn find_by_slug(&self, slug: &str) -> Option<&TenantView> {
-        self.tenants.values().find(|tenant| tenant.slug == slug)
-    }
-
-    /// The id for a slug; a slug that is not stored is its own id.
-    pub(super) fn id_of(&self, slug: &str) -> String {
-        self.find_by_slug(slug).map_or_else(|| slug.to_owned(), |tenant| tenant.id.clone())
-    }
-}
-
 impl Directory {
     /// All tenants, sorted by slug.
     pub fn list_tenants(&self, permit: &Permit) -> Result<Vec<TenantView>, EngineError> {
@@ -121,7 +104,8 @@ impl Directory {
         // The number of tenants is limited.
         self.ensure_tenant(permit, &self.settings.tenant).await?;
         expect_registry(&mut tx, &snapshot, &self.settings.tenant)?;
-        self.record(&mut tx, permit, &id, "tenant.added", json!({"slug": slug, "name": name}))?;
+        let event = permit.event(id.as_str(), "tenant.added", json!({"slug": slug, "name": name}));
+        self.record(&mut tx, permit, event)?;
         match audit::commit(&*self.parts.records, tx).await {
             // It was added concurrently.
             Err(error @ CommitError::Conflict(Conflict::Exists(_))) if !is_nonce_conflict(&error) => {
@@ -163,9 +147,9 @@ impl Directory {
         let key = vec![tenant.id.as_str().into()];
         let mut tx = Tx { updates: vec![Update::versioned(&TENANTS, key, tenant.version, set)?], ..Tx::default() };
         let event = if disabled { "tenant.disabled" } else { "tenant.enabled" };
-        self.record(&mut tx, permit, &tenant.id, event, json!({"slug": slug}))?;
+        let event = permit.event(tenant.id.as_str(), event, json!({"slug": slug}));
         // The tenant's own ledger records it too, with who did it.
-        self.record_for(&mut tx, permit, &tenant.id, (&tenant.id, event), json!({"slug": slug}))?;
+        self.record_in_both(&mut tx, permit, &tenant.id, event)?;
         audit::commit(&*self.parts.records, tx).await?;
         self.refresh_and_announce().await?;
         self.show_tenant(permit, slug)
@@ -196,7 +180,8 @@ impl Authenticator {
             return Ok(permit.clone());
         }
         let (mut tx, told) = (Tx::default(), json!({"target": shown.target, "slug": slug}));
-        let entered = directory.record_for(&mut tx, permit, &tenant.id, (permit.actor(), "operator.acted"), told);
+        let event = permit.event(permit.actor(), "operator.acted", told);
+        let entered = directory.record_for(&mut tx, permit, &tenant.id, event);
         entered.map_err(|error| error.body())?;
         let committed = audit::commit(&*directory.parts.records, tx).await;
         committed.map_err(|error| EngineError::from(error).body())?;

@@ -340,39 +340,39 @@ impl Authenticator {
 
     /// An access token for the operator of the process, who holds the signing key anyway. It can't be refreshed.
     pub fn issue_operator_token(&self, actor: &str) -> Result<String, EngineError> {
-        self.sign_token(actor, None, None, None, self.directory.parts.clock.now())
+        self.sign_token(&self.claims(actor, self.directory.parts.clock.now()))
     }
 
-    fn sign_token(
-        &self,
-        actor: &str,
-        family: Option<Uuid>,
-        scopes: Option<Vec<String>>,
-        key_of: Option<String>,
-        now: Timestamp,
-    ) -> Result<String, EngineError> {
-        let (parts, settings) = (&self.directory.parts, &self.directory.settings);
+    /// The claims of an access token that belongs to no sign-in and has all the actor's scopes.
+    fn claims(&self, actor: &str, now: Timestamp) -> Claims {
         let iat = now.millis().div_euclid(1_000);
-        let claims = Claims {
+        Claims {
             sub: actor.to_owned(),
             exp: iat + TOKEN_SECONDS,
             iat,
             nbf: None,
-            jti: Some(parts.random.opaque_id()),
-            fam: family.map(|family| family.to_string()),
-            aud: Some(Audience::One(settings.audience.clone())),
-            scopes,
-            key_of,
-        };
-        let signed = settings.token_keys.first().and_then(|key| key.sign(&claims));
+            jti: Some(self.directory.parts.random.opaque_id()),
+            fam: None,
+            aud: Some(Audience::One(self.directory.settings.audience.clone())),
+            scopes: None,
+            key_of: None,
+        }
+    }
+
+    fn sign_token(&self, claims: &Claims) -> Result<String, EngineError> {
+        let signed = self.directory.settings.token_keys.first().and_then(|key| key.sign(claims));
         signed.ok_or_else(|| EngineError::refused(Code::Internal, "no token signing key is configured"))
     }
 
     /// Creates an access token, a refresh token and the latter's row.
     fn mint(&self, grant: &Grant<'_>, now: Timestamp) -> Result<(Tokens, Insert), EngineError> {
         let parts = &self.directory.parts;
-        let key_of = grant.key.shared_by();
-        let access_token = self.sign_token(grant.actor, Some(grant.family), grant.narrow.clone(), key_of, now)?;
+        let access_token = self.sign_token(&Claims {
+            fam: Some(grant.family.to_string()),
+            scopes: grant.narrow.clone(),
+            key_of: grant.key.shared_by(),
+            ..self.claims(grant.actor, now)
+        })?;
         let mut bytes = [0; 32];
         parts.random.fill(&mut bytes);
         let refresh_token = hex::encode(bytes);

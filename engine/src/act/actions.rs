@@ -94,6 +94,39 @@ pub struct StartedAction {
     pub dry_run: bool,
 }
 
+/// A graph, and what its run would start with.
+#[derive(Clone, Copy)]
+pub(super) struct GraphToRun<'a> {
+    /// The workflow's id.
+    pub(super) id: &'a str,
+    pub(super) graph: &'a Arc<Graph>,
+    pub(super) inputs: &'a Value,
+    /// The versions of the child workflows that are fixed already.
+    pub(super) pins: &'a Pins,
+}
+
+/// What a request itself says about the level. The default says nothing.
+#[derive(Clone, Copy, Default)]
+pub(super) struct LevelRequest<'a> {
+    level: Option<Level>,
+    /// Whom it wants notified.
+    notify: Option<&'a Value>,
+}
+
+impl<'a> LevelRequest<'a> {
+    const fn of(ask: &'a ActRequest) -> Self {
+        Self { level: ask.level, notify: ask.notify.as_ref() }
+    }
+}
+
+/// A proposal that may start at this level.
+struct AssessedProposal {
+    proposal: Proposal,
+    level: Level,
+    /// The risk document that the run stores.
+    risk: Arc<Value>,
+}
+
 /// Starts and changes runs for authenticated callers.
 pub struct Actions {
     pub(super) access: Arc<Access>,
@@ -217,11 +250,11 @@ impl Actions {
         self.check_scopes(permit, &proposal)?;
         let score = proposal.score();
         let LevelDecision { level, reason: because } =
-            self.level(permit, ask.level, &proposal, &score, ask.notify.as_ref()).await?;
+            self.level(permit, &proposal, &score, LevelRequest::of(&ask)).await?;
         self.check_policy(permit, &proposal, level)?;
         self.flow.check_notify(permit, level, ask.notify.as_ref())?;
         let risk = proposal.risk_document(&score, because);
-        self.execute_with_autonomy(permit, ask, key, proposal, (level, risk)).await
+        self.execute_with_autonomy(permit, ask, key, AssessedProposal { proposal, level, risk }).await
     }
 
     /// Turns any kind of request into a proposal.
@@ -282,19 +315,14 @@ impl Actions {
             false => self.flow.workflows().find(permit.tenant(), id, version).await?,
         };
         let Some(found) = found else { return Err(self.flow.workflows().unknown(permit, id, version).await) };
-        let proposal = self.propose_graph(permit, &found.graph, id, inputs, &Pins::default()).await?;
+        let pins = Pins::default();
+        let proposal = self.propose_graph(permit, GraphToRun { id, graph: &found.graph, inputs, pins: &pins }).await?;
         Ok(Proposal { stored: Some(found), ..proposal })
     }
 
     /// The proposal for running a graph.
-    pub(super) async fn propose_graph(
-        &self,
-        permit: &Permit,
-        graph: &Arc<Graph>,
-        id: &str,
-        inputs: &Value,
-        pins: &Pins,
-    ) -> Result<Proposal, EngineError> {
+    pub(super) async fn propose_graph(&self, permit: &Permit, to_run: GraphToRun<'_>) -> Result<Proposal, EngineError> {
+        let GraphToRun { id, graph, inputs, pins } = to_run;
         let inside = self.flow.workflows().children_of(permit.tenant(), graph, pins).await?;
         let children = &inside.children;
         let may_take_long = graph.may_take_long || children.values().any(|child| child.may_take_long);
@@ -326,21 +354,20 @@ impl Actions {
     pub(super) async fn level(
         &self,
         permit: &Permit,
-        requested: Option<Level>,
         proposal: &Proposal,
         score: &Score,
-        notify: Option<&Value>,
+        request: LevelRequest<'_>,
     ) -> Result<LevelDecision, EngineError> {
         let tools: Vec<&Spec> = proposal.tools.iter().map(|tool| &**tool).collect();
         let tenant = self.access.directory.tenant(permit.tenant());
-        let told = notify.into_iter().flat_map(named);
+        let told = request.notify.into_iter().flat_map(named);
         let mut strangers = told.filter(|(channel, target)| self.flow.is_unregistered(permit, channel, target));
         let cautious = self.access.directory.settings.cautious;
         let facts = AutonomyFacts {
             actor: permit.actor(),
             default: permit.level(),
             may_override: permit.may(AUTONOMY_OVERRIDE),
-            requested,
+            requested: request.level,
             tools: &tools,
             deletes: proposal.deletes(),
             messages_outsiders: proposal.messages_outsiders(tenant)
@@ -411,9 +438,9 @@ impl Actions {
         permit: &Permit,
         ask: ActRequest,
         key: Option<RunKey>,
-        proposal: Proposal,
-        (level, risk): (Level, Arc<Value>),
+        assessed: AssessedProposal,
     ) -> Result<ActOutcome, EngineError> {
+        let AssessedProposal { proposal, level, risk } = assessed;
         let assessed = RiskView::deserialize(&*risk).map_err(JsonError::Serialise)?;
         let workflow = match proposal.stored {
             Some(stored) => stored,

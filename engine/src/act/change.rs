@@ -1,9 +1,9 @@
 //! Replays and patches: both are checked like a new request.
 
-use super::actions::Actions;
+use super::actions::{Actions, GraphToRun, LevelRequest};
 use crate::access::Permit;
 use crate::error::EngineError;
-use crate::flow::{CheckedPatch, ProposedPatch, ReplayDecision, RunHandle};
+use crate::flow::{CheckedPatch, PatchRequest, ProposedPatch, ReplayDecision, RunHandle};
 use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::plan::PlanStep;
@@ -11,8 +11,6 @@ use chimera_core::flow::policy::{Because, LevelDecision};
 use chimera_core::flow::risk::Score;
 use chimera_core::flow::run::{Replay, ReplayMode, too_many_with_patch};
 use chimera_core::limits::{PATCH_TRIES_MAX, PLAN_STEPS_FREE_MAX};
-use serde_json::Value;
-use uuid::Uuid;
 
 impl Actions {
     /// Replays a run. What really executes is decided again for the current caller (scopes, risk, level), and never at
@@ -23,13 +21,15 @@ impl Actions {
         }
         let before = self.flow.original_run(permit, replay.of).await?;
         let (head, graph) = (&before.head, &before.workflow.graph);
-        let mut proposal = self.propose_graph(permit, graph, &head.workflow.id, &head.inputs, &before.pins).await?;
+        let to_run = GraphToRun { id: &head.workflow.id, graph, inputs: &head.inputs, pins: &before.pins };
+        let mut proposal = self.propose_graph(permit, to_run).await?;
         if replay.mode == ReplayMode::Shadow {
             proposal.retain_reads();
         }
         self.check_scopes(permit, &proposal)?;
         let score = proposal.score();
-        let LevelDecision { level, reason: because } = self.level(permit, None, &proposal, &score, None).await?;
+        let LevelDecision { level, reason: because } =
+            self.level(permit, &proposal, &score, LevelRequest::default()).await?;
         let level = level.min(head.level);
         self.check_policy(permit, &proposal, level)?;
         let again = ReplayDecision {
@@ -42,22 +42,15 @@ impl Actions {
 
     /// Proposes a patch of a running graph. The caller needs the scopes for what it adds, and can't use the run's level
     /// to skip an approval that their own request would need.
-    pub async fn patch(
-        &self,
-        permit: &Permit,
-        run: Uuid,
-        document: Value,
-        version: Option<i64>,
-        dry_run: bool,
-    ) -> Result<ProposedPatch, EngineError> {
+    pub async fn patch(&self, permit: &Permit, request: PatchRequest) -> Result<ProposedPatch, EngineError> {
         // The patch that is checked must be the one that is proposed: if the run advanced meanwhile, start over.
         for _ in 0..PATCH_TRIES_MAX {
-            let mut look = self.flow.check_patch(permit, run, &document, version).await?;
+            let mut look = self.flow.check_patch(permit, &request).await?;
             let (score, calls) = self.check_patch_additions(permit, &look).await?;
             look.risk = serde_json::to_value(score).ok();
             // The run itself does not know the workflows that the patch starts.
             look.patch.calls = look.patch.add_nodes.iter().any(|node| node.child().is_some()).then_some(calls);
-            if let Some(proposed) = self.flow.propose(permit, look, dry_run).await? {
+            if let Some(proposed) = self.flow.propose(permit, look, request.dry_run).await? {
                 return Ok(proposed);
             }
         }
@@ -67,8 +60,9 @@ impl Actions {
     /// Checks what a patch adds; returns its risk score and number of calls.
     async fn check_patch_additions(&self, permit: &Permit, look: &CheckedPatch) -> Result<(Score, usize), EngineError> {
         let (patch, patched) = (&look.patch, &look.combined);
-        let id = patched.workflow.id.as_str();
-        let mut added = self.propose_graph(permit, &patched.graph, id, &patched.inputs, &patched.pins).await?;
+        let (graph, inputs) = (&patched.graph, &patched.inputs);
+        let to_run = GraphToRun { id: &patched.workflow.id, graph, inputs, pins: &patched.pins };
+        let mut added = self.propose_graph(permit, to_run).await?;
         if added.plan.more {
             return Err(EngineError::refused(Code::PolicyDenied, "with this patch the run is too large to be checked"));
         }
@@ -94,7 +88,8 @@ impl Actions {
             return Err(body.with("level_because", Because::ManySteps.as_str()).into());
         }
         added.tools.retain(|tool| added.plan.steps.iter().any(|step| step.tool == tool.name));
-        let LevelDecision { level, reason: because } = self.level(permit, None, &added, &score, None).await?;
+        let LevelDecision { level, reason: because } =
+            self.level(permit, &added, &score, LevelRequest::default()).await?;
         if level < patched.level {
             let (would, goes_on) = (level.as_str(), patched.level.as_str());
             let message = format!(

@@ -6,10 +6,10 @@
 
 use crate::audit::prove::TreeReader;
 use crate::ledger::read::{self, CheckpointReader, LaneReader, LedgerError, malformed_row, tree_size};
-use crate::port::{Clock, Records};
+use crate::port::Records;
 use chimera_core::audit::export::{ExportHeader, Exporter};
 use chimera_core::ledger::StoredEntry;
-use chimera_core::ledger::checkpoint::{LaneState, PublicKey, Signer};
+use chimera_core::ledger::checkpoint::{LaneState, Signer};
 use chimera_core::record::{Row, Scope};
 use std::collections::BTreeMap;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
@@ -25,22 +25,20 @@ pub struct ExportSummary {
 
 type Output<'a> = &'a mut (dyn AsyncWrite + Unpin + Send);
 
-/// Writes all entries, or one tenant's, to `out`. With a signer the end is signed.
+/// Writes all entries, or those of the header's tenant, to `out`. With a signer the end is signed.
 pub async fn export(
     records: &dyn Records,
-    clock: &dyn Clock,
-    tenant: Option<&str>,
-    keys: &[PublicKey],
+    header: ExportHeader,
     signer: Option<&Signer>,
     out: Output<'_>,
 ) -> Result<ExportSummary, LedgerError> {
-    let header = ExportHeader { created_at: clock.now(), tenant: tenant.map(str::to_owned), keys: keys.to_vec() };
+    let tenant = header.tenant.clone();
     let (exporter, first) = Exporter::begin(header);
     let mut writer = LineWriter { exporter, out, done: ExportSummary::default() };
     writer.put(first).await?;
     match tenant {
         None => export_all(records, &mut writer).await?,
-        Some(tenant) => export_tenant(records, tenant, &mut writer).await?,
+        Some(tenant) => export_tenant(records, &tenant, &mut writer).await?,
     }
     let last = writer.exporter.clone().finish(signer);
     writer.put(last).await?;

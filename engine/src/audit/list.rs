@@ -2,7 +2,7 @@
 
 use crate::access::{AUDIT_READ, Permit};
 use crate::error::EngineError;
-use crate::flow::view::Listing;
+use crate::flow::view::ListPage;
 use crate::port::{ReadError, Records};
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, EntryRow, audit_log_entries};
 use chimera_core::record::{Comparison, Cursor, DamagedRows, Json, Row, Scope, Select, StoredRow};
@@ -51,7 +51,7 @@ pub async fn list(
     records: &dyn Records,
     permit: &Permit,
     filter: EntryFilter,
-) -> Result<Listing<EntryView>, EngineError> {
+) -> Result<ListPage<EntryView>, EngineError> {
     if !permit.may(AUDIT_READ) {
         return Err(EngineError::missing_scope(AUDIT_READ));
     }
@@ -75,7 +75,7 @@ pub async fn list(
         select = select.continue_at(cursor).map_err(ReadError::from)?;
     }
     let page = records.read(select).await?;
-    Ok(Listing {
+    Ok(ListPage {
         items: page.rows.iter().map(EntryView::of).collect::<Result<_, _>>()?,
         next_cursor: page.next.as_ref().map(Cursor::encode),
         bytes: page.rows.iter().map(Row::bytes).sum(),

@@ -184,7 +184,7 @@ impl<W> Committer<W> {
                 // Grow back gradually: the cause of the split may still be there.
                 self.txs_max = (self.txs_max * 2).min(limits::BATCH_TXS_MAX);
                 let lane = Lane { head, ..lane };
-                send_replies(batch.lane, batch.txs, drawn, lane, lost, commands);
+                send_replies(batch, drawn, lane, lost, commands);
                 self.resume(lane, commands);
             }
             BatchOutcome::Lost(lost) => {
@@ -255,7 +255,7 @@ impl<W> Committer<W> {
         self.state = State::Idle(batch.lane);
         match settled {
             Resolution::Committed(lane) => {
-                send_replies(batch.lane, batch.txs, drawn, lane, lost, commands);
+                send_replies(batch, drawn, lane, lost, commands);
                 self.resume(lane, commands);
             }
             Resolution::NotCommitted(lane) => {
@@ -268,7 +268,8 @@ impl<W> Committer<W> {
             }
             Resolution::Fenced { durable: Some(true) } => {
                 let (_, head) = batch.chain(|at| lost.iter().all(|(position, _)| *position != at));
-                send_replies(batch.lane, batch.txs, drawn, Lane { head, ..batch.lane }, lost, commands);
+                let lane = Lane { head, ..batch.lane };
+                send_replies(batch, drawn, lane, lost, commands);
                 self.fail(Vec::new(), &CommitError::Fenced, None, commands);
             }
             Resolution::Fenced { durable } => {
@@ -360,17 +361,17 @@ fn exclude<W>(
     rest
 }
 
-/// Sends receipts, and errors to the excluded ones.
+/// Sends the receipts of a batch that left the lane like this, and errors to the excluded transactions.
 fn send_replies<W>(
-    before: Lane,
-    txs: Vec<Tx>,
+    batch: Batch,
     drawn: Vec<QueuedTx<W>>,
     lane: Lane,
     mut lost: Vec<(usize, TxRejection)>,
     commands: &mut Vec<Command<W>>,
 ) {
+    let before = batch.lane;
     let mut seq = before.head.seq;
-    for ((at, waiting), tx) in drawn.into_iter().enumerate().zip(txs) {
+    for ((at, waiting), tx) in drawn.into_iter().enumerate().zip(batch.txs) {
         let answer = match lost.iter().position(|(position, _)| *position == at) {
             Some(found) => Err(commit_error(lost.swap_remove(found).1)),
             None => {

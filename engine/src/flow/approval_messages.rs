@@ -14,9 +14,9 @@ use chimera_core::access::DeciderRefusal;
 use chimera_core::access::tables::{APPROVAL_LINKS, approval_links};
 use chimera_core::flow::review::Review;
 use chimera_core::flow::run::{ApprovalRequested, INBOX, OutboxMessage, RunHead, inbox_row, outbox_row};
-use chimera_core::flow::tables::{SCOPED_APPROVALS, scoped_approvals};
+use chimera_core::flow::tables::{ApprovalRow, scoped_approvals};
 use chimera_core::limits;
-use chimera_core::record::{Insert, Scope, Select, Tx, Unstorable, Value as Cell};
+use chimera_core::record::{Insert, Scope, StoredRow, Tx, Unstorable, Value as Cell};
 use chimera_core::redact::Redactor;
 use chimera_core::secret::Secret;
 use chimera_core::time::Timestamp;
@@ -72,11 +72,12 @@ pub(super) async fn add_approval_messages(
     let named = asking.recipients.of(head).await;
     let (now, steady) = (inner.parts.clock.now(), inner.parts.clock.steady());
     // Earlier requests are context only: without them the notification is still sent.
-    let select =
-        Select::from(&SCOPED_APPROVALS, Scope::Tenant(head.tenant.clone())).with(scoped_approvals::run_id, head.id);
-    let before = rows::all(&*inner.parts.records, select, limits::RUN_ROWS_MAX).await.unwrap_or_default();
+    let select = ApprovalRow::select(Scope::Tenant(head.tenant.clone())).with(scoped_approvals::run_id, head.id);
+    let before = rows::list(&*inner.parts.records, select, limits::RUN_ROWS_MAX).await;
+    let before: Vec<ApprovalRow> = before.inspect_err(rows::log_skipped).unwrap_or_default();
     for requested in asked {
-        let review = masked_review(review::of_request(head, requested, &before, now));
+        let review = MaskedReview::of(review::of_request(head, requested, &before, now));
+        let announced = AnnouncedRequest { head, requested, review, base_url: &asking.base_url };
         for recipient in &effective_recipients(with_deciders(&named, inner, head, requested).await, head) {
             let (id, mut link) = (inner.id(), None);
             if let Some(person) = decider(&*asking.recipients, head, recipient, requested) {
@@ -87,12 +88,13 @@ pub(super) async fn add_approval_messages(
                     tx.inserts.push(link_row(head, requested, person, &token, now)?);
                 }
             }
-            let mut payload = payload(head, requested, &review, &asking.base_url, link, now);
+            let mut payload = announced.payload(link, now);
             if let Some(reason) = excluded(&*asking.recipients, head, recipient, requested) {
                 payload["data"]["not_decider"] = reason.as_str().into();
                 payload["data"]["decided_by"] = requested.demand.describe_deciders(&requested.requesters).into();
             }
-            tx.inserts.push(asking.message(id, head, Some(requested.approval), recipient, payload, steady)?);
+            let message = RunMessage { head, approval: Some(requested.approval), payload, at: steady };
+            tx.inserts.push(asking.message(id, recipient, message)?);
         }
     }
     Ok(())
@@ -188,73 +190,83 @@ fn link_row(
     )?)
 }
 
+/// A message about a run.
+pub(super) struct RunMessage<'a> {
+    pub(super) head: &'a RunHead,
+    pub(super) approval: Option<Uuid>,
+    pub(super) payload: Value,
+    pub(super) at: Timestamp,
+}
+
 impl Asking {
     /// The row of a notification. An unregistered outsider learns that something waits, but not what.
     pub(super) fn message(
         &self,
         id: Uuid,
-        head: &RunHead,
-        approval: Option<Uuid>,
         recipient: &Recipient,
-        mut payload: Value,
-        now: Timestamp,
+        message: RunMessage<'_>,
     ) -> Result<Insert, Unstorable> {
+        let RunMessage { head, approval, mut payload, at } = message;
         if self.recipients.is_outsider(&head.tenant, &head.actor, recipient) {
             withhold(&mut payload);
         }
         match recipient.channel.as_str() {
             INBOX => {
                 let told = (payload["type"].as_str().unwrap_or_default(), Some(&payload["data"]));
-                inbox_row(id, head, &recipient.target, told, now)
+                inbox_row(id, head, &recipient.target, told, at)
             }
             channel => {
-                let message = OutboxMessage { id, approval, channel, target: &recipient.target, at: now };
+                let message = OutboxMessage { id, approval, channel, target: &recipient.target, at };
                 outbox_row(head, &message, &payload)
             }
         }
     }
 }
 
-fn payload(
-    head: &RunHead,
-    requested: &ApprovalRequested,
-    (review, masked): &(Value, bool),
-    base_url: &str,
-    link: Option<Value>,
-    now: Timestamp,
-) -> Value {
-    let data = &requested.data;
-    let (action, action_bytes) = masked_action(match requested.action.as_str() {
-        "plan" => plan_lines(&data["plan"]["steps"]),
-        "graph.patch" => data["patch"].clone(),
-        "map" => data["calls"].clone(),
-        _ => data["input"].clone(),
-    });
-    json!({
-        "type": REQUESTED,
-        "timestamp": now.to_string(),
-        "data": {
-            "run_id": head.id,
-            "trace_id": chimera_core::id::trace_id(head.id),
-            "workflow_id": head.workflow.id,
-            "actor": head.actor,
-            "autonomy_level": head.level.as_str(),
-            "approval_id": requested.approval,
-            "step_id": requested.step.as_ref().map(|(step, _)| step),
-            "node_id": requested.step.as_ref().map(|(_, node)| node),
-            "tool": requested.action,
-            "input": action,
-            "input_bytes": action_bytes,
-            "review": review,
-            "masked": masked,
-            "reason": data["reason"],
-            "approvals_needed": requested.demand.people(),
-            "digest": requested.digest,
-            "expires_at": requested.expires_at.to_string(),
-            "approve_url": format!("{base_url}/runs/{}/approve", head.id),
-            "link": link,
-        },
-    })
+/// An approval request, and what its messages say about it.
+struct AnnouncedRequest<'a> {
+    head: &'a RunHead,
+    requested: &'a ApprovalRequested,
+    review: MaskedReview,
+    base_url: &'a str,
+}
+
+impl AnnouncedRequest<'_> {
+    fn payload(&self, link: Option<Value>, now: Timestamp) -> Value {
+        let Self { head, requested, review, base_url } = self;
+        let data = &requested.data;
+        let (action, action_bytes) = masked_action(match requested.action.as_str() {
+            "plan" => plan_lines(&data["plan"]["steps"]),
+            "graph.patch" => data["patch"].clone(),
+            "map" => data["calls"].clone(),
+            _ => data["input"].clone(),
+        });
+        json!({
+            "type": REQUESTED,
+            "timestamp": now.to_string(),
+            "data": {
+                "run_id": head.id,
+                "trace_id": chimera_core::id::trace_id(head.id),
+                "workflow_id": head.workflow.id,
+                "actor": head.actor,
+                "autonomy_level": head.level.as_str(),
+                "approval_id": requested.approval,
+                "step_id": requested.step.as_ref().map(|(step, _)| step),
+                "node_id": requested.step.as_ref().map(|(_, node)| node),
+                "tool": requested.action,
+                "input": action,
+                "input_bytes": action_bytes,
+                "review": review.document,
+                "masked": review.is_masked,
+                "reason": data["reason"],
+                "approvals_needed": requested.demand.people(),
+                "digest": requested.digest,
+                "expires_at": requested.expires_at.to_string(),
+                "approve_url": format!("{base_url}/runs/{}/approve", head.id),
+                "link": link,
+            },
+        })
+    }
 }
 
 /// Reduces a message to the fact that a run waits.
@@ -266,16 +278,24 @@ pub(super) fn withhold(payload: &mut Value) {
     }
 }
 
-/// The review with credentials masked, and whether anything was masked; null if it is too long for a message.
-fn masked_review(review: Review) -> (Value, bool) {
-    let whole = serde_json::to_value(review).unwrap_or_default();
-    if whole.to_string().len() > limits::MESSAGE_REVIEW_BYTES_MAX {
-        return (Value::Null, false);
+/// A review with credentials masked; null if it is too long for a message.
+struct MaskedReview {
+    document: Value,
+    /// Whether anything was masked.
+    is_masked: bool,
+}
+
+impl MaskedReview {
+    fn of(review: Review) -> Self {
+        let whole = serde_json::to_value(review).unwrap_or_default();
+        if whole.to_string().len() > limits::MESSAGE_REVIEW_BYTES_MAX {
+            return Self { document: Value::Null, is_masked: false };
+        }
+        let mut document = whole.clone();
+        Redactor::default().json(&mut document);
+        let is_masked = document != whole;
+        Self { document, is_masked }
     }
-    let mut review = whole.clone();
-    Redactor::default().json(&mut review);
-    let masked = review != whole;
-    (review, masked)
 }
 
 /// The action with credentials masked; null if it is too long for a message.

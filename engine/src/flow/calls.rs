@@ -1,14 +1,15 @@
 //! Lists tool calls across the runs that the caller may see.
 
-use super::view::{ListedCall, Listing};
-use super::{Flow, load};
+use super::Flow;
+use super::view::{ListPage, ListedCall};
 use crate::access::{Permit, RUNS_READ};
 use crate::error::EngineError;
 use crate::port::ReadError;
+use crate::rows;
 use chimera_core::flow::run::RunStatus;
-use chimera_core::flow::tables::{RUNS, TOOL_CALLS};
+use chimera_core::flow::tables::{RunActor, ToolCallRow, runs, tool_calls};
 use chimera_core::limits::JSON_INLINE_BYTES_MAX;
-use chimera_core::record::{Comparison, Cursor, Direction, Row, Scope, Select};
+use chimera_core::record::{Comparison, Cursor, Direction, Row, Scope, StoredRow};
 use chimera_core::time::Timestamp;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -30,44 +31,45 @@ impl Flow {
         &self,
         permit: &Permit,
         filter: CallFilter,
-        render: impl FnOnce(Listing<ListedCall>) -> T,
+        render: impl FnOnce(ListPage<ListedCall>) -> T,
     ) -> Result<T, EngineError> {
         let scope = || Scope::Tenant(permit.tenant().to_owned());
         let everybody = permit.sees("");
         if !everybody && filter.actor.as_deref().is_some_and(|actor| actor != permit.actor()) {
             return Err(EngineError::missing_scope(RUNS_READ));
         }
-        let mut select = Select::from(&TOOL_CALLS, scope()).by(&[], Direction::Descending);
+        let mut select = ToolCallRow::select(scope()).by(&[], Direction::Descending);
         if let Some(actor) = filter.actor.or_else(|| (!everybody).then(|| permit.actor().to_owned())) {
-            select = select.with("actor", actor);
+            select = select.with(tool_calls::actor, actor);
         }
         if let Some(tool) = filter.tool {
-            select = select.with("tool_name", tool);
+            select = select.with(tool_calls::tool_name, tool);
         }
         if let Some(since) = filter.since {
-            select = select.filter("created_at", Comparison::AtLeast, since);
+            select = select.filter(tool_calls::created_at, Comparison::AtLeast, since);
         }
         select = select.take(filter.limit);
         if let Some(cursor) = &filter.cursor {
             select = select.continue_at(cursor).map_err(ReadError::from)?;
         }
-        let page = self.inner.parts.records.read(select).await?;
-        let mut statuses: BTreeMap<Uuid, Option<RunStatus>> = BTreeMap::new();
-        for row in &page.rows {
-            let run = row.uuid("run_id");
-            if let Entry::Vacant(place) = statuses.entry(run) {
-                let select = Select::from(&RUNS, scope()).with("id", run).without(load::RUN_DOCUMENTS).take(1);
-                let found = self.inner.parts.records.read(select).await?;
-                place.insert(found.rows.first().and_then(|row| RunStatus::parse(row.text("status"))));
-            }
-        }
+        let records = &*self.inner.parts.records;
+        let page = records.read(select).await?;
         let bytes: usize = page.rows.iter().map(Row::bytes).sum();
         let next_cursor = page.next.as_ref().map(Cursor::encode);
+        let calls = page.rows.into_iter().map(ToolCallRow::decode).collect::<Result<Vec<_>, _>>()?;
+        let mut statuses: BTreeMap<Uuid, Option<RunStatus>> = BTreeMap::new();
+        for call in &calls {
+            if let Entry::Vacant(place) = statuses.entry(call.run_id) {
+                let run: Option<RunActor> =
+                    rows::find(records, RunActor::select(scope()).with(runs::id, call.run_id)).await?;
+                place.insert(run.map(|run| run.status));
+            }
+        }
         let written = async {
-            let status = |row: &Row| statuses.get(&row.uuid("run_id")).copied().flatten();
-            let items = page.rows.iter().map(|row| ListedCall::of(row, status(row))).collect::<Result<_, _>>()?;
-            Ok(render(Listing { items, next_cursor, bytes }))
+            let status = |call: &ToolCallRow| statuses.get(&call.run_id).copied().flatten();
+            let items = calls.into_iter().map(|call| ListedCall::of(status(&call), call)).collect();
+            render(ListPage { items, next_cursor, bytes })
         };
-        self.offload(&permit.claimant(), bytes > JSON_INLINE_BYTES_MAX, Box::pin(written)).await?
+        self.offload(&permit.claimant(), bytes > JSON_INLINE_BYTES_MAX, Box::pin(written)).await
     }
 }

@@ -1,7 +1,7 @@
 //! Lists workflows and tools.
 
 use super::Flow;
-use super::view::{Listing, ToolView, WorkflowEntry, WorkflowView};
+use super::view::{ListPage, ToolView, WorkflowEntry, WorkflowView};
 use crate::access::{Permit, WORKFLOWS_READ};
 use crate::error::EngineError;
 use chimera_core::text::did_you_mean;
@@ -15,7 +15,7 @@ impl Flow {
         permit: &Permit,
         limit: usize,
         cursor: Option<&str>,
-    ) -> Result<Listing<WorkflowEntry>, EngineError> {
+    ) -> Result<ListPage<WorkflowEntry>, EngineError> {
         if !permit.may(WORKFLOWS_READ) {
             return Err(EngineError::missing_scope(WORKFLOWS_READ));
         }
@@ -23,7 +23,7 @@ impl Flow {
         let next_cursor = listed.last().filter(|_| more).map(|listed| listed.row.workflow_id.clone());
         let entries = listed.iter().map(|listed| WorkflowEntry::of(&listed.row, listed.is_own, listed.is_shared));
         // What an entry shows is small, whatever its document.
-        Ok(Listing { items: entries.collect::<Result<_, _>>()?, next_cursor, bytes: 0 })
+        Ok(ListPage { items: entries.collect::<Result<_, _>>()?, next_cursor, bytes: 0 })
     }
 
     /// A version of a workflow with its document; the newest by default.

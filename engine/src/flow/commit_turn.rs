@@ -24,16 +24,18 @@ pub(super) enum CommitOutcome {
     Unwritable,
 }
 
-/// Commits a turn that leaves the run with this owner. While the store is unavailable, it retries until the process
+/// The run that a turn leaves behind.
+pub(super) struct RunAfterTurn {
+    pub(super) head: Arc<RunHead>,
+    pub(super) owner: Option<LaneOwner>,
+    /// Calls are in flight, or their responses wait to be decided.
+    pub(super) has_calls: bool,
+}
+
+/// Commits a turn. While the store is unavailable, it retries until the process
 /// ends if a response from outside or calls in flight would be lost. Any other turn is read and decided again.
-pub(super) async fn commit(
-    inner: Arc<EngineState>,
-    head: Arc<RunHead>,
-    mut tx: Tx,
-    turn: &mut Turn,
-    owner: Option<LaneOwner>,
-    has_calls: bool,
-) -> CommitOutcome {
+pub(super) async fn commit(inner: Arc<EngineState>, run: RunAfterTurn, mut tx: Tx, turn: &mut Turn) -> CommitOutcome {
+    let RunAfterTurn { head, owner, has_calls } = run;
     if let Err(error) = ledger_notes::add_entries(&mut tx, &inner, &head, &mut turn.notes) {
         tracing::error!(run_id = %head.id, error = %error, "the ledger entries of a turn could not be built");
         return CommitOutcome::Unwritable;

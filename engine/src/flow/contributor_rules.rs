@@ -11,9 +11,9 @@ use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::policy::{Action, PolicyVerdict};
 use chimera_core::flow::run::RunHead;
-use chimera_core::flow::tables::STEPS;
+use chimera_core::flow::tables::{StepBrief, steps};
 use chimera_core::limits::RUN_ROWS_MAX;
-use chimera_core::record::{Row, Scope, Select};
+use chimera_core::record::{Scope, StoredRow};
 use chimera_core::tool::{Rollback, Spec};
 use serde_json::Value;
 use uuid::Uuid;
@@ -33,7 +33,7 @@ impl Flow {
     }
 
     /// Refuses to repeat a step that a rule denies to the caller or requires approval for.
-    pub(super) async fn check_repeat(&self, permit: &Permit, run: Uuid, step: &Row) -> Result<(), EngineError> {
+    pub(super) async fn check_repeat(&self, permit: &Permit, run: Uuid, step: &StepBrief) -> Result<(), EngineError> {
         let head = self.head_of(permit, run).await?;
         self.check_contributor(permit, &head, step)
     }
@@ -51,10 +51,12 @@ impl Flow {
             return Ok(());
         }
         let scope = Scope::Tenant(permit.tenant().to_owned());
-        let select = Select::from(&STEPS, scope).with("run_id", run).without(load::STEP_DOCUMENTS);
-        let steps = rows::all(&*self.inner.parts.records, select, RUN_ROWS_MAX).await?;
-        let named = |step: &&Row| only.is_none_or(|only| only.contains(&step.uuid("id")));
-        let undone = |step: &&Row| self.tool_of(step).is_some_and(|tool| tool.rollback != Rollback::Unsupported);
+        let select = StepBrief::select(scope).with(steps::run_id, run);
+        let steps: Vec<StepBrief> = rows::list(&*self.inner.parts.records, select, RUN_ROWS_MAX).await?;
+        let named = |step: &&StepBrief| only.is_none_or(|only| only.contains(&step.id));
+        let undone = |step: &&StepBrief| {
+            self.registered(step.tool.as_deref()).is_some_and(|tool| tool.rollback != Rollback::Unsupported)
+        };
         steps.iter().filter(named).filter(undone).try_for_each(|step| self.check_contributor(permit, &head, step))
     }
 
@@ -62,10 +64,10 @@ impl Flow {
         Ok(RunHead::of_row(&load::manageable_run(&*self.inner.parts.records, permit, run).await?)?)
     }
 
-    fn check_contributor(&self, permit: &Permit, head: &RunHead, step: &Row) -> Result<(), EngineError> {
-        let Some(tool) = self.tool_of(step) else { return Ok(()) };
+    fn check_contributor(&self, permit: &Permit, head: &RunHead, step: &StepBrief) -> Result<(), EngineError> {
+        let Some(tool) = self.registered(step.tool.as_deref()) else { return Ok(()) };
         let (policy, tenant, level) = (&self.inner.parts.policy, head.tenant.as_str(), head.level);
-        let (node, input) = (step.text("node_id"), &Value::Null);
+        let (node, input) = (step.node_id.as_str(), &Value::Null);
         let action = Action { tenant, actor: &head.actor, level, node, tool: &tool, input };
         let part = policy.judge_contributor(&Action { actor: permit.actor(), ..action });
         part.check_contribution(&policy.judge(&action)).map_err(|why| EngineError::refused(Code::PolicyDenied, why))

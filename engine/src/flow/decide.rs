@@ -15,15 +15,15 @@ use chimera_core::access::DeciderRefusal;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::approval::{
     Decided, Decision, DecisionOutcome, DecisionRefusal, FindRefusal, People, PersonDecision, RequestReference,
-    RequestStatus, RequestedAction, SamePerson, StoredApproval,
+    RequestStatus, RequestedAction, StoredApproval,
 };
 use chimera_core::flow::run::{Signal, SignalKind, affinity};
-use chimera_core::flow::tables::{APPROVAL_DETAILS, APPROVAL_REQUESTS};
+use chimera_core::flow::tables::{APPROVAL_DETAILS, APPROVAL_REQUESTS, approval_details, approval_requests};
 use chimera_core::json::Digest32;
 use chimera_core::ledger::decision::{DecisionSource, Outcome};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::limits;
-use chimera_core::record::{Json, Row, Step, Tx, Unstorable, Update};
+use chimera_core::record::{Json, Step, Tx, Unstorable, Update};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -97,17 +97,17 @@ impl Flow {
         let all = StoredApproval::of_rows(&rows)?;
         let Decide { decision, approval, step, digest, .. } = *ask;
         let approval = RequestReference { decision, approval, step, digest }.find(&all).map_err(not_found)?;
-        let row = rows.iter().find(|row| row.uuid("approval_request_id") == approval.id);
+        let row = rows.iter().find(|row| row.approval_request_id == approval.id);
         let row = row.ok_or_else(|| not_found(FindRefusal::Unknown))?;
-        review::check_open(&review::of_row(&run, row, &[], self.inner.parts.clock.steady()))?;
+        review::check_open(&review::of_row(&run, row, &[], self.inner.parts.clock.steady())?)?;
         self.check_decider(permit, approval)?;
-        let unchanged = self.check_stored_decider(permit, run.text("actor")).await?;
+        let unchanged = self.check_stored_decider(permit, &run.actor).await?;
         if decision == Decision::Approve {
-            review::check_approvable(row)?;
+            review::check_approvable(approval)?;
             self.check_tool_versions(ask.run, approval)?;
         }
         self.check_narrowed_token(permit, ask, approval).await?;
-        let decided = self.apply_decision(permit, ask, approval, run.text("actor"))?;
+        let decided = self.apply_decision(permit, ask, approval, &run.actor)?;
         let void = VoidRequests::of_decision(&all, approval, &decided.outcome);
         let mut tx = self.decision_tx(permit, ask, (approval, &decided), &void)?;
         tx.steps.extend(unchanged);
@@ -115,7 +115,7 @@ impl Flow {
             tx.updates.extend(used_up.updates);
             tx.steps.extend(used_up.steps);
             let (subject, data) = (approval.id.to_string(), json!({"decision": decision.as_str()}));
-            self.record(&mut tx, permit, Some(ask.run), subject, "approval.link_used", data)?;
+            self.record(&mut tx, permit, permit.event(subject, "approval.link_used", data).of_run(ask.run))?;
         }
         self.inner.parts.records.commit(tx).await?;
         let Decided { outcome, approvals, needed, .. } = decided;
@@ -215,18 +215,18 @@ impl Flow {
         let now = self.inner.parts.clock.steady();
         let (approval_id, notes) = (approval.id, ask.reason.clone());
         let json = Json::encode(&decided.decisions).map_err(Unstorable::from)?;
-        let set = vec![("decisions", json.into())];
+        let set = vec![(approval_details::decisions, json.into())];
         let details = Update::versioned(&APPROVAL_DETAILS, vec![approval_id.into()], approval.version, set);
-        let mut set = vec![("status", decided.outcome.status().as_str().into())];
+        let mut set = vec![(approval_requests::status, decided.outcome.status().into())];
         if decided.outcome != DecisionOutcome::Pending {
             set.extend([
-                ("reviewed_at", now.into()),
-                ("reviewed_by", permit.actor().into()),
-                ("review_decision", ask.decision.as_str().into()),
-                ("review_notes", notes.clone().into()),
+                (approval_requests::reviewed_at, now.into()),
+                (approval_requests::reviewed_by, permit.actor().into()),
+                (approval_requests::review_decision, ask.decision.as_str().into()),
+                (approval_requests::review_notes, notes.clone().into()),
             ]);
         }
-        let pending = vec![("status", RequestStatus::Pending.as_str().into())];
+        let pending = vec![(approval_requests::status, RequestStatus::Pending.into())];
         let request = Update::new(&APPROVAL_REQUESTS, vec![approval_id.into()], pending, set);
         let mut tx = Tx {
             updates: vec![details.map_err(Unstorable::from)?, request.map_err(Unstorable::from)?],
@@ -254,11 +254,6 @@ impl Flow {
         permit.add_nonces(&mut tx);
         Ok(tx)
     }
-}
-
-/// The minimum number of people a request needs, including those who have approved.
-pub(super) fn people_needed(row: &Row, same: SamePerson<'_>) -> i64 {
-    StoredApproval::of_row(row).map_or_else(|_| row.int("approvals_needed"), |approval| approval.people_needed(same))
 }
 
 /// The refusal of a decision that refers to no request.

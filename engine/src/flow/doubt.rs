@@ -3,16 +3,17 @@
 //! The notification is part of the transaction that records the doubt, so it is sent once and only for what happened.
 
 use super::Flow;
-use super::approval_messages::{self, Asking};
+use super::approval_messages::{self, Asking, RunMessage};
 use super::engine::EngineState;
-use super::view::{DoubtView, DoubtfulCall, Listing};
+use super::view::{DoubtView, DoubtfulCall, ListPage};
 use crate::access::{Permit, RUNS_READ};
 use crate::error::EngineError;
 use crate::port::ReadError;
+use crate::rows;
 use chimera_core::flow::run::{RunHead, UnknownOutcome};
-use chimera_core::flow::tables::{RUNS, STEPS};
+use chimera_core::flow::tables::{DoubtfulRun, DoubtfulStep, runs, steps};
 use chimera_core::limits;
-use chimera_core::record::{Comparison, Cursor, Row, Scope, Select, Tx, Unstorable, Value as Cell};
+use chimera_core::record::{Comparison, Cursor, Row, Scope, StoredRow, Tx, Unstorable, Value as Cell};
 use chimera_core::redact::Redactor;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -32,34 +33,35 @@ pub struct DoubtFilter {
 
 impl Flow {
     /// Calls in doubt, oldest steps first.
-    pub async fn list_doubts(&self, permit: &Permit, filter: DoubtFilter) -> Result<Listing<DoubtView>, EngineError> {
+    pub async fn list_doubts(&self, permit: &Permit, filter: DoubtFilter) -> Result<ListPage<DoubtView>, EngineError> {
         let everybody = permit.sees("");
         if !everybody && filter.actor.as_deref().is_some_and(|actor| actor != permit.actor()) {
             return Err(EngineError::missing_scope(RUNS_READ));
         }
         let actor = filter.actor.or_else(|| (!everybody).then(|| permit.actor().to_owned()));
         let scope = || Scope::Tenant(permit.tenant().to_owned());
-        let mut select = in_doubt(Select::from(&STEPS, scope())).take(filter.limit);
+        let mut select = DoubtfulStep::select(scope()).filter(steps::in_doubt_since, Comparison::IsNot, Cell::Null);
+        select = select.take(filter.limit);
         if let Some(tool) = filter.tool {
-            select = select.with("tool", tool);
+            select = select.with(steps::tool, tool);
         }
         if let Some(cursor) = &filter.cursor {
             select = select.continue_at(cursor).map_err(ReadError::from)?;
         }
-        let mut runs: BTreeMap<Uuid, Option<Row>> = BTreeMap::new();
+        let mut runs: BTreeMap<Uuid, Option<DoubtfulRun>> = BTreeMap::new();
         let (mut items, mut bytes) = (Vec::new(), 0_usize);
         // Steps have no actor column, so filling a page for one actor can take several reads.
         for _ in 0..limits::DOUBT_PAGES_MAX {
             let page = self.inner.parts.records.read(select.clone()).await?;
             bytes = page.rows.iter().map(Row::bytes).fold(bytes, usize::saturating_add);
-            for step in &page.rows {
-                let id = step.uuid("run_id");
-                if let Entry::Vacant(place) = runs.entry(id) {
-                    let select = Select::from(&RUNS, scope()).with("id", id).take(1);
-                    place.insert(self.inner.parts.records.read(select).await?.rows.into_iter().next());
+            for row in page.rows {
+                let step = DoubtfulStep::decode(row)?;
+                if let Entry::Vacant(place) = runs.entry(step.run_id) {
+                    let select = DoubtfulRun::select(scope()).with(runs::id, step.run_id);
+                    place.insert(rows::find(&*self.inner.parts.records, select).await?);
                 }
-                let run = runs.get(&id).and_then(Option::as_ref);
-                let run = run.filter(|run| actor.as_deref().is_none_or(|actor| run.text("actor") == actor));
+                let run = runs.get(&step.run_id).and_then(Option::as_ref);
+                let run = run.filter(|run| actor.as_deref().is_none_or(|actor| run.actor == actor));
                 items.extend(run.map(|run| DoubtView::of(run, step)).transpose()?);
             }
             select.after = page.next;
@@ -69,23 +71,17 @@ impl Flow {
             let room = filter.limit - items.len();
             select = select.take(room);
         }
-        Ok(Listing { items, next_cursor: select.after.as_ref().map(Cursor::encode), bytes })
+        Ok(ListPage { items, next_cursor: select.after.as_ref().map(Cursor::encode), bytes })
     }
 
     /// A run's calls in doubt.
-    pub(super) async fn doubts(&self, permit: &Permit, run: &Row) -> Result<Vec<DoubtView>, EngineError> {
-        if run.get("in_doubt_since").is_null() {
-            return Ok(Vec::new());
-        }
-        let select = Select::from(&STEPS, Scope::Tenant(permit.tenant().to_owned())).with("run_id", run.uuid("id"));
-        let (rows, _) = self.inner.parts.records.first(in_doubt(select), limits::PAGE_ROWS_DEFAULT).await?;
-        Ok(rows.iter().map(|step| DoubtView::of(run, step)).collect::<Result<_, _>>()?)
+    pub(super) async fn doubts(&self, permit: &Permit, run: &DoubtfulRun) -> Result<Vec<DoubtView>, EngineError> {
+        let select = DoubtfulStep::select(Scope::Tenant(permit.tenant().to_owned())).with(steps::run_id, run.id);
+        let select = select.filter(steps::in_doubt_since, Comparison::IsNot, Cell::Null);
+        let (rows, _) = self.inner.parts.records.first(select, limits::PAGE_ROWS_DEFAULT).await?;
+        let shown = |row| Ok(DoubtView::of(run, DoubtfulStep::decode(row)?)?);
+        rows.into_iter().map(shown).collect()
     }
-}
-
-/// Restricts a query to steps in doubt.
-pub(super) fn in_doubt(select: Select) -> Select {
-    select.filter("in_doubt_since", Comparison::IsNot, Cell::Null)
 }
 
 /// Adds the notifications about calls in doubt to the transaction that records them.
@@ -104,7 +100,8 @@ pub(super) async fn add_doubt_messages(
     for doubt in doubts {
         let payload = json!({"type": OUTCOME_UNKNOWN, "timestamp": now.to_string(), "data": data(head, doubt, asking)});
         for recipient in &recipients {
-            tx.inserts.push(asking.message(inner.id(), head, None, recipient, payload.clone(), steady)?);
+            let message = RunMessage { head, approval: None, payload: payload.clone(), at: steady };
+            tx.inserts.push(asking.message(inner.id(), recipient, message)?);
         }
     }
     Ok(())

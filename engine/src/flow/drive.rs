@@ -7,13 +7,13 @@
 //!
 //! The first turn is made by `Flow::begin` and committed by `EngineState::launch`.
 
-use super::commit_turn::{CommitOutcome, commit, owner_once_claimed};
+use super::call_tasks::CallTasks;
+use super::commit_turn::{CommitOutcome, RunAfterTurn, commit, owner_once_claimed};
 use super::engine::{EngineState, RunProgress, Shutdown, is_heavy};
 use super::perform::execute_tool;
 use super::turn_gate::TurnGate;
 use super::{load, observe, spans};
 use crate::error::EngineError;
-use crate::flow::port::CancelToken;
 use crate::offload::CostFlag;
 use crate::port::ReadError;
 use crate::rows;
@@ -27,15 +27,11 @@ use chimera_core::time::Timestamp;
 use chimera_core::tool::EffectKind;
 use chimera_core::{json, limits};
 use futures::FutureExt;
-use futures::future::BoxFuture;
-use futures::stream::{FuturesUnordered, StreamExt};
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tracing::Instrument;
-use uuid::Uuid;
 
 /// A wake-up from elsewhere in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,17 +66,17 @@ impl TurnSnapshot {
     }
 }
 
+/// How the rest of the process and a driven run reach each other.
+pub(super) struct RunChannels {
+    pub(super) nudges: mpsc::Receiver<WakeUp>,
+    pub(super) progress: watch::Sender<RunProgress>,
+}
+
 pub(super) struct RunDriver {
     inner: Arc<EngineState>,
     run: Run,
-    nudges: mpsc::Receiver<WakeUp>,
-    progress: watch::Sender<RunProgress>,
-    calls: FuturesUnordered<BoxFuture<'static, Event>>,
-    cancels: BTreeMap<RunPlace, watch::Sender<bool>>,
-    /// Responses that arrived while waiting for the store.
-    answered: Vec<Event>,
-    /// Calls with outside effects, whose responses must not be lost.
-    outside: BTreeSet<Uuid>,
+    channels: RunChannels,
+    calls: CallTasks,
     /// Turns that could not be stored. Successful turns in between don't reset it: a run may have to wait for a slot or
     /// read the cache before it reaches the same turn again.
     unwritten: u32,
@@ -104,30 +100,23 @@ impl RunDriver {
     pub(super) fn new(
         inner: Arc<EngineState>,
         run: Run,
-        nudges: mpsc::Receiver<WakeUp>,
-        progress: watch::Sender<RunProgress>,
+        channels: RunChannels,
         owns_all_calls: bool,
         costly: CostFlag,
     ) -> Self {
-        let (calls, cancels, owner) = (FuturesUnordered::new(), BTreeMap::new(), run.owner());
-        let (stale, more_signals, waits_since, waits_in_store) = (0, false, None, false);
-        let (outside, unwritten) = (BTreeSet::new(), 0);
+        let owner = run.owner();
         Self {
             inner,
             run,
-            nudges,
-            progress,
-            calls,
-            cancels,
-            answered: Vec::new(),
-            outside,
-            unwritten,
+            channels,
+            calls: CallTasks::default(),
+            unwritten: 0,
             owns_all_calls,
             owner,
-            stale,
-            more_signals,
-            waits_since,
-            waits_in_store,
+            stale: 0,
+            more_signals: false,
+            waits_since: None,
+            waits_in_store: false,
             costly,
         }
     }
@@ -177,7 +166,7 @@ impl RunDriver {
 
     /// Stops driving the run. Signals that arrive at the last moment trigger another load.
     fn stop(self) {
-        let Self { inner, run, mut nudges, progress, more_signals: mut told, .. } = self;
+        let Self { inner, run, channels: RunChannels { mut nudges, progress }, more_signals: mut told, .. } = self;
         let id = run.head().id;
         if self.waits_in_store {
             inner.unload(id, progress);
@@ -197,7 +186,7 @@ impl RunDriver {
         let id = self.run.head().id;
         let writes_through = match self.inner.owner(id) {
             Some(owner) => owner,
-            None => self.while_calls_run(owner_once_claimed(Arc::clone(&self.inner), id)).await?,
+            None => self.calls.run_while(owner_once_claimed(Arc::clone(&self.inner), id)).await?,
         };
         self.owner = self.run.owner();
         let before = TurnSnapshot::of(&self.run, &events);
@@ -220,9 +209,9 @@ impl RunDriver {
             }
         };
         if let Some(tx) = turn.tx.take() {
-            let has_calls = !self.calls.is_empty() || !self.answered.is_empty();
-            let (inner, head) = (Arc::clone(&self.inner), Arc::clone(self.run.head()));
-            match self.while_calls_run(commit(inner, head, tx, &mut turn, self.run.owner(), has_calls)).await {
+            let head = Arc::clone(self.run.head());
+            let left = RunAfterTurn { head, owner: self.run.owner(), has_calls: self.calls.has_any() };
+            match self.calls.run_while(commit(Arc::clone(&self.inner), left, tx, &mut turn)).await {
                 CommitOutcome::Committed => self.stale = 0,
                 CommitOutcome::Stale => return self.reload(before).await,
                 CommitOutcome::OwnershipLost => return None,
@@ -230,10 +219,10 @@ impl RunDriver {
             }
         }
         for ReceivedAnswer { call, .. } in kept {
-            self.outside.remove(&call);
+            self.calls.settle(call);
         }
         let mut events = self.perform(&turn);
-        events.append(&mut self.answered);
+        events.append(&mut self.calls.take_answered());
         self.publish_progress(&turn);
         if turn.parked {
             self.waits_in_store = turn.waits_for_slot;
@@ -245,24 +234,12 @@ impl RunDriver {
         Some(events)
     }
 
-    /// Waits for the store while calls in flight continue.
-    async fn while_calls_run<T>(&mut self, wait: impl Future<Output = T>) -> T {
-        tokio::pin!(wait);
-        loop {
-            tokio::select! {
-                biased;
-                done = &mut wait => return done,
-                Some(event) = self.calls.next() => self.answered.push(event),
-            }
-        }
-    }
-
     /// The responses among events that can't be obtained again.
     fn unrepeatable_answers(&self, events: &[Event]) -> Vec<ReceivedAnswer> {
         let mut kept = Vec::new();
         for event in events {
             match event {
-                Event::CallAnswered { at, call, answer, took_ms } if self.outside.contains(call) => {
+                Event::CallAnswered { at, call, answer, took_ms } if self.calls.must_keep(*call) => {
                     let (answer, in_doubt) = (answer.clone(), self.run.is_in_doubt(*at));
                     kept.push(ReceivedAnswer { at: *at, call: *call, answer, took_ms: *took_ms, in_doubt });
                 }
@@ -279,16 +256,16 @@ impl RunDriver {
     async fn handle_unwritable(&mut self, mut answers: Vec<ReceivedAnswer>) -> Option<Vec<Event>> {
         self.unwritten += 1;
         let mut stopping = self.inner.stopping();
-        let answered = std::mem::take(&mut self.answered);
+        let answered = self.calls.take_answered();
         answers.extend(self.unrepeatable_answers(&answered));
         while !self.calls.is_empty() {
-            let ended = self.next_call_or_stop(&mut stopping).await;
+            let ended = self.calls.next_or_stop(&mut stopping).await;
             if ended.is_empty() {
                 return None;
             }
             answers.extend(self.unrepeatable_answers(&ended));
         }
-        self.outside.clear();
+        self.calls.settle_all();
         if self.unwritten > 2 {
             tokio::select! {
                 biased;
@@ -341,9 +318,9 @@ impl RunDriver {
             if !inner.is_running() && (self.calls.is_empty() || inner.is_stopped()) {
                 return None;
             }
-            self.while_calls_run(tokio::time::sleep(pause)).await;
+            self.calls.run_while(tokio::time::sleep(pause)).await;
             pause = (pause * 2).min(limits::STORE_RETRY_PAUSE_MAX);
-            let row = match self.while_calls_run(load::run_row(&*inner.parts.records, id)).await {
+            let row = match self.calls.run_while(load::run_row(&*inner.parts.records, id)).await {
                 Ok(Some(row)) => row,
                 Ok(None) | Err(EngineError::Read(ReadError::Schema(_))) => return None,
                 Err(_) => continue,
@@ -359,7 +336,7 @@ impl RunDriver {
                 return None;
             }
             let costly = self.costly.clone();
-            match self.while_calls_run(load::load(&*inner.parts.records, &inner.workflows, row, &costly)).await {
+            match self.calls.run_while(load::load(&*inner.parts.records, &inner.workflows, row, &costly)).await {
                 Ok(run) => self.run = run,
                 Err(EngineError::Read(_)) => continue,
                 Err(error) => {
@@ -377,7 +354,7 @@ impl RunDriver {
                 let (unwritten, answers): (Vec<_>, Vec<_>) =
                     answers.into_iter().partition(|event| matches!(event, Event::TurnRefused { .. }));
                 events.extend(unwritten.into_iter().chain([begun]).chain(answers));
-                events.append(&mut self.answered);
+                events.append(&mut self.calls.take_answered());
             } else {
                 self.drop_calls();
                 events.push(begun);
@@ -389,10 +366,7 @@ impl RunDriver {
 
     /// Drops the calls in flight and releases their slots.
     fn drop_calls(&mut self) {
-        self.calls = FuturesUnordered::new();
-        self.answered.clear();
-        self.cancels.clear();
-        self.outside.clear();
+        self.calls = CallTasks::default();
         let next = self.inner.call_slots().drop_run(self.run.head().id);
         self.inner.wake_for_slots(next);
     }
@@ -412,16 +386,12 @@ impl RunDriver {
         for effect in &turn.effects {
             match effect {
                 Effect::Call(call) => self.call(call.clone()),
-                Effect::Cancel(at) => {
-                    if let Some(cancel) = self.cancels.get(at) {
-                        cancel.send_replace(true);
-                    }
-                }
+                Effect::Cancel(at) => self.calls.cancel(*at),
                 Effect::LookUpCache { at, key } => self.look_up_cache(*at, key.clone()),
                 Effect::Wake(run) => self.inner.wake(*run),
                 Effect::Notify => self.inner.messages.notify_one(),
                 Effect::Release(at) => {
-                    self.cancels.remove(at);
+                    self.calls.release(*at);
                     let next = self.inner.call_slots().release(self.run.head().id, *at);
                     self.inner.wake_for_slots(next);
                 }
@@ -434,13 +404,12 @@ impl RunDriver {
     }
 
     fn call(&mut self, call: Call) {
-        let (sender, cancel) = CancelToken::pair();
-        self.cancels.insert(call.at, sender);
         let registry = &self.inner.parts.registry;
         let reaches_out = registry.get(&call.tool).is_some_and(|tool| tool.spec().effect != EffectKind::Pure);
         if reaches_out && matches!(call.mode, CallMode::Execute | CallMode::Undo { .. }) {
-            self.outside.insert(call.id);
+            self.calls.keep_answer(call.id);
         }
+        let cancel = self.calls.register(call.at);
         let (inner, head, costly) = (Arc::clone(&self.inner), Arc::clone(self.run.head()), self.costly.clone());
         self.calls.push(
             async move {
@@ -467,9 +436,9 @@ impl RunDriver {
                     .take(1);
                 // A cache read error counts as a miss.
                 let rows = inner.parts.records.read(select).await.map(|page| page.rows).unwrap_or_default();
-                costly.mark_costly(load::are_large(&rows)).await;
-                let now = inner.parts.clock.steady();
                 let row = rows::decodable::<CacheEntryRow>(rows).next();
+                costly.mark_costly(row.as_ref().is_some_and(load::is_large)).await;
+                let now = inner.parts.clock.steady();
                 let row = row.filter(|row| row.expires_at.is_none_or(|end| end > now));
                 let hit = row.and_then(|row| row.output.value().inspect_err(rows::log_skipped).ok());
                 Event::CacheLookedUp { at, hit }
@@ -481,17 +450,18 @@ impl RunDriver {
     fn publish_progress(&self, turn: &Turn) {
         if turn.status.is_some() || turn.parked || turn.waits_for_person {
             let progress = RunProgress::of(&self.run, turn.is_resting());
-            self.progress.send_replace(progress);
+            self.channels.progress.send_replace(progress);
         }
     }
 
     /// Waits for the next event.
     async fn wait(&mut self, stopping: &mut watch::Receiver<Shutdown>) -> Vec<Event> {
-        if let Some(Some(event)) = self.calls.next().now_or_never() {
-            return self.collect_ended(event);
+        let ended = self.calls.take_ended();
+        if !ended.is_empty() {
+            return ended;
         }
         if !self.inner.is_running() {
-            return if self.calls.is_empty() { Vec::new() } else { self.next_call_or_stop(stopping).await };
+            return if self.calls.is_empty() { Vec::new() } else { self.calls.next_or_stop(stopping).await };
         }
         let mut due = self.run.next_deadline().map(|due| duration_until(due, self.inner.parts.clock.steady()));
         if self.run.wants_slot() {
@@ -506,22 +476,13 @@ impl RunDriver {
         };
         tokio::select! {
             biased;
-            Some(event) = self.calls.next() => self.collect_ended(event),
+            Some(ended) = self.calls.next() => ended,
             () = wait_for_stop(stopping) => Vec::new(),
-            nudge = self.nudges.recv() => match nudge {
+            nudge = self.channels.nudges.recv() => match nudge {
                 Some(WakeUp::CheckSignals) => self.check_signals().await,
                 _ => vec![Event::Tick],
             },
             () = sleep => vec![Event::Tick],
-        }
-    }
-
-    /// Waits for a call in flight, and nothing else.
-    async fn next_call_or_stop(&mut self, stopping: &mut watch::Receiver<Shutdown>) -> Vec<Event> {
-        tokio::select! {
-            biased;
-            Some(event) = self.calls.next() => self.collect_ended(event),
-            _ = stopping.wait_for(|stop| *stop == Shutdown::Now) => Vec::new(),
         }
     }
 
@@ -542,15 +503,6 @@ impl RunDriver {
             // They stay in the store; the next look finds them.
             Err(_) => Vec::new(),
         }
-    }
-
-    /// Collects all calls that have ended, to decide them in one turn.
-    fn collect_ended(&mut self, first: Event) -> Vec<Event> {
-        let mut events = vec![first];
-        while let Some(Some(event)) = self.calls.next().now_or_never() {
-            events.push(event);
-        }
-        events
     }
 }
 

@@ -8,6 +8,7 @@ use crate::access::Permit;
 use crate::error::EngineError;
 use crate::rows;
 use chimera_core::error::{Code, ErrorBody};
+use chimera_core::flow::air::NodeKind;
 use chimera_core::flow::run::{SignalKind, StepStatus};
 use chimera_core::flow::status::RequestStatus;
 use chimera_core::flow::tables::{
@@ -29,8 +30,8 @@ impl Flow {
         if let Some(node) = self.drafted_node(permit, run, step).await? {
             return self.edit_planned(permit, run, &node, input).await;
         }
-        let (row, _) = self.step_with_status(permit, run, step, StepStatus::AwaitingApproval).await?;
-        let is_map = row.node_type == "map" && row.map_index.is_none();
+        let row = self.step_with_status(permit, run, step, StepStatus::AwaitingApproval).await?;
+        let is_map = row.node_type == NodeKind::Map && row.map_index.is_none();
         let tool = row.tool.as_deref().filter(|_| !is_map).ok_or_else(no_input)?;
         self.check_input(permit, tool, &input)?;
         let pending = self.select_pending(permit, run).with(scoped_approvals::step_id, step);
@@ -53,7 +54,7 @@ impl Flow {
         if permit.kind() != ActorType::Human {
             return Err(EngineError::refused(Code::RbacForbidden, "only a person may change what waits for approval"));
         }
-        let row = RunPlan::decode(self.unfinished_run(permit, run).await?)?;
+        let row = RunPlan::from(self.unfinished_run(permit, run).await?);
         let plan = row.plan.as_ref().map(Json::value).transpose()?.unwrap_or_default();
         let lines = plan["steps"].as_array().into_iter().flatten().filter(|line| line["node"] == node);
         let lines: Vec<&Value> = lines.collect();

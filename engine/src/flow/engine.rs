@@ -5,7 +5,7 @@
 
 use super::active_runs::{ActiveRuns, LimitReached, RunLimits};
 use super::call_slots::{CallLimits, CallSlots};
-use super::drive::{RunDriver, WakeUp};
+use super::drive::{RunChannels, RunDriver, WakeUp};
 use super::memory::MemoryBudget;
 use super::{Asking, ToolRegistry, Workflows, load, spans};
 use crate::error::EngineError;
@@ -369,7 +369,8 @@ impl EngineState {
                 made.into_iter().for_each(|span| inner.parts.spans.ended(span));
                 let (offload, costly) = (Arc::clone(&inner.offload), CostFlag::new(is_heavy(&run)));
                 let who = run.head().claimant();
-                let drive = RunDriver::new(inner, run, nudges, sender, true, costly.clone());
+                let channels = RunChannels { nudges, progress: sender };
+                let drive = RunDriver::new(inner, run, channels, true, costly.clone());
                 offload.run_when_costly(&who, &costly, Box::pin(drive.continue_from(turn))).await;
             }
         };
@@ -532,7 +533,8 @@ impl EngineState {
                 self.record_memory(&run);
                 let span = spans::run_placeholder(&*self.parts.spans, id);
                 let offload = Arc::clone(&self.offload);
-                let drive = RunDriver::new(Arc::clone(self), run, nudges, sender, alone, costly.clone());
+                let channels = RunChannels { nudges, progress: sender };
+                let drive = RunDriver::new(Arc::clone(self), run, channels, alone, costly.clone());
                 let drive = Box::pin(drive.resume());
                 tokio::spawn(async move { offload.run_when_costly(&who, &costly, drive).await }.instrument(span));
                 Ok(())

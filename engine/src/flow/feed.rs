@@ -8,10 +8,9 @@ use super::{Flow, load};
 use crate::access::Permit;
 use crate::error::EngineError;
 use chimera_core::flow::run::RunStatus;
-use chimera_core::flow::tables::{RunActor, RunBrief};
-use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, audit_log_entries};
+use chimera_core::ledger::tables::{RunEntry, audit_log_entries};
 use chimera_core::limits;
-use chimera_core::record::{Comparison, Scope, Select, StoredRow};
+use chimera_core::record::{Comparison, Scope, StoredRow};
 use uuid::Uuid;
 
 /// The next events.
@@ -28,8 +27,7 @@ pub struct EventPage {
 impl Flow {
     /// A run's status.
     pub async fn status(&self, permit: &Permit, run: Uuid) -> Result<RunStatus, EngineError> {
-        let row = load::readable_run(&*self.inner.parts.records, permit, run).await?;
-        Ok(RunActor::decode(row)?.status)
+        Ok(load::readable_run(&*self.inner.parts.records, permit, run).await?.status)
     }
 
     /// The events of a run after number `after`, in order: those with the next `limit` numbers.
@@ -45,12 +43,13 @@ impl Flow {
     ) -> Result<Vec<EventView>, EngineError> {
         let limit = limit.clamp(1, limits::PAGE_ROWS_MAX);
         let last = after.saturating_add(i64::try_from(limit).unwrap_or(i64::MAX));
-        let select = Select::from(&AUDIT_LOG_ENTRIES, Scope::Tenant(permit.tenant().to_owned()))
+        let select = RunEntry::select(Scope::Tenant(permit.tenant().to_owned()))
             .with(audit_log_entries::run_id, run)
             .filter(audit_log_entries::run_seq, Comparison::Above, after)
             .filter(audit_log_entries::run_seq, Comparison::AtMost, last);
         let (rows, _) = self.inner.parts.records.first(select, limit).await?;
-        let mut events: Vec<EventView> = rows.iter().map(EventView::of).collect();
+        let decode = |row| RunEntry::decode(row).map(EventView::of);
+        let mut events: Vec<EventView> = rows.into_iter().map(decode).collect::<Result<_, _>>()?;
         events.sort_by_key(|event| event.run_seq);
         Ok(events)
     }
@@ -58,7 +57,7 @@ impl Flow {
     /// The events of a run after number `after`.
     pub async fn feed(&self, permit: &Permit, run: Uuid, after: i64) -> Result<EventPage, EngineError> {
         let records = &*self.inner.parts.records;
-        let row = RunBrief::decode(load::readable_run(records, permit, run).await?)?;
+        let row = load::readable_run(records, permit, run).await?;
         let (head, after) = (row.run_seq, after.max(0));
         if after < head {
             let events = self.events(permit, run, after, limits::FEED_PAGE_MAX).await?;

@@ -4,8 +4,8 @@
 //! of one database report the same store, so don't sum these gauges across nodes; slots, active runs and held lanes are
 //! per process.
 
+use super::Flow;
 use super::engine::Shutdown;
-use super::{Flow, doubt};
 use crate::error::EngineError;
 use crate::rows;
 use chimera_core::flow::run::RunStatus;
@@ -83,7 +83,9 @@ impl Flow {
         let lost = lost.with(runs::completed_at, Value::Null).filter(runs::workflow_id, Comparison::IsNot, Value::Null);
         let lost = self.count(lost, runs::created_at).await?;
         metrics::gauge!("chimera_runs_unattended").set(total(&lost));
-        let doubted = self.count(doubt::in_doubt(all()), runs::in_doubt_since).await?;
+        let doubted = self
+            .count(all().filter(runs::in_doubt_since, Comparison::IsNot, Value::Null), runs::in_doubt_since)
+            .await?;
         metrics::gauge!("chimera_runs_in_doubt").set(total(&doubted));
         Ok(())
     }
@@ -95,7 +97,8 @@ impl Flow {
         let asked = self.count(asked, scoped_approvals::created_at).await?;
         metrics::gauge!("chimera_approvals_pending").set(total(&asked));
         metrics::gauge!("chimera_approvals_pending_oldest_age_seconds").set(age(&asked, now));
-        let doubted = self.count(doubt::in_doubt(Select::from(&STEPS, Scope::System)), steps::in_doubt_since).await?;
+        let doubted = Select::from(&STEPS, Scope::System).filter(steps::in_doubt_since, Comparison::IsNot, Value::Null);
+        let doubted = self.count(doubted, steps::in_doubt_since).await?;
         metrics::gauge!("chimera_calls_in_doubt").set(total(&doubted));
         metrics::gauge!("chimera_calls_in_doubt_oldest_age_seconds").set(age(&doubted, now));
         let due = now.plus_seconds(-limits::TIMER_OVERDUE_SECONDS);

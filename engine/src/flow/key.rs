@@ -11,12 +11,13 @@ use super::spans::PARENT_SPAN;
 use crate::access::Permit;
 use crate::error::EngineError;
 use crate::port::CommitError;
+use crate::rows;
 use chimera_core::access::mac;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::run::{RunStatus, request_of_row};
-use chimera_core::flow::tables::{RUNS, RunBrief, runs};
+use chimera_core::flow::tables::{RunRow, runs};
 use chimera_core::ledger::idempotency::{InvalidIdempotencyKey, check_key};
-use chimera_core::record::{Conflict, Row, Scope, Select, StoredRow};
+use chimera_core::record::{Conflict, Scope, StoredRow};
 use chimera_core::secret::Secret;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -79,18 +80,17 @@ pub struct KeyedRun {
 }
 
 impl KeyedRun {
-    fn of_row(row: &Row) -> Result<Self, EngineError> {
-        let RunBrief { id, status, .. } = RunBrief::peek(row)?;
-        let (mut request, _) = request_of_row(row);
+    fn of_row(row: &RunRow) -> Result<Self, EngineError> {
+        let (mut request, _) = request_of_row(row)?;
         if let Some(members) = request.as_object_mut() {
             members.remove(PARENT_SPAN);
         }
-        Ok(Self { id, status, request })
+        Ok(Self { id: row.id, status: row.status, request })
     }
 
     /// The conflict as clients see it.
     pub(crate) fn conflict(&self) -> ErrorBody {
-        ErrorBody::new(Code::ConflictIdempotency, "the idempotency key was already used by a run")
+        ErrorBody::new(Code::ConflictIdempotency, format!("idempotency key already used by run {}", self.id))
             .with("run_id", self.id.to_string())
             .with("status", self.status.as_str())
     }
@@ -103,12 +103,12 @@ impl Flow {
         match said {
             // The derived form is used only when another actor holds the plain key.
             None if !key.is_derived() => return Ok(None),
-            Some(row) if is_requested_by(permit, &row)? => return KeyedRun::of_row(&row).map(Some),
+            Some(row) if is_requested_by(permit, &row) => return KeyedRun::of_row(&row).map(Some),
             _ => {}
         }
         for form in key.derived_forms() {
             if let Some(row) = self.run_with_key(&form).await?
-                && is_requested_by(permit, &row)?
+                && is_requested_by(permit, &row)
             {
                 return KeyedRun::of_row(&row).map(Some);
             }
@@ -117,15 +117,14 @@ impl Flow {
     }
 
     /// The run with a key, of any actor: a key is unique in the whole store.
-    async fn run_with_key(&self, key: &str) -> Result<Option<Row>, EngineError> {
-        let select = Select::from(&RUNS, Scope::System).with(runs::idempotency_key, key).take(1);
-        Ok(self.inner.parts.records.read(select).await?.rows.into_iter().next())
+    async fn run_with_key(&self, key: &str) -> Result<Option<RunRow>, EngineError> {
+        let select = RunRow::select(Scope::System).with(runs::idempotency_key, key);
+        rows::find(&*self.inner.parts.records, select).await
     }
 }
 
-fn is_requested_by(permit: &Permit, row: &Row) -> Result<bool, EngineError> {
-    let run = RunBrief::peek(row)?;
-    Ok(run.tenant_id == permit.tenant() && run.actor == permit.actor())
+fn is_requested_by(permit: &Permit, run: &RunRow) -> bool {
+    run.tenant_id == permit.tenant() && run.actor == permit.actor()
 }
 
 /// Whether a run was refused because the form of its key is taken.

@@ -14,9 +14,9 @@ use chimera_core::access::tables::{APPROVAL_LINKS, ApprovalLinkRow, approval_lin
 use chimera_core::error::Code;
 use chimera_core::flow::approval::StoredApproval;
 use chimera_core::flow::review::Review;
-use chimera_core::flow::tables::{RequestBrief, RunActor};
+use chimera_core::flow::tables::RunRow;
 use chimera_core::json::Digest32;
-use chimera_core::record::{Row, Scope, Step, StoredRow, Tx, Unstorable, Update, Value as Cell};
+use chimera_core::record::{Scope, Step, StoredRow, Tx, Unstorable, Update, Value as Cell};
 use uuid::Uuid;
 
 /// What a link shows.
@@ -49,10 +49,9 @@ impl Flow {
         let records = &*self.inner.parts.records;
         let row = load::readable_run(records, &link.permit, link.run).await?;
         let all = self.requests_of(link.permit.tenant(), link.run).await?;
-        let ids = all.iter().map(RequestBrief::peek).collect::<Result<Vec<_>, _>>()?;
-        let asked = ids.iter().position(|request| request.approval_request_id == link.approval);
-        let asked = asked.and_then(|at| all.get(at)).ok_or_else(|| EngineError::not_found("approval"))?;
-        let review = review::of_row(&row, asked, &all, self.inner.parts.clock.steady());
+        let asked = all.iter().find(|request| request.approval_request_id == link.approval);
+        let asked = asked.ok_or_else(|| EngineError::not_found("approval"))?;
+        let review = review::of_row(&row, asked, &all, self.inner.parts.clock.steady())?;
         if let Err(error) = self.usable_link(token).await {
             // Tell the holder what became of the request.
             let gone = error.body();
@@ -89,9 +88,9 @@ impl Flow {
     }
 
     /// Refuses a person who may no longer decide since the link was sent.
-    fn check_still_decider(&self, permit: &Permit, run: &Row) -> Result<(), EngineError> {
+    fn check_still_decider(&self, permit: &Permit, run: &RunRow) -> Result<(), EngineError> {
         let recipients = &self.inner.parts.asking.recipients;
-        let reason = recipients.not_decider(permit.tenant(), permit.actor(), &RunActor::peek(run)?.actor);
+        let reason = recipients.not_decider(permit.tenant(), permit.actor(), &run.actor);
         reason.map_or(Ok(()), |reason| Err(not_decider(&reason)))
     }
 

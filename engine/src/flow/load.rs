@@ -19,11 +19,10 @@ use chimera_core::flow::run::{
 };
 use chimera_core::flow::status::PatchStatus;
 use chimera_core::flow::tables::{
-    EFFECTS, PatchRow, RUN_SIGNALS, RUNS, RunActor, RunBrief, RunVersion, SCOPED_APPROVALS, STEPS, SignalBrief,
-    StepBrief, StepPlace, effects, run_patches, run_signals, runs, scoped_approvals, steps,
+    ApprovalRow, EffectRow, PatchRow, RUNS, RunBrief, RunRow, SignalBrief, SignalRow, StepBrief, StepRow, effects,
+    run_patches, run_signals, runs, scoped_approvals, steps,
 };
 use chimera_core::json;
-use chimera_core::ledger::ActorType;
 use chimera_core::limits;
 use chimera_core::record::{DamagedRows, Json, Row, Scope, Select, StoredRow};
 use chimera_core::time::Timestamp;
@@ -31,30 +30,25 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// The large columns of a run's row, to be skipped when many runs are read.
-pub(super) const RUN_DOCUMENTS: &[&str] = &[runs::request_payload, runs::inputs, runs::result, runs::plan];
-/// The large columns of a step's row.
-pub(super) const STEP_DOCUMENTS: &[&str] = &[steps::input, steps::output, steps::error];
-
 /// Whether a row has so much JSON that working on it may take a lot of CPU.
-pub(super) fn is_large(row: &Row) -> bool {
+pub(super) fn is_large(row: &impl StoredRow) -> bool {
     are_large(std::slice::from_ref(row))
 }
 
 /// The same for several rows.
-pub(super) fn are_large(rows: &[Row]) -> bool {
-    let cells = rows.iter().flat_map(|row| &row.cells);
-    let bytes: usize = cells.filter_map(|cell| Some(cell.as_json()?.as_str().len())).sum();
+pub(super) fn are_large<R: StoredRow>(rows: &[R]) -> bool {
+    let bytes: usize = rows.iter().flat_map(R::documents).map(|document| document.as_str().len()).sum();
     bytes > limits::JSON_INLINE_BYTES_MAX
 }
 
 /// Approximate memory of the JSON in rows once it is parsed.
-pub(super) fn weight<'a>(rows: impl IntoIterator<Item = &'a Row>) -> usize {
-    let cells = rows.into_iter().flat_map(|row| &row.cells);
-    let weights = cells.filter_map(|cell| Some(json::weight_of_text(cell.as_json()?.as_str().as_bytes())));
+pub(super) fn weight<R: StoredRow>(rows: &[R]) -> usize {
+    let documents = rows.iter().flat_map(R::documents);
+    let weights = documents.map(|document| json::weight_of_text(document.as_str().as_bytes()));
     weights.fold(0, usize::saturating_add)
 }
 
+/// The row of a run, before it is decoded.
 pub(super) async fn run_row(records: &dyn Records, run: Uuid) -> Result<Option<Row>, EngineError> {
     let select = Select::from(&RUNS, Scope::System).with(runs::id, run).take(1);
     Ok(records.read(select).await?.rows.into_iter().next())
@@ -65,48 +59,44 @@ pub(super) async fn find_run(records: &dyn Records, run: Uuid) -> Result<Option<
     rows::find(records, RunBrief::select(Scope::System).with(runs::id, run)).await
 }
 
-/// The row of a run that the caller may read.
-pub(super) async fn readable_run(records: &dyn Records, permit: &Permit, run: Uuid) -> Result<Row, EngineError> {
+/// A run that the caller may read.
+pub(super) async fn readable_run(records: &dyn Records, permit: &Permit, run: Uuid) -> Result<RunRow, EngineError> {
     let row = run_of_tenant(records, permit, run).await?;
-    if permit.sees(&RunActor::peek(&row)?.actor) { Ok(row) } else { Err(EngineError::missing_scope(RUNS_READ)) }
+    if permit.sees(&row.actor) { Ok(row) } else { Err(EngineError::missing_scope(RUNS_READ)) }
 }
 
-/// The row of a run that the caller may stop, undo or change.
-pub(super) async fn manageable_run(records: &dyn Records, permit: &Permit, run: Uuid) -> Result<Row, EngineError> {
+/// A run that the caller may stop, undo or change.
+pub(super) async fn manageable_run(records: &dyn Records, permit: &Permit, run: Uuid) -> Result<RunRow, EngineError> {
     let row = run_of_tenant(records, permit, run).await?;
-    if permit.may_manage(&RunActor::peek(&row)?.actor) { Ok(row) } else { Err(EngineError::missing_scope(RUNS_MANAGE)) }
+    if permit.may_manage(&row.actor) { Ok(row) } else { Err(EngineError::missing_scope(RUNS_MANAGE)) }
 }
 
-/// The row of a run that the caller may decide on: their own, or any with the scope.
-pub(super) async fn decidable_run(records: &dyn Records, permit: &Permit, run: Uuid) -> Result<Row, EngineError> {
+/// A run that the caller may decide on: their own, or any with the scope.
+pub(super) async fn decidable_run(records: &dyn Records, permit: &Permit, run: Uuid) -> Result<RunRow, EngineError> {
     let row = run_of_tenant(records, permit, run).await?;
-    let may = RunActor::peek(&row)?.actor == permit.actor() || permit.may(APPROVALS_DECIDE);
+    let may = row.actor == permit.actor() || permit.may(APPROVALS_DECIDE);
     if may { Ok(row) } else { Err(not_decider(&DeciderRefusal::LacksScope)) }
 }
 
-async fn run_of_tenant(records: &dyn Records, permit: &Permit, run: Uuid) -> Result<Row, EngineError> {
-    let select = Select::from(&RUNS, Scope::Tenant(permit.tenant().to_owned())).with(runs::id, run).take(1);
-    let row = records.read(select).await?.rows.into_iter().next();
-    row.ok_or_else(|| EngineError::unknown("run", run))
+async fn run_of_tenant(records: &dyn Records, permit: &Permit, run: Uuid) -> Result<RunRow, EngineError> {
+    let select = RunRow::select(Scope::Tenant(permit.tenant().to_owned())).with(runs::id, run);
+    rows::find(records, select).await?.ok_or_else(|| EngineError::unknown("run", run))
 }
 
 /// The pending signals of a run, up to one turn's limit, and whether there are more.
 pub(super) async fn signals(records: &dyn Records, run: Uuid) -> Result<(Vec<Signal>, bool), EngineError> {
-    let select =
-        Select::from(&RUN_SIGNALS, Scope::System).with(run_signals::run_id, run).take(limits::TURN_SIGNALS_MAX);
+    let select = SignalRow::select(Scope::System).with(run_signals::run_id, run).take(limits::TURN_SIGNALS_MAX);
     let page = records.read(select).await?;
-    Ok((page.rows.iter().map(Signal::of_row).collect(), page.next.is_some()))
+    Ok((rows::decodable(page.rows).map(Signal::of_row).collect(), page.next.is_some()))
 }
 
 /// The steps of a run, in graph order, each map before its items.
-pub(super) async fn steps(records: &dyn Records, run: Uuid) -> Result<Vec<Row>, EngineError> {
-    let select = Select::from(&STEPS, Scope::System).with(steps::run_id, run);
+async fn steps(records: &dyn Records, run: Uuid) -> Result<Vec<StepRow>, EngineError> {
+    let select = StepRow::select(Scope::System).with(steps::run_id, run);
     let select = select.by(&[steps::position], Default::default());
-    let rows = rows::all(records, select, limits::RUN_ROWS_MAX).await?;
-    let place = |row: Row| StepPlace::peek(&row).map(|place| ((place.position, place.map_index), row));
-    let mut placed: Vec<_> = rows.into_iter().map(place).collect::<Result<_, _>>()?;
-    placed.sort_by_key(|(place, _)| *place);
-    Ok(placed.into_iter().map(|(_, row)| row).collect())
+    let mut steps: Vec<StepRow> = rows::list(records, select, limits::RUN_ROWS_MAX).await?;
+    steps.sort_by_key(|step| (step.position, step.map_index));
+    Ok(steps)
 }
 
 /// Loads the run of a row. Sets `costly` if its data is expensive to process.
@@ -116,24 +106,33 @@ pub(super) async fn load(
     row: Row,
     costly: &CostFlag,
 ) -> Result<Run, EngineError> {
+    load_decoded(records, workflows, RunRow::decode(row)?, costly).await
+}
+
+async fn load_decoded(
+    records: &dyn Records,
+    workflows: &Workflows,
+    row: RunRow,
+    costly: &CostFlag,
+) -> Result<Run, EngineError> {
     costly.mark_costly(is_large(&row)).await;
     let head = RunHead::of_row(&row)?;
     let found = base_graph(records, workflows, &head).await?;
     let author = found.author().map(str::to_owned);
     let (version, graph) = (found.version, found.graph);
     let steps = steps(records, head.id).await?;
-    let effects = Select::from(&EFFECTS, Scope::System).with(effects::run_id, head.id);
-    let effects = rows::all(records, effects, limits::RUN_ROWS_MAX).await?;
-    let approvals = Select::from(&SCOPED_APPROVALS, Scope::System).with(scoped_approvals::run_id, head.id);
-    let approvals = rows::all(records, approvals, limits::RUN_ROWS_MAX).await?;
-    let any = RunVersion::peek(&row)?.patches > 0 || !approvals.is_empty();
+    let effects = EffectRow::select(Scope::System).with(effects::run_id, head.id);
+    let effects: Vec<EffectRow> = rows::list(records, effects, limits::RUN_ROWS_MAX).await?;
+    let approvals = ApprovalRow::select(Scope::System).with(scoped_approvals::run_id, head.id);
+    let approvals: Vec<ApprovalRow> = rows::list(records, approvals, limits::RUN_ROWS_MAX).await?;
+    let any = row.patches > 0 || !approvals.is_empty();
     let patches = if any { patches_of(records, head.id).await? } else { Vec::new() };
     let patches = apply_patches(&patches, &graph, workflows)?;
     let recorded = match &head.replay {
         None => None,
         Some(replay) => Some(recorded(records, replay, &graph, costly).await?),
     };
-    costly.mark_costly(are_large(&steps) || are_large(&effects) || are_large(&approvals)).await;
+    costly.mark_costly(are_large(&steps) || are_large(&approvals)).await;
     Ok(Run::load(StoredRun { run: row, steps, effects, approvals, patches, graph, version, author, recorded })?)
 }
 
@@ -142,16 +141,14 @@ pub(super) async fn load(
 pub(super) async fn snapshot(
     records: &dyn Records,
     workflows: &Workflows,
-    mut row: Row,
+    mut row: RunRow,
     costly: &CostFlag,
-) -> Result<(Row, Run), EngineError> {
+) -> Result<(RunRow, Run), EngineError> {
     for _ in 0..limits::SNAPSHOT_TRIES_MAX {
-        let before = RunVersion::peek(&row)?;
-        let loaded = load(records, workflows, row, costly).await;
-        let now = run_row(records, before.id).await?.ok_or_else(|| EngineError::unknown("run", before.id))?;
-        let is_whole = RunVersion::peek(&now)?.state_version == before.state_version;
-        row = now;
-        if is_whole {
+        let (id, version) = (row.id, row.state_version);
+        let loaded = load_decoded(records, workflows, row, costly).await;
+        row = RunRow::decode(run_row(records, id).await?.ok_or_else(|| EngineError::unknown("run", id))?)?;
+        if row.state_version == version {
             return loaded.map(|run| (row, run));
         }
     }
@@ -202,7 +199,11 @@ pub(super) async fn base_graph(
 }
 
 /// The graph of a run with every applied patch.
-pub(super) async fn graph(records: &dyn Records, workflows: &Workflows, row: &Row) -> Result<Arc<Graph>, EngineError> {
+pub(super) async fn graph(
+    records: &dyn Records,
+    workflows: &Workflows,
+    row: &RunRow,
+) -> Result<Arc<Graph>, EngineError> {
     let head = RunHead::of_row(row)?;
     let graph = base_graph(records, workflows, &head).await?.graph;
     let patches = apply_patches(&patches_of(records, head.id).await?, &graph, workflows)?;
@@ -256,7 +257,7 @@ pub(super) async fn recorded(
 ) -> Result<RunRecording, EngineError> {
     let steps = steps(records, replay.of).await?;
     costly.mark_costly(are_large(&steps)).await;
-    let recorded = RunRecording::from_steps(&steps, replay.mode);
+    let recorded = RunRecording::from_steps(&steps, replay.mode)?;
     let Some(from) = replay.from.as_deref() else { return Ok(recorded) };
     let mut fresh: BTreeSet<usize> = graph.position(from).into_iter().collect();
     if replay.mode == ReplayMode::Retry {
@@ -355,7 +356,7 @@ fn apply_patches(
         patches.push(StoredPatch {
             number: row.number,
             patch,
-            by: Actor::from_record(&row.actor, row.actor_kind.map(ActorType::as_str)),
+            by: Actor::from_record(&row.actor, row.actor_kind),
             version: row.state_version,
             applied,
             applied_seq,

@@ -6,9 +6,9 @@
 
 use super::Flow;
 use super::approval_messages::{REQUESTED, withhold};
-use super::doubt::{OUTCOME_UNKNOWN, in_doubt};
+use super::deliveries::Deliveries;
+use super::doubt::OUTCOME_UNKNOWN;
 use super::engine::Shutdown;
-use super::outbox::Deliveries;
 use crate::error::EngineError;
 use crate::flow::port::{DeliveryReceipt, Message, Recipient, ToolError};
 use crate::ledger::audit::{EventRecord, Writer};
@@ -19,7 +19,6 @@ use chimera_core::flow::status::{NotificationStatus, RequestStatus};
 use chimera_core::flow::tables::{
     NOTIFICATIONS, NotificationRow, RequestBrief, RunBrief, StepBrief, notifications, runs, scoped_approvals, steps,
 };
-use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::limits;
 use chimera_core::record::{Comparison, Json, Scope, StoredRow, Tx, Unstorable, Update, Value};
 use chimera_core::time::Timestamp;
@@ -242,7 +241,8 @@ impl Flow {
         }
         let step = payload["data"]["step_id"].as_str().and_then(|step| Uuid::parse_str(step).ok());
         let select = StepBrief::select(Scope::Tenant(message.tenant_id.clone())).with(steps::id, step);
-        Ok(rows::find::<StepBrief>(&*self.inner.parts.records, in_doubt(select)).await?.is_some())
+        let select = select.filter(steps::in_doubt_since, Comparison::IsNot, Value::Null);
+        Ok(rows::find::<StepBrief>(&*self.inner.parts.records, select).await?.is_some())
     }
 
     /// Drops a message that is no longer relevant.
@@ -267,18 +267,10 @@ impl Flow {
         let update = Update::versioned(&NOTIFICATIONS, vec![row.id.into()], version, set);
         let mut tx = Tx { updates: vec![update.map_err(Unstorable::from)?], ..Tx::default() };
         if let Some((event_type, data)) = told {
-            let run_id = row.run_id;
-            let event = EventRecord {
-                tenant_id: row.tenant_id.clone(),
-                subject_type: SubjectType::Other,
-                subject_id: row.id.to_string(),
-                event_type: event_type.to_owned(),
-                actor_type: ActorType::System,
-                actor_id: None,
-                data,
-                run_id,
-                run_seq: None,
-                trace_id: run_id.map(chimera_core::id::trace_id),
+            let event = EventRecord::by_system(&row.tenant_id, row.id, event_type, data);
+            let event = match row.run_id {
+                Some(run) => event.of_run(run),
+                None => event,
             };
             let writer = Writer { random: &*self.inner.parts.random, clock: &*self.inner.parts.clock };
             writer.event(&mut tx, event)?;

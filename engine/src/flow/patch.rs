@@ -3,7 +3,7 @@
 //! The run itself applies a patch in its next turn. Whatever can be checked before is checked here, so that a patch
 //! that can't work is refused at once.
 
-use super::signals::{RowVersion, check_unfinished};
+use super::signals::{RowVersion, RunSignal, check_unfinished};
 use super::void_requests::VoidRequests;
 use super::{ChildWorkflows, Flow, load, view};
 use crate::access::Permit;
@@ -21,12 +21,12 @@ use chimera_core::flow::run::{
 };
 use chimera_core::flow::status::{PatchStatus, RequestStatus};
 use chimera_core::flow::tables::{
-    PatchRow, RUN_PATCHES, RUNS, RequestBrief, RunVersion, SignalBrief, run_patches, run_signals, runs,
+    ApprovalRow, PatchRow, RUN_PATCHES, RUNS, SignalBrief, run_patches, run_signals, runs,
 };
 use chimera_core::json::Digest32;
 use chimera_core::limits;
 use chimera_core::record::{
-    Comparison, Condition, DamagedRows, Insert, Json, JsonError, Row, RowCount, Scope, Step, StoredRow, Tx, Unstorable,
+    Comparison, Condition, DamagedRows, Insert, Json, JsonError, RowCount, Scope, Step, StoredRow, Tx, Unstorable,
     Value as Cell,
 };
 use serde_json::Value;
@@ -41,12 +41,32 @@ impl Gate for ClosedGate {
     }
 }
 
+/// A request to patch a running graph.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PatchRequest {
+    pub run: Uuid,
+    /// The patch in its wire form.
+    pub document: Value,
+    /// The version of the run that the caller has seen; `None`: any.
+    pub version: Option<i64>,
+    /// Only preview it.
+    pub dry_run: bool,
+}
+
+impl PatchRequest {
+    /// For the current version of the run.
+    #[must_use]
+    pub const fn new(run: Uuid, document: Value) -> Self {
+        Self { run, document, version: None, dry_run: false }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProposedPatch {
     /// `None` for a dry run.
     pub number: Option<u32>,
     /// What it changes, and its inverse.
-    pub preview: view::PreviewView,
+    pub preview: view::PatchChanges,
 }
 
 /// A patch checked against one version of a run. Exactly what was checked is proposed, or nothing.
@@ -89,17 +109,10 @@ impl CheckedPatch {
 
 impl Flow {
     /// Proposes a patch of a running graph, or previews it.
-    pub async fn patch(
-        &self,
-        permit: &Permit,
-        run: Uuid,
-        document: Value,
-        version: Option<i64>,
-        dry_run: bool,
-    ) -> Result<ProposedPatch, EngineError> {
+    pub async fn patch(&self, permit: &Permit, request: PatchRequest) -> Result<ProposedPatch, EngineError> {
         for _ in 0..limits::PATCH_TRIES_MAX {
-            let look = self.check_patch(permit, run, &document, version).await?;
-            if let Some(proposed) = self.propose(permit, look, dry_run).await? {
+            let look = self.check_patch(permit, &request).await?;
+            if let Some(proposed) = self.propose(permit, look, request.dry_run).await? {
                 return Ok(proposed);
             }
         }
@@ -110,30 +123,29 @@ impl Flow {
     pub(crate) async fn check_patch(
         &self,
         permit: &Permit,
-        run: Uuid,
-        document: &Value,
-        version: Option<i64>,
+        request: &PatchRequest,
     ) -> Result<CheckedPatch, EngineError> {
+        let run = request.run;
         let row = self.unfinished_run(permit, run).await?;
         let (records, costly) = (&*self.inner.parts.records, CostFlag::default());
         let loaded = Box::pin(load::snapshot(records, &self.inner.workflows, row, &costly));
         let (row, copy) = self.inner.offload.run_when_costly(&permit.claimant(), &costly, loaded).await?;
         check_unfinished(&row)?;
-        let seen = RunVersion::peek(&row)?.state_version;
-        if version.is_some_and(|version| version != seen) {
+        let seen = row.state_version;
+        if request.version.is_some_and(|version| version != seen) {
             return Err(EngineError::refused(
                 Code::OccConflict,
                 format!("the run is at version {seen} now; fetch it again"),
             ));
         }
-        let patch = Patch::from_value(document.clone());
+        let patch = Patch::from_value(request.document.clone());
         let mut patch = patch.map_err(|problems| invalid_document("the patch", &problems))?;
         let known = self.patches_of(permit, run).await?;
         if known.len() >= usize::try_from(limits::RUN_PATCHES_MAX).unwrap_or(0) {
             return Err(EngineError::refused(Code::ValidationFailed, "the run has reached its limit of patches"));
         }
         let counts = |row: &&PatchRow| matches!(row.status, PatchStatus::Applied | PatchStatus::Proposed);
-        let kept = load::merge_pins(&request_of_row(&row).1, known.iter().filter(counts))?;
+        let kept = load::merge_pins(&request_of_row(&row)?.1, known.iter().filter(counts))?;
         self.pin(permit, &mut patch, &kept).await?;
         let (looked, refused, head, calls) = self.on_copy(copy, |run, env| {
             let (looked, calls) = (run.preview_patch(&patch, env), run.calls_reserved());
@@ -216,7 +228,7 @@ impl Flow {
             rows: RowCount::Exactly(1),
         };
         let tx = Tx { inserts: vec![row], steps: vec![unchanged], ..Tx::default() };
-        let told = self.try_send_signal(permit, run, told, VoidRequests::default(), tx).await?;
+        let told = self.try_send_signal(permit, RunSignal::new(run, told), tx).await?;
         Ok(told.then_some(ProposedPatch { number: Some(number), preview }))
     }
 
@@ -294,7 +306,8 @@ impl Flow {
         let void = VoidRequests::of_reverted_patch(&requests)?;
         let key = vec![row.run_id.into(), row.number.into()];
         let at = RowVersion { table: &RUN_PATCHES, key, version: row.state_version };
-        self.send_signal_once(permit, run, SignalKind::Unpatch { number, by: permit.by() }, &at, void).await
+        let told = SignalKind::Unpatch { number, by: permit.by() };
+        self.send_signal_once(permit, RunSignal { run, told, void }, &at).await
     }
 
     async fn patches_of(&self, permit: &Permit, run: Uuid) -> Result<Vec<PatchRow>, EngineError> {
@@ -309,14 +322,13 @@ fn added_nodes(row: &PatchRow) -> Result<Vec<String>, DamagedRows> {
 }
 
 /// Refuses to remove a patch while an approved one is about to be applied on top of it.
-fn check_none_approved(known: &[PatchRow], requests: &[Row]) -> Result<(), EngineError> {
-    let mut approved = Vec::new();
-    for request in requests {
-        let request = RequestBrief::peek(request)?;
-        approved.extend((request.status == RequestStatus::Approved).then_some(request.approval_request_id));
-    }
+fn check_none_approved(known: &[PatchRow], requests: &[ApprovalRow]) -> Result<(), EngineError> {
+    let is_request_approved = |id: Uuid| {
+        let mut approved = requests.iter().filter(|request| request.status == RequestStatus::Approved);
+        approved.any(|request| request.approval_request_id == id)
+    };
     let is_approved = |row: &&PatchRow| {
-        row.status == PatchStatus::Proposed && row.approval_request_id.is_some_and(|id| approved.contains(&id))
+        row.status == PatchStatus::Proposed && row.approval_request_id.is_some_and(is_request_approved)
     };
     let Some(row) = known.iter().find(is_approved) else { return Ok(()) };
     let message = format!("patch {} was approved and is being applied; remove it first", row.number);

@@ -16,15 +16,14 @@ use chimera_core::access::tables::{TOKEN_FAMILIES, TokenFamilyRow, token_familie
 use chimera_core::flow::run::{EffectStatus, Signal, UncertainStep};
 use chimera_core::flow::status::{NotificationStatus, RequestStatus};
 use chimera_core::flow::tables::{
-    EffectRow, NotificationId, RUN_SIGNALS, RUNS, RequestBrief, RunBrief, SignalBrief, StepBrief, effects,
-    notifications, run_signals, runs, scoped_approvals, steps,
+    EffectRow, NotificationId, RUN_SIGNALS, RUNS, RequestBrief, RunBrief, SignalRow, StepBrief, effects, notifications,
+    run_signals, runs, scoped_approvals, steps,
 };
 use chimera_core::json::Digest32;
-use chimera_core::ledger::SubjectType;
 use chimera_core::ledger::tables::{LaneRow, STORE_STATE, StoreStateRow, store_state};
 use chimera_core::limits;
 use chimera_core::record::{
-    Comparison, Condition, Row, RowCount, Scope, Select, Step, StoredRow, Tx, Unstorable, Update, Value,
+    Comparison, Condition, Row, RowCount, Scope, Step, StoredRow, Tx, Unstorable, Update, Value,
 };
 use chimera_core::time::Timestamp;
 use serde_json::json;
@@ -195,12 +194,9 @@ impl Flow {
                     "under_way": run.under_way, "rolling_back": run.rolling_back, "dropped": counted(&run.lapsed),
                 });
                 add_list(&mut data, "unsure", unsure);
-                let place = EntrySubject {
-                    tenant: &run.tenant,
-                    run: Some((run.id, run.run_seq + 1)),
-                    subject: run.id.to_string(),
-                };
-                self.record_event(&mut tx, permit, place, "run.restored", data)?;
+                let event = permit.event(run.id, "run.restored", data).of_run(run.id);
+                let (tenant_id, run_seq) = (run.tenant.clone(), Some(run.run_seq + 1));
+                self.writer().event(&mut tx, EventRecord { tenant_id, run_seq, ..event })?;
             }
             records.commit(tx).await?;
         }
@@ -216,44 +212,15 @@ impl Flow {
             "sign_ins_ended": ended, "messages": survey.messages, "generation": generation,
         });
         add_list(&mut data, "lanes", lanes(records).await?);
-        let place = EntrySubject { tenant: SYSTEM_TENANT, run: None, subject: "store".to_owned() };
-        self.record_event(&mut tx, permit, place, "store.resumed", data)?;
+        let event = permit.event("store", "store.resumed", data);
+        self.writer().event(&mut tx, EventRecord { tenant_id: SYSTEM_TENANT.to_owned(), ..event })?;
         records.commit(tx).await?;
         Ok(ended)
     }
 
-    fn record_event(
-        &self,
-        tx: &mut Tx,
-        permit: &Permit,
-        place: EntrySubject<'_>,
-        event_type: &str,
-        data: serde_json::Value,
-    ) -> Result<(), EngineError> {
-        let event = EventRecord {
-            tenant_id: place.tenant.to_owned(),
-            subject_type: SubjectType::Other,
-            subject_id: place.subject,
-            event_type: event_type.to_owned(),
-            actor_type: permit.kind(),
-            actor_id: Some(permit.actor().to_owned()),
-            data,
-            run_id: place.run.map(|(run, _)| run),
-            run_seq: place.run.map(|(_, number)| number),
-            trace_id: place.run.map(|(run, _)| chimera_core::id::trace_id(run)),
-        };
-        let writer = Writer { random: &*self.inner.parts.random, clock: &*self.inner.parts.clock };
-        writer.event(tx, event)?;
-        Ok(())
+    fn writer(&self) -> Writer<'_> {
+        Writer { random: &*self.inner.parts.random, clock: &*self.inner.parts.clock }
     }
-}
-
-/// The subject of a ledger entry.
-struct EntrySubject<'a> {
-    tenant: &'a str,
-    /// The run and the entry's sequence number in it.
-    run: Option<(Uuid, i64)>,
-    subject: String,
 }
 
 /// Adds a list to the bounded data of a ledger entry: truncated, with its length and digest.
@@ -283,12 +250,11 @@ fn flag_restored(run: &RestoredRun, now: Timestamp) -> Result<Update, chimera_co
 /// The pending signals that no longer apply after a restore.
 async fn dropped_signals(records: &dyn Records) -> Result<BTreeMap<Uuid, Vec<DroppedSignal>>, EngineError> {
     let mut lapsed: BTreeMap<Uuid, Vec<DroppedSignal>> = BTreeMap::new();
-    rows::pages(records, Select::from(&RUN_SIGNALS, Scope::System), |rows| {
-        for row in &rows {
-            let signal = Signal::of_row(row);
-            let Some(by) = signal.told.sender_if_lapsed_by_restore() else { continue };
+    rows::each(records, SignalRow::select(Scope::System), |row: SignalRow| {
+        let (run, signal) = (row.run_id, Signal::of_row(row));
+        if let Some(by) = signal.told.sender_if_lapsed_by_restore() {
             let told = DroppedSignal { kind: signal.told.kind(), by: by.id.clone() };
-            lapsed.entry(SignalBrief::peek(row)?.run_id).or_default().push(told);
+            lapsed.entry(run).or_default().push(told);
         }
         Ok(())
     })

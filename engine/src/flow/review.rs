@@ -1,56 +1,64 @@
 //! The review of an approval request, the same for every interface.
 
 use super::Flow;
-use super::decide::people_needed;
 use crate::error::EngineError;
 use crate::rows;
+use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
+use chimera_core::flow::approval::{RequestedAction, StoredApproval};
 use chimera_core::flow::review::{ApprovalRecord, ApprovalStatus, Review, refusals};
 use chimera_core::flow::run::{ApprovalRequested, RunHead};
-use chimera_core::flow::tables::SCOPED_APPROVALS;
+use chimera_core::flow::tables::{ApprovalRow, RunRow, scoped_approvals};
 use chimera_core::limits;
-use chimera_core::record::{Json, Row, Scope, Select};
+use chimera_core::record::{DamagedRows, Json, Scope, StoredRow};
 use chimera_core::time::Timestamp;
-use serde_json::{Value, json};
+use serde_json::json;
 use uuid::Uuid;
 
 /// The review of a stored request. `all` are the requests of its run.
-pub(super) fn of_row(run: &Row, row: &Row, all: &[Row], now: Timestamp) -> Review {
-    let data = json_of(row, "action_data");
-    let before = before(all, row).map(|row| json_of(row, "action_data"));
-    let risk = run.get("risk").as_json().map(Json::to_value);
-    let notify = run.get("notify").as_json().map(Json::to_value);
-    Review::of(&ApprovalRecord {
-        approval_id: row.uuid("approval_request_id"),
-        run_id: run.uuid("id"),
-        workflow_id: run.get("workflow_id").as_text().unwrap_or_default(),
-        requested_by: row.text("requester_actor"),
-        changed_by: row.get("co_requesters").as_texts(),
-        autonomy_level: run.get("autonomy_level").as_text().unwrap_or_default(),
-        node_id: row.get("node_id").as_text(),
-        action_type: row.text("action_type"),
-        data: &data,
-        digest: row.get("action_digest").as_bytes().map(hex::encode),
-        created_at: row.get("created_at").as_time(),
-        expires_at: row.get("expires_at").as_time(),
-        approvals_needed: people_needed(row, &|one, other| one == other),
-        decisions: &json_of(row, "decisions"),
-        status: row.text("status"),
-        reviewed_at: row.get("reviewed_at").as_time(),
-        reviewed_by: row.get("reviewed_by").as_text(),
-        notes: row.get("review_notes").as_text(),
+pub(super) fn of_row(
+    run: &RunRow,
+    row: &ApprovalRow,
+    all: &[ApprovalRow],
+    now: Timestamp,
+) -> Result<Review, DamagedRows> {
+    let stored = StoredApproval::of_row(row)?;
+    let before = before(all, row).map(|row| row.action_data.value()).transpose()?;
+    let risk = run.risk.as_ref().map(Json::value).transpose()?;
+    let notify = run.notify.as_ref().map(Json::value).transpose()?;
+    Ok(Review::of(&ApprovalRecord {
+        approval_id: row.approval_request_id,
+        run_id: run.id,
+        workflow_id: run.workflow_id.as_deref().unwrap_or_default(),
+        requested_by: &row.requester_actor,
+        changed_by: row.co_requesters.as_deref().unwrap_or_default(),
+        autonomy_level: run.autonomy_level.map(Level::as_str).unwrap_or_default(),
+        node_id: row.node_id.as_deref(),
+        action_type: &row.action_type,
+        data: stored.data.as_value(),
+        digest: Some(row.action_digest.to_string()),
+        created_at: Some(row.created_at),
+        expires_at: row.expires_at,
+        approvals_needed: stored.people_needed(&|one, other| one == other),
+        decisions: &row.decisions.value()?,
+        status: row.status.as_str(),
+        reviewed_at: row.reviewed_at,
+        reviewed_by: row.reviewed_by.as_deref(),
+        notes: row.review_notes.as_deref(),
         run_risk: risk.as_ref(),
         notify: notify.as_ref(),
         before: before.as_ref(),
         now,
-    })
+    }))
 }
 
 /// The review of a request that is being created.
-pub(super) fn of_request(head: &RunHead, requested: &ApprovalRequested, all: &[Row], now: Timestamp) -> Review {
+pub(super) fn of_request(head: &RunHead, requested: &ApprovalRequested, all: &[ApprovalRow], now: Timestamp) -> Review {
     let step = requested.step.as_ref().map(|(step, _)| *step);
-    let before = latest(all, requested.approval, step, &requested.action, None);
-    let before = before.map(|row| json_of(row, "action_data"));
+    let before = all.iter().filter(|row| row.step_id == step && row.approval_request_id != requested.approval);
+    let before = latest(before, &requested.action);
+    // The earlier request is context only: without it the review still says what would run.
+    let before = before.and_then(|row| row.action_data.value().inspect_err(rows::log_skipped).ok());
     Review::of(&ApprovalRecord {
         approval_id: requested.approval,
         run_id: head.id,
@@ -77,32 +85,20 @@ pub(super) fn of_request(head: &RunHead, requested: &ApprovalRequested, all: &[R
     })
 }
 
-fn json_of(row: &Row, column: &str) -> Value {
-    row.get(column).as_json().map(Json::to_value).unwrap_or_default()
-}
-
 /// The previous request for the same action.
-fn before<'a>(all: &'a [Row], row: &Row) -> Option<&'a Row> {
-    let step = row.get("step_id").as_uuid();
-    let at = row.get("created_at").as_time();
-    latest(all, row.uuid("approval_request_id"), step, row.text("action_type"), at)
+fn before<'a>(all: &'a [ApprovalRow], row: &ApprovalRow) -> Option<&'a ApprovalRow> {
+    let same = |other: &&ApprovalRow| {
+        other.step_id == row.step_id
+            && other.approval_request_id != row.approval_request_id
+            && other.created_at < row.created_at
+    };
+    latest(all.iter().filter(same), &row.action_type)
 }
 
-fn latest<'a>(
-    all: &'a [Row],
-    but: Uuid,
-    step: Option<Uuid>,
-    action: &str,
-    until: Option<Timestamp>,
-) -> Option<&'a Row> {
-    let same = |row: &&Row| {
-        row.get("step_id").as_uuid() == step
-            && row.text("action_type") == action
-            && action != "graph.patch"
-            && row.uuid("approval_request_id") != but
-            && until.is_none_or(|until| row.get("created_at").as_time().is_some_and(|at| at < until))
-    };
-    all.iter().filter(same).max_by_key(|row| row.get("created_at").as_time())
+/// The newest of these requests for an action. Two patches have nothing in common.
+fn latest<'a>(requests: impl Iterator<Item = &'a ApprovalRow>, action: &str) -> Option<&'a ApprovalRow> {
+    let same = requests.filter(|row| row.action_type == action && action != RequestedAction::Patch.as_str());
+    same.max_by_key(|row| row.created_at)
 }
 
 /// Refuses a request that is no longer open, and says who or what closed it, and when.
@@ -120,8 +116,8 @@ pub(super) fn check_open(review: &Review) -> Result<(), EngineError> {
 }
 
 /// Refuses to approve what the dry run already refused.
-pub(super) fn check_approvable(row: &Row) -> Result<(), EngineError> {
-    let refused = refusals(row.text("action_type"), &json_of(row, "action_data"));
+pub(super) fn check_approvable(approval: &StoredApproval) -> Result<(), EngineError> {
+    let refused = refusals(approval.action.as_str(), approval.data.as_value());
     let Some(first) = refused.first() else { return Ok(()) };
     let message =
         format!("the dry run was refused at {first}; reject the plan, or change the step's input to run it again");
@@ -129,8 +125,8 @@ pub(super) fn check_approvable(row: &Row) -> Result<(), EngineError> {
 }
 
 impl Flow {
-    pub(super) async fn requests_of(&self, tenant: &str, run: Uuid) -> Result<Vec<Row>, EngineError> {
-        let select = Select::from(&SCOPED_APPROVALS, Scope::Tenant(tenant.to_owned())).with("run_id", run);
-        rows::all(&*self.inner.parts.records, select, limits::RUN_ROWS_MAX).await
+    pub(super) async fn requests_of(&self, tenant: &str, run: Uuid) -> Result<Vec<ApprovalRow>, EngineError> {
+        let select = ApprovalRow::select(Scope::Tenant(tenant.to_owned())).with(scoped_approvals::run_id, run);
+        rows::list(&*self.inner.parts.records, select, limits::RUN_ROWS_MAX).await
     }
 }

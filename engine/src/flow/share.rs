@@ -11,14 +11,14 @@ use super::workflows::{PLAN_PREFIX, Workflows};
 use crate::access::{Permit, is_nonce_conflict};
 use crate::error::EngineError;
 use crate::flow::error::no_workflow;
-use crate::ledger::audit::{EventRecord, Writer};
+use crate::ledger::audit::EventRecord;
 use crate::port::CommitError;
 use crate::rows;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::tables::{
     WORKFLOW_SHARES, WORKFLOWS, WorkflowId, WorkflowRow, WorkflowShareRow, workflow_shares, workflows,
 };
-use chimera_core::ledger::{ActorType, SubjectType};
+use chimera_core::ledger::ActorType;
 use chimera_core::limits;
 use chimera_core::record::{
     Comparison, Condition, Direction, Insert, RowCount, Scope, Step, StoredRow, Tx, Unstorable, Value,
@@ -67,8 +67,7 @@ impl Workflows {
             tx.steps.push(Step::Delete { table: &WORKFLOW_SHARES, conditions, rows: RowCount::Exactly(1) });
         }
         let what = if shared { "workflow.shared" } else { "workflow.unshared" };
-        let by = (permit.kind(), Some(permit.actor()));
-        self.record_event(&mut tx, permit.tenant(), by, (id, what), json!({}))?;
+        self.writer().event(&mut tx, permit.event(id, what, json!({})))?;
         permit.add_nonces(&mut tx);
         match self.records.commit(tx).await {
             Ok(_) => Ok(true),
@@ -254,33 +253,9 @@ impl Workflows {
         ];
         let row = Insert::new(&WORKFLOWS, cells).map_err(Unstorable::from)?;
         let mut tx = Tx { inserts: vec![row], ..Tx::default() };
-        let by = (ActorType::System, None);
-        self.record_event(&mut tx, tenant, by, (id, "workflow.copied"), json!({"version": version}))?;
+        let event = EventRecord::by_system(tenant, id, "workflow.copied", json!({"version": version}));
+        self.writer().event(&mut tx, event)?;
         Ok(tx)
-    }
-
-    fn record_event(
-        &self,
-        tx: &mut Tx,
-        tenant: &str,
-        (actor_type, actor_id): (ActorType, Option<&str>),
-        (id, what): (&str, &str),
-        data: serde_json::Value,
-    ) -> Result<(), EngineError> {
-        let event = EventRecord {
-            tenant_id: tenant.to_owned(),
-            subject_type: SubjectType::Other,
-            subject_id: id.to_owned(),
-            event_type: what.to_owned(),
-            actor_type,
-            actor_id: actor_id.map(str::to_owned),
-            data,
-            run_id: None,
-            run_seq: None,
-            trace_id: None,
-        };
-        Writer { random: &*self.random, clock: &*self.clock }.event(tx, event)?;
-        Ok(())
     }
 }
 

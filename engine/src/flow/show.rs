@@ -1,24 +1,29 @@
 //! Lists runs, and shows one with everything needed to decide its approvals.
 
 use super::view::{
-    ClosedApproval, Listing, MessageView, NotifyTargets, PatchView, PendingApproval, PlanView, RunDetails, RunSummary,
-    decoded, json, word,
+    ClosedApproval, ListPage, MessageView, PatchView, PendingApproval, PlanView, RunDetails, RunSummary, title,
 };
-use super::{Flow, PLAN_PREFIX, doubt, load};
+use super::{Flow, PLAN_PREFIX, load};
 use crate::access::{Permit, RUNS_READ};
 use crate::error::EngineError;
 use crate::offload::{CostFlag, Offload};
 use crate::port::ReadError;
-use crate::rows;
 use chimera_core::access::Level;
 use chimera_core::flow::plan::Plan;
 use chimera_core::flow::run::{RunStatus, request_of_row};
-use chimera_core::flow::tables::{NOTIFICATIONS, RUN_PATCHES, RUNS, RunRequest, SCOPED_APPROVALS};
+use chimera_core::flow::status::RequestStatus;
+use chimera_core::flow::tables::{
+    ApprovalRow, DoubtfulRun, ListedRun, NotificationRow, PatchRow, RunRequest, RunRow, notifications, run_patches,
+    runs,
+};
 use chimera_core::flow::title::title_of_request;
 use chimera_core::id::IdPrefix;
 use chimera_core::limits;
-use chimera_core::record::{Comparison, Cursor, Direction, Json, Row, Scope, Select, StoredRow};
+use chimera_core::record::{
+    Comparison, Cursor, DamagedRows, Direction, Json, Row, Scope, Select, StoredRow, Value as Cell,
+};
 use chimera_core::time::Timestamp;
+use serde::de::DeserializeOwned;
 use std::pin::Pin;
 use uuid::Uuid;
 
@@ -41,46 +46,46 @@ pub struct RunFilter {
 
 impl Flow {
     /// Runs, newest first.
-    pub async fn list(&self, permit: &Permit, filter: RunFilter) -> Result<Listing<RunSummary>, EngineError> {
-        let mut select = Select::from(&RUNS, Scope::Tenant(permit.tenant().to_owned())).by(&[], Direction::Descending);
-        select = select.without(load::RUN_DOCUMENTS);
+    pub async fn list(&self, permit: &Permit, filter: RunFilter) -> Result<ListPage<RunSummary>, EngineError> {
+        let mut select = ListedRun::select(Scope::Tenant(permit.tenant().to_owned())).by(&[], Direction::Descending);
         let everybody = permit.sees("");
         if !everybody && filter.actor.as_deref().is_some_and(|actor| actor != permit.actor()) {
             return Err(EngineError::missing_scope(RUNS_READ));
         }
         if !everybody {
-            select = select.with("actor", permit.actor());
+            select = select.with(runs::actor, permit.actor());
         }
-        let status = filter.status.map(|status| status.as_str().to_owned());
-        for (column, value) in [("status", status), ("actor", filter.actor), ("workflow_id", filter.workflow_id)] {
-            if let Some(value) = value {
-                select = select.with(column, value);
-            }
+        if let Some(status) = filter.status {
+            select = select.with(runs::status, status);
+        }
+        if let Some(actor) = filter.actor {
+            select = select.with(runs::actor, actor);
+        }
+        if let Some(workflow) = filter.workflow_id {
+            select = select.with(runs::workflow_id, workflow);
         }
         if let Some((lowest, highest)) = filter.id_prefix.map(IdPrefix::range) {
-            select = select.filter("id", Comparison::AtLeast, lowest).filter("id", Comparison::AtMost, highest);
+            select = select.filter(runs::id, Comparison::AtLeast, lowest).filter(runs::id, Comparison::AtMost, highest);
         }
         if filter.in_doubt {
-            select = doubt::in_doubt(select);
+            select = select.filter(runs::in_doubt_since, Comparison::IsNot, Cell::Null);
         }
         if let Some(since) = filter.since {
-            select = select.filter("created_at", Comparison::AtLeast, since);
+            select = select.filter(runs::created_at, Comparison::AtLeast, since);
         }
         if let Some(until) = filter.until {
-            select = select.filter("created_at", Comparison::Below, until);
+            select = select.filter(runs::created_at, Comparison::Below, until);
         }
         select = select.take(filter.limit);
         if let Some(cursor) = &filter.cursor {
             select = select.continue_at(cursor).map_err(ReadError::from)?;
         }
         let page = self.inner.parts.records.read(select.clone()).await?;
-        let mut items = page.rows.iter().map(RunSummary::of).collect::<Result<Vec<_>, _>>()?;
+        let bytes = page.rows.iter().map(Row::bytes).sum();
+        let summary = |row| ListedRun::decode(row).map(RunSummary::of);
+        let mut items = page.rows.into_iter().map(summary).collect::<Result<Vec<_>, _>>()?;
         self.name_plans(permit, select, &mut items).await?;
-        Ok(Listing {
-            items,
-            next_cursor: page.next.as_ref().map(Cursor::encode),
-            bytes: page.rows.iter().map(Row::bytes).sum(),
-        })
+        Ok(ListPage { items, next_cursor: page.next.as_ref().map(Cursor::encode), bytes })
     }
 
     /// Titles the runs of plans of a page by what was requested. Where the requests exceed the size of a page, the
@@ -92,22 +97,21 @@ impl Flow {
         let mut select = RunRequest::select(page.scope.clone()).by(page.order, page.direction).take(page.limit());
         (select.conditions, select.after) = (page.conditions, page.after);
         let plans_end = PLAN_PREFIX.replace('.', "/");
-        select = select.filter("workflow_id", Comparison::AtLeast, PLAN_PREFIX);
-        select = select.filter("workflow_id", Comparison::Below, plans_end);
+        select = select.filter(runs::workflow_id, Comparison::AtLeast, PLAN_PREFIX);
+        select = select.filter(runs::workflow_id, Comparison::Below, plans_end);
         let rows = self.inner.parts.records.read(select).await?.rows;
-        let costly = load::are_large(&rows);
+        let requests = rows.into_iter().map(RunRequest::decode).collect::<Result<Vec<_>, _>>()?;
+        let costly = load::are_large(&requests);
         let name = async {
-            for row in rows {
-                let request = RunRequest::decode(row)?;
+            for request in requests {
                 let title = title_of_request(request.request_payload.as_str());
                 let item = items.iter_mut().find(|item| item.run_id == request.id);
                 if let (Some(item), Some(title)) = (item, title) {
                     item.title = title;
                 }
             }
-            Ok(())
         };
-        self.offload(&permit.claimant(), costly, Box::pin(name)).await?
+        self.offload(&permit.claimant(), costly, Box::pin(name)).await
     }
 
     /// One run with everything needed to approve it.
@@ -123,7 +127,7 @@ impl Flow {
         render: impl FnOnce(RunDetails) -> T,
     ) -> Result<T, EngineError> {
         let (mut row, mut asked) = self.rows_shown(permit, run).await?;
-        let weight = load::weight(asked.iter().chain([&row]));
+        let weight = load::weight(&asked).saturating_add(load::weight(std::slice::from_ref(&row)));
         let _room = if Offload::needs_reservation(weight) {
             // Whoever waits holds nothing.
             drop((row, asked));
@@ -139,17 +143,15 @@ impl Flow {
     }
 
     /// A run and its approval requests.
-    async fn rows_shown(&self, permit: &Permit, run: Uuid) -> Result<(Row, Vec<Row>), EngineError> {
+    async fn rows_shown(&self, permit: &Permit, run: Uuid) -> Result<(RunRow, Vec<ApprovalRow>), EngineError> {
         let records = &*self.inner.parts.records;
-        let select = Select::from(&SCOPED_APPROVALS, Scope::Tenant(permit.tenant().to_owned())).with("run_id", run);
         // The requests are read before the run: a digest is shown with what it stands for or with something newer, and
         // then the digest is refused.
-        let mut asked = rows::all(records, select.clone(), limits::RUN_ROWS_MAX).await?;
+        let mut asked = self.requests_of(permit.tenant(), run).await?;
         let mut row = load::readable_run(records, permit, run).await?;
-        let waits = |row: &Row| RunStatus::parse(row.text("status")) == Some(RunStatus::AwaitingApproval);
-        if waits(&row) && !asked.iter().any(|row| row.text("status") == "pending") {
+        if row.status == RunStatus::AwaitingApproval && !asked.iter().any(is_pending) {
             // It started to wait between the two reads.
-            asked = rows::all(records, select, limits::RUN_ROWS_MAX).await?;
+            asked = self.requests_of(permit.tenant(), run).await?;
             row = load::readable_run(records, permit, run).await?;
         }
         Ok((row, asked))
@@ -170,50 +172,55 @@ impl Flow {
     async fn details(
         &self,
         permit: &Permit,
-        row: Row,
-        asked: Vec<Row>,
+        mut row: RunRow,
+        asked: Vec<ApprovalRow>,
         costly: &CostFlag,
     ) -> Result<RunDetails, EngineError> {
-        let run = row.uuid("id");
-        let (plan, dry_run_results) = match PlanView::drafted(&row)? {
-            Some((plan, results)) => (plan, Some(results)),
+        let run = row.id;
+        let (plan, dry_run_results) = match &row.plan {
+            Some(plan) => PlanView::drafted(plan).map(|(plan, results)| (plan, Some(results)))?,
             None => (self.plan_of(permit, &row).await?, None),
         };
         let now = self.inner.parts.clock.steady();
-        let (waiting, closed): (Vec<&Row>, Vec<&Row>) = asked.iter().partition(|row| row.text("status") == "pending");
-        let approvals = waiting
-            .iter()
-            .map(|waiting| PendingApproval::of(&row, waiting, &asked, now))
-            .collect::<Result<Vec<_>, _>>()?;
+        let (waiting, closed): (Vec<&ApprovalRow>, Vec<&ApprovalRow>) = asked.iter().partition(|row| is_pending(row));
+        let approvals = waiting.iter().map(|waiting| PendingApproval::of(&row, waiting, &asked, now));
+        let approvals = approvals.collect::<Result<Vec<_>, _>>()?;
+        let closed = closed.iter().map(|closed| ClosedApproval::of(&row, closed, now));
+        let decided_approvals = closed.collect::<Result<_, _>>()?;
+        let doubts = match row.in_doubt_since {
+            Some(_) => self.doubts(permit, &doubtful(&row)).await?,
+            None => Vec::new(),
+        };
         // Until a run has ended, the column says why it is stopping.
-        let ended = word(&row, "status", RunStatus::parse)?.is_final();
+        let error = row.error_data.as_ref().filter(|_| row.status.is_final());
+        let title = title(&row.request_payload, row.workflow_id.as_deref());
         Ok(RunDetails {
-            summary: RunSummary::of(&row)?,
-            inputs: json(&row, "inputs"),
             plan,
             dry_run_results,
-            risk: decoded(&row, "risk")?,
+            risk: decoded(row.risk.as_ref())?,
             approve_url: (!approvals.is_empty()).then(|| format!("/runs/{run}/approve")),
             approvals,
-            decided_approvals: closed.iter().map(|closed| ClosedApproval::of(&row, closed, now)).collect(),
-            doubts: self.doubts(permit, &row).await?,
-            result: json(&row, "result"),
-            error: if ended { decoded(&row, "error_data")? } else { None },
-            rollback: decoded(&row, "rollback")?,
-            notify: decoded::<NotifyTargets>(&row, "notify")?,
+            decided_approvals,
+            doubts,
+            error: decoded(error)?,
+            rollback: decoded(row.rollback.as_ref())?,
+            notify: decoded(row.notify.as_ref())?,
             messages: self.messages(permit, &row, costly).await?,
             patches: self.patches(permit, run, costly).await?,
+            inputs: row.inputs.take(),
+            result: row.result.take(),
+            summary: RunSummary { title, ..RunSummary::of(row.into()) },
         })
     }
 
     /// The plan of a run without a draft.
-    async fn plan_of(&self, permit: &Permit, row: &Row) -> Result<PlanView, EngineError> {
-        let (id, version) = (row.text("workflow_id"), row.get("workflow_version").as_int());
-        let found = self.inner.workflows.find_stored(permit.tenant(), id, version).await?;
-        let inputs = row.get("inputs").as_json().map(Json::to_value).unwrap_or_default();
+    async fn plan_of(&self, permit: &Permit, row: &RunRow) -> Result<PlanView, EngineError> {
+        let id = row.workflow_id.as_deref().unwrap_or_default();
+        let found = self.inner.workflows.find_stored(permit.tenant(), id, row.workflow_version).await?;
         let plan = match &found {
             Some(found) => {
-                let (nodes, (_, pins)) = (&found.graph.document.nodes, request_of_row(row));
+                let inputs = row.inputs.as_ref().map(Json::value).transpose()?.unwrap_or_default();
+                let (nodes, (_, pins)) = (&found.graph.document.nodes, request_of_row(row)?);
                 let inside = self.inner.workflows.stored_children_of(permit.tenant(), nodes, &pins).await?;
                 Plan::from_graph(&found.graph, &inputs, &inside.children)
             }
@@ -223,23 +230,51 @@ impl Flow {
     }
 
     /// The messages about a run.
-    async fn messages(&self, permit: &Permit, run: &Row, costly: &CostFlag) -> Result<Vec<MessageView>, EngineError> {
+    async fn messages(
+        &self,
+        permit: &Permit,
+        run: &RunRow,
+        costly: &CostFlag,
+    ) -> Result<Vec<MessageView>, EngineError> {
         // At L3 there are messages only about calls in doubt.
-        if run.text("autonomy_level") == Level::ExecuteSilent.as_str() && run.get("in_doubt_since").is_null() {
+        if run.autonomy_level == Some(Level::ExecuteSilent) && run.in_doubt_since.is_none() {
             return Ok(Vec::new());
         }
         let scope = Scope::Tenant(permit.tenant().to_owned());
-        let select = Select::from(&NOTIFICATIONS, scope).with("run_id", run.uuid("id"));
+        let select = NotificationRow::select(scope).with(notifications::run_id, run.id);
         let (rows, _) = self.inner.parts.records.first(select, limits::PAGE_ROWS_DEFAULT).await?;
-        costly.mark_costly(load::are_large(&rows)).await;
-        Ok(rows.iter().map(MessageView::of).collect::<Result<_, _>>()?)
+        let messages = rows.into_iter().map(NotificationRow::decode).collect::<Result<Vec<_>, _>>()?;
+        costly.mark_costly(load::are_large(&messages)).await;
+        Ok(messages.into_iter().map(MessageView::of).collect::<Result<_, _>>()?)
     }
 
     /// The patches of a run.
     async fn patches(&self, permit: &Permit, run: Uuid, costly: &CostFlag) -> Result<Vec<PatchView>, EngineError> {
-        let select = Select::from(&RUN_PATCHES, Scope::Tenant(permit.tenant().to_owned())).with("run_id", run);
+        let select = PatchRow::select(Scope::Tenant(permit.tenant().to_owned())).with(run_patches::run_id, run);
         let (rows, _) = self.inner.parts.records.first(select, limits::PAGE_ROWS_DEFAULT).await?;
-        costly.mark_costly(load::are_large(&rows)).await;
-        Ok(rows.iter().map(PatchView::of).collect::<Result<_, _>>()?)
+        let patches = rows.into_iter().map(PatchRow::decode).collect::<Result<Vec<_>, _>>()?;
+        costly.mark_costly(load::are_large(&patches)).await;
+        Ok(patches.into_iter().map(PatchView::of).collect())
+    }
+}
+
+fn is_pending(request: &ApprovalRow) -> bool {
+    request.status == RequestStatus::Pending
+}
+
+/// A document whose shape is ours.
+fn decoded<T: DeserializeOwned>(document: Option<&Json>) -> Result<Option<T>, DamagedRows> {
+    document.map(Json::decode).transpose()
+}
+
+/// What the doubts of a run need to know about it.
+fn doubtful(run: &RunRow) -> DoubtfulRun {
+    DoubtfulRun {
+        id: run.id,
+        actor: run.actor.clone(),
+        status: run.status,
+        workflow_id: run.workflow_id.clone(),
+        rollback: run.rollback.clone(),
+        request_payload: run.request_payload.clone(),
     }
 }

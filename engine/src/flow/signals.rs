@@ -10,14 +10,15 @@ use crate::access::{Permit, RUNS_MANAGE, WORKFLOWS_WRITE, is_nonce_conflict};
 use crate::error::EngineError;
 use crate::ledger::audit::{EventRecord, Writer};
 use crate::port::CommitError;
+use crate::rows;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::run::{
     ReplayMode, RunStatus, Signal, SignalKind, StepStatus, affinity, may_change_pause, paused_by,
 };
-use chimera_core::flow::tables::{CACHE_ENTRIES, RUNS, RunActor, RunBrief, STEPS, StepBrief, cache_entries, steps};
-use chimera_core::ledger::{ActorType, SubjectType};
+use chimera_core::flow::tables::{CACHE_ENTRIES, RUNS, RunBrief, RunRow, STEPS, StepBrief, cache_entries, steps};
+use chimera_core::ledger::ActorType;
 use chimera_core::record::{
-    Comparison, Condition, Row, RowCount, STATE_VERSION, Scope, Select, Step, StoredRow, Table, Tx, Value as Cell,
+    Comparison, Condition, RowCount, STATE_VERSION, Scope, Step, StoredRow, Table, Tx, Value as Cell,
 };
 use chimera_core::tool::Rollback;
 use chimera_core::{id, limits};
@@ -34,6 +35,34 @@ pub struct OutcomeReport {
     pub output: Option<Value>,
     /// How the person knows.
     pub notes: Option<String>,
+}
+
+impl OutcomeReport {
+    /// The last attempt happened, with this output.
+    #[must_use]
+    pub const fn happened(step: Uuid, output: Option<Value>) -> Self {
+        Self { step, attempt: None, happened: true, output, notes: None }
+    }
+
+    /// The last attempt never happened.
+    #[must_use]
+    pub const fn did_not_happen(step: Uuid) -> Self {
+        Self { step, attempt: None, happened: false, output: None, notes: None }
+    }
+}
+
+/// A signal to a run, with the requests that become void by it.
+pub(super) struct RunSignal {
+    pub(super) run: Uuid,
+    pub(super) told: SignalKind,
+    pub(super) void: VoidRequests,
+}
+
+impl RunSignal {
+    /// A signal that leaves all requests as they are.
+    pub(super) fn new(run: Uuid, told: SignalKind) -> Self {
+        Self { run, told, void: VoidRequests::default() }
+    }
 }
 
 /// One version of a row.
@@ -53,8 +82,8 @@ impl Flow {
         for _ in 0..limits::DECIDE_TRIES_MAX {
             // A concurrent decision stands, and the run is cancelled all the same.
             let open = self.requests_of(permit.tenant(), run).await?;
-            let open = VoidRequests::of_cancelled(&open)?;
-            if self.try_send_signal(permit, run, told.clone(), open, Tx::default()).await? {
+            let signal = RunSignal { run, told: told.clone(), void: VoidRequests::of_cancelled(&open)? };
+            if self.try_send_signal(permit, signal, Tx::default()).await? {
                 return Ok(());
             }
         }
@@ -88,19 +117,6 @@ impl Flow {
         self.send_signal(permit, run, SignalKind::Resume { by: permit.by() }).await
     }
 
-    /// Reports the outcome of a step's last attempt.
-    pub async fn resolve(
-        &self,
-        permit: &Permit,
-        run: Uuid,
-        step: Uuid,
-        happened: bool,
-        output: Option<Value>,
-        notes: Option<String>,
-    ) -> Result<(), EngineError> {
-        self.report_outcome(permit, run, OutcomeReport { step, attempt: None, happened, output, notes }).await
-    }
-
     /// Reports the outcome of one attempt. Accepted only while that is the last one.
     pub async fn report_outcome(&self, permit: &Permit, run: Uuid, found: OutcomeReport) -> Result<(), EngineError> {
         if permit.kind() != ActorType::Human {
@@ -108,7 +124,7 @@ impl Flow {
         }
         let OutcomeReport { step, attempt, happened, output, notes } = found;
         let notes = masked_text("note", notes)?;
-        let (found, row) = self.step_with_status(permit, run, step, StepStatus::OutcomeUnknown).await?;
+        let found = self.step_with_status(permit, run, step, StepStatus::OutcomeUnknown).await?;
         let now = found.attempt;
         if attempt.is_some_and(|attempt| attempt != now) {
             return Err(EngineError::refused(
@@ -120,14 +136,14 @@ impl Flow {
         if !happened {
             // A call that never happened is made now.
             self.check_call_scopes(permit, &found)?;
-            self.check_repeat(permit, run, &row).await?;
+            self.check_repeat(permit, run, &found).await?;
         }
         // Either way the run continues, with an output that the caller chose.
         self.check_continue_scopes(permit, run, RUNS_MANAGE).await?;
         let by = permit.by();
         let told = SignalKind::Resolve { step, attempt: now, happened, output, by, notes };
         let at = RowVersion { table: &STEPS, key: vec![found.id.into()], version: found.state_version };
-        self.send_signal_once(permit, run, told, &at, VoidRequests::default()).await
+        self.send_signal_once(permit, RunSignal::new(run, told), &at).await
     }
 
     /// Refuses an output that does not match the tool's output schema.
@@ -151,7 +167,7 @@ impl Flow {
         let reason = masked_text("reason", reason)?;
         self.undoable_run(permit, run).await?;
         for step in steps.iter().flatten() {
-            self.check_undo_repeatable(permit, &StepBrief::decode(self.step_row(permit, run, *step).await?)?)?;
+            self.check_undo_repeatable(permit, &self.step_row(permit, run, *step).await?)?;
         }
         self.check_undo_scopes(permit, run, steps.as_deref()).await?;
         self.check_rollback(permit, run, steps.as_deref()).await?;
@@ -198,7 +214,7 @@ impl Flow {
         for _ in 0..limits::DECIDE_TRIES_MAX {
             let row = self.undoable_run(permit, run).await?;
             let at = RowVersion { table: &RUNS, key: vec![row.id.into()], version: row.state_version };
-            if self.try_send_signal_once(permit, run, told.clone(), &at, &VoidRequests::default()).await? {
+            if self.try_send_signal_once(permit, RunSignal::new(run, told.clone()), &at).await? {
                 return Ok(());
             }
         }
@@ -207,7 +223,7 @@ impl Flow {
 
     /// An ended run that may be undone.
     async fn undoable_run(&self, permit: &Permit, run: Uuid) -> Result<RunBrief, EngineError> {
-        let row = RunBrief::decode(load::manageable_run(&*self.inner.parts.records, permit, run).await?)?;
+        let row = RunBrief::from(load::manageable_run(&*self.inner.parts.records, permit, run).await?);
         if !matches!(row.status, RunStatus::Completed | RunStatus::Failed | RunStatus::Cancelled) {
             let message = format!("a run that is {} can't be rolled back", row.status.as_str());
             return Err(EngineError::refused(Code::InvalidTransition, message));
@@ -236,12 +252,12 @@ impl Flow {
         let rows = RowCount::AtMost(u64::MAX);
         let mut tx = Tx { steps: vec![Step::Delete { table: &CACHE_ENTRIES, conditions, rows }], ..Tx::default() };
         let data = json!({"workflow_id": workflow, "key": key});
-        self.record(&mut tx, permit, None, workflow.to_owned(), "cache.invalidated", data)?;
+        self.record(&mut tx, permit, permit.event(workflow, "cache.invalidated", data))?;
         self.inner.parts.records.commit(tx).await?;
         Ok(())
     }
 
-    pub(super) async fn unfinished_run(&self, permit: &Permit, run: Uuid) -> Result<Row, EngineError> {
+    pub(super) async fn unfinished_run(&self, permit: &Permit, run: Uuid) -> Result<RunRow, EngineError> {
         let row = load::manageable_run(&*self.inner.parts.records, permit, run).await?;
         check_unfinished(&row)?;
         Ok(row)
@@ -253,22 +269,20 @@ impl Flow {
         run: Uuid,
         step: Uuid,
         status: StepStatus,
-    ) -> Result<(StepBrief, Row), EngineError> {
+    ) -> Result<StepBrief, EngineError> {
         self.unfinished_run(permit, run).await?;
-        let row = self.step_row(permit, run, step).await?;
-        let found = StepBrief::peek(&row)?;
+        let found = self.step_row(permit, run, step).await?;
         if found.status != status {
             let message = format!("the step's status is {}; this requires {}", found.status.as_str(), status.as_str());
             return Err(EngineError::refused(Code::InvalidTransition, message));
         }
-        Ok((found, row))
+        Ok(found)
     }
 
-    async fn step_row(&self, permit: &Permit, run: Uuid, step: Uuid) -> Result<Row, EngineError> {
+    async fn step_row(&self, permit: &Permit, run: Uuid, step: Uuid) -> Result<StepBrief, EngineError> {
         let scope = Scope::Tenant(permit.tenant().to_owned());
-        let select = Select::from(&STEPS, scope).with(steps::id, step).with(steps::run_id, run).take(1);
-        let row = self.inner.parts.records.read(select).await?.rows.into_iter().next();
-        row.ok_or_else(|| EngineError::unknown("step", step))
+        let select = StepBrief::select(scope).with(steps::id, step).with(steps::run_id, run);
+        rows::find(&*self.inner.parts.records, select).await?.ok_or_else(|| EngineError::unknown("step", step))
     }
 
     pub(super) async fn send_signal(&self, permit: &Permit, run: Uuid, told: SignalKind) -> Result<(), EngineError> {
@@ -283,7 +297,7 @@ impl Flow {
         told: SignalKind,
         tx: Tx,
     ) -> Result<(), EngineError> {
-        match self.try_send_signal(permit, run, told, VoidRequests::default(), tx).await? {
+        match self.try_send_signal(permit, RunSignal::new(run, told), tx).await? {
             true => Ok(()),
             false => Err(concurrent_change()),
         }
@@ -294,12 +308,10 @@ impl Flow {
     pub(super) async fn send_signal_once(
         &self,
         permit: &Permit,
-        run: Uuid,
-        told: SignalKind,
+        signal: RunSignal,
         at: &RowVersion,
-        taken_back: VoidRequests,
     ) -> Result<(), EngineError> {
-        match self.try_send_signal_once(permit, run, told, at, &taken_back).await? {
+        match self.try_send_signal_once(permit, signal, at).await? {
             true => Ok(()),
             false => Err(concurrent_change()),
         }
@@ -309,10 +321,8 @@ impl Flow {
     async fn try_send_signal_once(
         &self,
         permit: &Permit,
-        run: Uuid,
-        told: SignalKind,
+        signal: RunSignal,
         at: &RowVersion,
-        taken_back: &VoidRequests,
     ) -> Result<bool, EngineError> {
         let RowVersion { table, key, version } = at;
         let is = |(column, value): (&&'static str, &Cell)| Condition {
@@ -324,42 +334,40 @@ impl Flow {
         conditions.push(is((&STATE_VERSION, &Cell::Int(*version))));
         let unchanged = Step::Lock { table, conditions, rows: RowCount::Exactly(1) };
         let keys: Vec<String> = key.iter().map(|value| format!("{value:?}")).collect();
-        let id = id::signal(run, &format!("{}\0{}\0{version}", table.name, keys.join("\0")));
-        let signal = Signal { id, told, withdrawn: Vec::new() };
-        self.commit_signal(permit, run, signal, taken_back, Tx { steps: vec![unchanged], ..Tx::default() }).await
+        let id = id::signal(signal.run, &format!("{}\0{}\0{version}", table.name, keys.join("\0")));
+        self.commit_signal(permit, id, signal, Tx { steps: vec![unchanged], ..Tx::default() }).await
     }
 
     /// Sends a signal; false if the other changes conflicted.
     pub(super) async fn try_send_signal(
         &self,
         permit: &Permit,
-        run: Uuid,
-        told: SignalKind,
-        taken_back: VoidRequests,
+        signal: RunSignal,
         tx: Tx,
     ) -> Result<bool, EngineError> {
-        self.commit_signal(permit, run, Signal::new(self.inner.id(), told), &taken_back, tx).await
+        self.commit_signal(permit, self.inner.id(), signal, tx).await
     }
 
     async fn commit_signal(
         &self,
         permit: &Permit,
-        run: Uuid,
-        mut signal: Signal,
-        taken_back: &VoidRequests,
+        id: Uuid,
+        signal: RunSignal,
         mut tx: Tx,
     ) -> Result<bool, EngineError> {
+        let RunSignal { run, told, void } = signal;
+        let mut signal = Signal { id, told, withdrawn: Vec::new() };
         let told = &signal.told;
         if serde_json::to_string(told).is_ok_and(|text| text.len() > limits::BODY_BYTES_MAX) {
             return Err(EngineError::refused(Code::PayloadTooLarge, "the signal is too large"));
         }
         let kind = told.kind();
-        taken_back.close(&mut tx, &mut signal, permit, self.inner.parts.clock.steady())?;
+        void.close(&mut tx, &mut signal, permit, self.inner.parts.clock.steady())?;
         tx.inserts.push(signal.row(permit.tenant(), run, self.inner.parts.clock.now())?);
         tx.affinity = affinity(run);
         let mut data = json!({"kind": kind, "signal_id": signal.id});
-        taken_back.add_to_entry(&mut data);
-        self.record(&mut tx, permit, Some(run), run.to_string(), "run.told", data)?;
+        void.add_to_entry(&mut data);
+        self.record(&mut tx, permit, permit.event(run, "run.told", data).of_run(run))?;
         match self.inner.parts.records.commit(tx).await {
             Ok(_) => self.inner.wake(run),
             Err(error @ CommitError::Conflict(_)) if !is_nonce_conflict(&error) => return Ok(false),
@@ -369,27 +377,7 @@ impl Flow {
     }
 
     /// Adds a ledger entry for the caller's act to a transaction.
-    pub(super) fn record(
-        &self,
-        tx: &mut Tx,
-        permit: &Permit,
-        run: Option<Uuid>,
-        subject_id: String,
-        event_type: &str,
-        data: Value,
-    ) -> Result<(), EngineError> {
-        let event = EventRecord {
-            tenant_id: permit.tenant().to_owned(),
-            subject_type: SubjectType::Other,
-            subject_id,
-            event_type: event_type.to_owned(),
-            actor_type: permit.kind(),
-            actor_id: Some(permit.actor().to_owned()),
-            data,
-            run_id: run,
-            run_seq: None,
-            trace_id: run.map(chimera_core::id::trace_id),
-        };
+    pub(super) fn record(&self, tx: &mut Tx, permit: &Permit, event: EventRecord) -> Result<(), EngineError> {
         let writer = Writer { random: &*self.inner.parts.random, clock: &*self.inner.parts.clock };
         writer.event(tx, event)?;
         permit.add_nonces(tx);
@@ -403,8 +391,8 @@ fn concurrent_change() -> EngineError {
 }
 
 /// Refuses an ended run.
-pub(super) fn check_unfinished(row: &Row) -> Result<(), EngineError> {
-    let status = RunActor::peek(row)?.status;
+pub(super) fn check_unfinished(row: &RunRow) -> Result<(), EngineError> {
+    let status = row.status;
     if status.is_final() {
         let message = format!("the run is already {}", status.as_str());
         return Err(EngineError::refused(Code::InvalidTransition, message));

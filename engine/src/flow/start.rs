@@ -19,10 +19,9 @@ use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::air::Graph;
 use chimera_core::flow::pins::Pins;
 use chimera_core::flow::run::{Call, Env, Replay, ReplayMode, Run, RunHead, RunRecording, Source, WorkflowRef};
-use chimera_core::flow::tables::RunActor;
 use chimera_core::flow::trace::SpanId;
 use chimera_core::limits;
-use chimera_core::record::{Json, StoredRow};
+use chimera_core::record::Json;
 use futures::FutureExt;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -208,8 +207,7 @@ impl Flow {
     pub(crate) async fn original_run(&self, permit: &Permit, run: Uuid) -> Result<OriginalRun, EngineError> {
         let records = &*self.inner.parts.records;
         let row = load::manageable_run(records, permit, run).await?;
-        let has_ended = RunActor::peek(&row)?.status.is_final();
-        let head = RunHead::of_row(&row)?;
+        let (head, has_ended) = (RunHead::of_row(&row)?, row.status.is_final());
         let repeated = Replay { of: run, mode: ReplayMode::Retry, from: None };
         let repeated = RunHead { replay: Some(repeated), ..head.clone() };
         let workflow = load::base_graph(records, &self.inner.workflows, &repeated).await?;

@@ -8,7 +8,7 @@ use crate::rows;
 use chimera_core::error::Code;
 use chimera_core::flow::tables::{StepBrief, steps};
 use chimera_core::limits::{RUN_DEPTH_MAX, RUN_ROWS_MAX, UNDO_RUNS_SEARCHED_MAX};
-use chimera_core::record::{Row, Scope, StoredRow};
+use chimera_core::record::{Scope, StoredRow};
 use chimera_core::tool::{Rollback, Spec};
 use std::sync::Arc;
 use uuid::Uuid;
@@ -106,11 +106,6 @@ impl Flow {
             }
         }
         Ok(())
-    }
-
-    /// The tool of a step, if it is registered here.
-    pub(super) fn tool_of(&self, step: &Row) -> Option<Arc<Spec>> {
-        self.registered(step.get(steps::tool).as_text())
     }
 
     /// The tool with this name, if it is registered here.

@@ -16,8 +16,8 @@ use crate::access::Permit;
 use crate::error::EngineError;
 use chimera_core::flow::approval::{DecisionOutcome, RequestState, RequestStatus, RequestedAction, StoredApproval};
 use chimera_core::flow::run::Signal;
-use chimera_core::flow::tables::APPROVAL_REQUESTS;
-use chimera_core::record::{DamagedRows, Row, Tx, Unstorable, Update};
+use chimera_core::flow::tables::{APPROVAL_REQUESTS, ApprovalRow, approval_requests};
+use chimera_core::record::{DamagedRows, Tx, Unstorable, Update};
 use chimera_core::time::Timestamp;
 use serde_json::Value;
 use uuid::Uuid;
@@ -30,17 +30,17 @@ pub(super) struct VoidRequests {
 
 impl VoidRequests {
     /// The pending requests of a run that is cancelled.
-    pub(super) fn of_cancelled(rows: &[Row]) -> Result<Self, DamagedRows> {
+    pub(super) fn of_cancelled(rows: &[ApprovalRow]) -> Result<Self, DamagedRows> {
         Self::pending(rows, RequestStatus::Cancelled, |_| true)
     }
 
     /// The pending requests about other patches, when one is reverted.
-    pub(super) fn of_reverted_patch(rows: &[Row]) -> Result<Self, DamagedRows> {
+    pub(super) fn of_reverted_patch(rows: &[ApprovalRow]) -> Result<Self, DamagedRows> {
         Self::pending(rows, RequestStatus::Superseded, |approval| approval.action == RequestedAction::Patch)
     }
 
     fn pending(
-        rows: &[Row],
+        rows: &[ApprovalRow],
         status: RequestStatus,
         is_void: impl Fn(&StoredApproval) -> bool,
     ) -> Result<Self, DamagedRows> {
@@ -65,11 +65,11 @@ impl VoidRequests {
     ) -> Result<(), EngineError> {
         for (request, status) in &self.requests {
             let set = vec![
-                ("status", status.as_str().into()),
-                ("reviewed_at", now.into()),
-                ("reviewed_by", permit.actor().into()),
+                (approval_requests::status, (*status).into()),
+                (approval_requests::reviewed_at, now.into()),
+                (approval_requests::reviewed_by, permit.actor().into()),
             ];
-            let expect = vec![("status", RequestStatus::Pending.as_str().into())];
+            let expect = vec![(approval_requests::status, RequestStatus::Pending.into())];
             let update = Update::new(&APPROVAL_REQUESTS, vec![(*request).into()], expect, set);
             tx.updates.push(update.map_err(Unstorable::from)?);
         }

@@ -11,7 +11,7 @@ use super::share::is_own;
 use crate::access::{Permit, WORKFLOWS_READ, WORKFLOWS_WRITE, is_nonce_conflict};
 use crate::error::EngineError;
 use crate::flow::error::invalid_document;
-use crate::ledger::audit::{EventRecord, Writer};
+use crate::ledger::audit::Writer;
 use crate::offload::Offload;
 use crate::port::{Clock, CommitError, Random, Records};
 use crate::rows;
@@ -21,7 +21,6 @@ use chimera_core::flow::air::{
 };
 use chimera_core::flow::tables::{WORKFLOWS, WorkflowRow, workflows};
 use chimera_core::json::Digest32;
-use chimera_core::ledger::SubjectType;
 use chimera_core::limits;
 use chimera_core::record::{Comparison, Direction, Insert, Json, Scope, Select, StoredRow, Tx, Value};
 use chimera_core::time::Timestamp;
@@ -323,6 +322,10 @@ impl Workflows {
         }
     }
 
+    pub(super) fn writer(&self) -> Writer<'_> {
+        Writer { random: &*self.random, clock: &*self.clock }
+    }
+
     fn insert(&self, permit: &Permit, graph: &Graph, version: i64) -> Result<Tx, EngineError> {
         let id = graph.document.workflow_id.as_str();
         let document = Json::encode(&graph.document.to_value()).map_err(chimera_core::record::Unstorable::from)?;
@@ -340,19 +343,8 @@ impl Workflows {
         )
         .map_err(chimera_core::record::Unstorable::from)?;
         let mut tx = Tx { inserts: vec![row], ..Tx::default() };
-        let event = EventRecord {
-            tenant_id: permit.tenant().to_owned(),
-            subject_type: SubjectType::Other,
-            subject_id: id.to_owned(),
-            event_type: "workflow.applied".to_owned(),
-            actor_type: permit.kind(),
-            actor_id: Some(permit.actor().to_owned()),
-            data: json!({"version": version, "digest": graph.digest}),
-            run_id: None,
-            run_seq: None,
-            trace_id: None,
-        };
-        Writer { random: &*self.random, clock: &*self.clock }.event(&mut tx, event)?;
+        let data = json!({"version": version, "digest": graph.digest});
+        self.writer().event(&mut tx, permit.event(id, "workflow.applied", data))?;
         permit.add_nonces(&mut tx);
         Ok(tx)
     }

@@ -32,6 +32,31 @@ pub struct EventRecord {
     pub trace_id: Option<String>,
 }
 
+impl EventRecord {
+    /// An event that no actor caused.
+    #[must_use]
+    pub fn by_system(tenant: &str, subject: impl Into<String>, event_type: &str, data: serde_json::Value) -> Self {
+        Self {
+            tenant_id: tenant.to_owned(),
+            subject_type: SubjectType::Other,
+            subject_id: subject.into(),
+            event_type: event_type.to_owned(),
+            actor_type: ActorType::System,
+            actor_id: None,
+            data,
+            run_id: None,
+            run_seq: None,
+            trace_id: None,
+        }
+    }
+
+    /// The same event of a run.
+    #[must_use]
+    pub fn of_run(self, run: Uuid) -> Self {
+        Self { run_id: Some(run), trace_id: Some(chimera_core::id::trace_id(run)), ..self }
+    }
+}
+
 /// A governance decision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DecisionRecord {

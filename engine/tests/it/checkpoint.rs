@@ -11,6 +11,7 @@ use chimera_engine::heartbeat::Heartbeat;
 use chimera_engine::ledger::checkpoint::{CheckpointOutcome, Checkpointer, Schedule, known_keys, make};
 use chimera_engine::ledger::{LedgerError, last_checkpoint};
 use chimera_testkit::build::NOON;
+use chimera_testkit::cells::Cells;
 use chimera_testkit::ledger_fixture::{LedgerFixture, ORIGIN};
 use chimera_testkit::memory::MemoryRecords;
 use chimera_testkit::seeded::FakeClock;

@@ -7,6 +7,7 @@ use chimera_core::record::Tx;
 use chimera_engine::commit::{Batch, BatchOutcome};
 use chimera_engine::port::{CommitError, Outage, Records, Unavailable};
 use chimera_testkit::build::{entry, run};
+use chimera_testkit::cells::Cells;
 use chimera_testkit::memory::MemoryRecords;
 use chimera_testkit::seeded::Seeded;
 use chimera_testkit::suite::records::verify_chains;

@@ -5,6 +5,7 @@ use chimera_core::ledger::StoredEntry;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_engine::ledger::LedgerError;
 use chimera_engine::ledger::feed::{Feed, FeedError};
+use chimera_testkit::cells::Cells;
 use chimera_testkit::ledger_fixture::LedgerFixture;
 use chimera_testkit::memory::MemoryRecords;
 use proptest::prelude::*;

@@ -3,7 +3,7 @@
 use chimera_core::access::Level;
 use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::json::Digest32;
-use chimera_engine::flow::{Decide, Decision, Flow, KeeperState, ReplayDecision, StartRun};
+use chimera_engine::flow::{Decide, Decision, Flow, KeeperState, OutcomeReport, ReplayDecision, StartRun};
 use chimera_engine::port::Records;
 use chimera_testkit::flow::{CallBehavior, World, engine, shown as as_json, until, within};
 use chimera_testkit::memory::MemoryRecords;
@@ -119,7 +119,9 @@ async fn a_refusal_is_tried_again_and_a_lost_answer_is_not() {
     assert_eq!(steps["steps"][0]["tool_calls"].as_array().unwrap().len(), 3);
     assert_eq!(steps["steps"][1]["status"], "outcome_unknown");
     let step = Uuid::parse_str(steps["steps"][1]["step_id"].as_str().unwrap()).unwrap();
-    flow.resolve(&world.actor("user_ann"), id, step, true, Some(json!({"found": true})), None).await.unwrap();
+    flow.report_outcome(&world.actor("user_ann"), id, OutcomeReport::happened(step, Some(json!({"found": true}))))
+        .await
+        .unwrap();
     wait_for_status(&flow, &world, id, "completed").await;
     assert_eq!(world.outside.sent().len(), 2);
 }

@@ -4,7 +4,7 @@ use chimera_core::access::Level;
 use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::tool::{EffectKind, Rollback};
 use chimera_engine::EngineError;
-use chimera_engine::flow::{ReplayDecision, StartRun};
+use chimera_engine::flow::{OutcomeReport, ReplayDecision, StartRun};
 use chimera_testkit::flow::{Air, EngineFixture, EngineSetup, ScriptedTool, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -108,7 +108,11 @@ async fn a_call_that_a_crash_cut_is_in_doubt_when_its_tool_is_gone() {
     chimera_testkit::flow::until("the tool is called", || asked.count("execute") == 1).await;
     let second = first.restart(stage(1)).await;
     let step = id_of(&second.step(run, "a", "outcome_unknown").await["step_id"]);
-    second.flow.resolve(&second.permit("user_ann"), run, step, true, Some(json!({})), None).await.unwrap();
+    second
+        .flow
+        .report_outcome(&second.permit("user_ann"), run, OutcomeReport::happened(step, Some(json!({}))))
+        .await
+        .unwrap();
     assert_eq!(second.ended(run).await["status"], "completed");
 }
 

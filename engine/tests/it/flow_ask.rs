@@ -11,6 +11,7 @@ use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::port::{Recipient, Recipients};
 use chimera_engine::flow::{Asking, Decision, RunRecipients, StartRun};
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, EngineFixture, EngineSetup, ScriptedTool, chain, id_of, stage, workflow};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -58,7 +59,7 @@ async fn start(stage: &EngineFixture, air: &Air, level: Level) -> Uuid {
 pub(crate) fn asks(stage: &EngineFixture, run: Uuid, channel: &str) -> Vec<Value> {
     let rows = stage.rows_of(&NOTIFICATIONS, run);
     let asks = rows.iter().filter(|row| !row.get("approval_id").is_null() && row.text("channel") == channel);
-    asks.map(|row| row.get("payload").as_json().unwrap().to_value()).collect()
+    asks.map(|row| row.get("payload").as_json().unwrap().value().unwrap()).collect()
 }
 
 #[tokio::test(start_paused = true)]

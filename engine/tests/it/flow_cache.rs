@@ -5,6 +5,7 @@ use chimera_core::flow::tables::CACHE_ENTRIES;
 use chimera_core::tool::EffectKind;
 use chimera_engine::act::rules::{Rule, Rules, Says};
 use chimera_engine::flow::StartRun;
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, CallLog, EngineFixture, ScriptedTool, code_of, shown, stage, workflow};
 use serde_json::{Value, json};
 use std::time::Duration;

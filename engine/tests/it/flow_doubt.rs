@@ -9,8 +9,9 @@ use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, RUNS, STEPS};
 use chimera_core::record::{Row, RowCount, Step, Tx};
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::port::{CheckResult, Recipient, Recipients, Sent, ToolError};
-use chimera_engine::flow::{Asking, DoubtFilter, StartRun};
+use chimera_engine::flow::{Asking, DoubtFilter, OutcomeReport, StartRun};
 use chimera_engine::port::Records;
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{EngineFixture, EngineSetup, ScriptedTool, chain, id_of, shown, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -37,7 +38,7 @@ async fn start(stage: &EngineFixture, level: Level) -> Uuid {
 }
 
 fn told(stage: &EngineFixture, run: Uuid) -> Vec<(String, Value)> {
-    let payload = |row: &Row| row.get("payload").as_json().unwrap().to_value();
+    let payload = |row: &Row| row.get("payload").as_json().unwrap().value().unwrap();
     let rows = stage.rows_of(&NOTIFICATIONS, run);
     let doubts = rows.iter().filter(|row| payload(row)["type"] == "step.outcome_unknown");
     doubts.map(|row| (row.text("target").to_owned(), payload(row))).collect()
@@ -101,7 +102,7 @@ async fn a_message_about_what_is_settled_by_now_is_dropped() {
     let stage = lost().notifier(letters.clone()).open().await;
     let run = start(&stage, Level::ExecuteNotify).await;
     let step = id_of(&stage.step(run, "a", "outcome_unknown").await["step_id"]);
-    stage.flow.resolve(&stage.permit("user_ann"), run, step, true, None, None).await.unwrap();
+    stage.flow.report_outcome(&stage.permit("user_ann"), run, OutcomeReport::happened(step, None)).await.unwrap();
     stage.ended(run).await;
     stage.flow.deliver_due().await.unwrap();
     let sent: Vec<Value> = letters.given().iter().map(|message| message.payload["type"].clone()).collect();

@@ -3,7 +3,8 @@
 use chimera_core::access::Level;
 use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, STEPS, TOOL_CALLS};
 use chimera_core::tool::EffectKind;
-use chimera_engine::flow::{Decision, StartRun};
+use chimera_engine::flow::{Decision, OutcomeReport, StartRun};
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{ScriptedTool, chain, id_of, shown as as_json, stage, workflow};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -121,7 +122,7 @@ async fn an_output_that_is_not_what_the_tool_promised_leaves_a_write_to_a_person
     let settled = json!({"page": 7});
     stage
         .flow
-        .resolve(&stage.permit("user_ann"), run, id_of(&step["step_id"]), true, Some(settled), None)
+        .report_outcome(&stage.permit("user_ann"), run, OutcomeReport::happened(id_of(&step["step_id"]), Some(settled)))
         .await
         .unwrap();
     assert_eq!(stage.ended(run).await["status"], "completed");

@@ -7,7 +7,7 @@ use chimera_core::flow::call::ToolError;
 use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::tool::EffectKind;
 use chimera_engine::act::rules::{Rule, Rules, Says};
-use chimera_engine::flow::{Decide, Decision, ReplayDecision, StartRun};
+use chimera_engine::flow::{Decide, Decision, OutcomeReport, PatchRequest, ReplayDecision, StartRun};
 use chimera_testkit::flow::{Air, EngineFixture, EngineSetup, ScriptedTool, chain, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -202,7 +202,7 @@ async fn patched(node: Value) -> (EngineFixture, Uuid) {
     stage.apply(&workflow("inner").node(strict("x"))).await;
     let run = stage.run(&chain("w", &[("g", "gated")]), Level::ExecuteNotify).await;
     stage.step(run, "g", "running").await;
-    stage.flow.patch(&stage.permit("user_bob"), run, patch(node), None, false).await.unwrap();
+    stage.flow.patch(&stage.permit("user_bob"), PatchRequest::new(run, patch(node))).await.unwrap();
     stage.until(run, |shown| shown["patches"].as_array().is_some_and(|all| all[0]["status"] == "applied")).await;
     gate.notify_one();
     (stage, run)
@@ -235,7 +235,7 @@ async fn a_node_is_of_whoever_added_it_and_not_of_whoever_added_another() {
     let run = first.run(&chain("w", &[("g", "gated")]), Level::ExecuteNotify).await;
     first.step(run, "g", "running").await;
     for (at, (who, node)) in [("user_bob", "a"), ("user_dan", "b")].into_iter().enumerate() {
-        first.flow.patch(&first.permit(who), run, patch(strict(node)), None, false).await.unwrap();
+        first.flow.patch(&first.permit(who), PatchRequest::new(run, patch(strict(node)))).await.unwrap();
         first.until(run, |shown| shown["patches"][at]["status"] == "applied").await;
     }
     gate.notify_one();
@@ -404,7 +404,11 @@ async fn whoever_settled_a_doubt_with_an_output_does_not_decide_about_what_goes_
     let run = stage.run(&air, Level::ExecuteNotify).await;
     let step = stage.step(run, "a", "outcome_unknown").await;
     let bob = stage.permit("user_bob");
-    stage.flow.resolve(&bob, run, id_of(&step["step_id"]), true, Some(json!({"n": "bob"})), None).await.unwrap();
+    stage
+        .flow
+        .report_outcome(&bob, run, OutcomeReport::happened(id_of(&step["step_id"]), Some(json!({"n": "bob"}))))
+        .await
+        .unwrap();
     let asked = asked_at(&stage, run, "b").await;
     assert_eq!(asked["changed_by"], json!(["user_bob"]));
     decided_by_none_of(&stage, run, &asked, &["user_ann", "user_bob"]).await;
@@ -522,7 +526,7 @@ async fn whoever_wrote_a_workflow_that_a_patch_starts_does_not_decide_whether_it
     first.apply_as("user_eve", &workflow("inner").child("i", "innermost", json!({}))).await;
     let run = first.run(&chain("w", &[("g", "gated")]), Level::ExecuteNotify).await;
     first.step(run, "g", "running").await;
-    first.flow.patch(&first.permit("user_bob"), run, patch(starts("c", "inner")), None, false).await.unwrap();
+    first.flow.patch(&first.permit("user_bob"), PatchRequest::new(run, patch(starts("c", "inner")))).await.unwrap();
     first.until(run, |shown| shown["patches"].as_array().is_some_and(|all| all[0]["status"] == "applied")).await;
     gate.notify_one();
     let asked = first.asks(run).await.remove(0);

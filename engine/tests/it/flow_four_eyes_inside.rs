@@ -8,7 +8,7 @@ use chimera_core::flow::call::ToolError;
 use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::tool::EffectKind;
 use chimera_engine::act::rules::{Rule, Rules, Says};
-use chimera_engine::flow::{Decide, Decision, ReplayDecision};
+use chimera_engine::flow::{Decide, Decision, OutcomeReport, PatchRequest, ReplayDecision};
 use chimera_testkit::flow::{Air, EngineFixture, ScriptedTool, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -180,7 +180,7 @@ async fn whoever_ended_a_run_with_words_decides_about_its_retry() {
 async fn patch_if(stage: &EngineFixture, who: &str, run: Uuid, node: Value, condition: &str) {
     let edge = json!({"from": "g", "to": node["id"], "condition": condition});
     let document = json!({"patch_version": "0.1", "justification": "more", "add_nodes": [node], "add_edges": [edge]});
-    stage.flow.patch(&stage.permit(who), run, document, None, false).await.unwrap();
+    stage.flow.patch(&stage.permit(who), PatchRequest::new(run, document)).await.unwrap();
     stage.until(run, |shown| shown["patches"][0]["status"] == "applied").await;
 }
 
@@ -255,7 +255,7 @@ async fn whoever_said_that_a_call_never_happened_does_not_decide_about_it_or_wha
     let asked = asked_at(&first, run, "a").await;
     assert_eq!(approve(&first, "user_mal", run, &asked).await, "none");
     let step = id_of(&first.step(run, "a", "outcome_unknown").await["step_id"]);
-    first.flow.resolve(&first.permit("user_mal"), run, step, false, None, None).await.unwrap();
+    first.flow.report_outcome(&first.permit("user_mal"), run, OutcomeReport::did_not_happen(step)).await.unwrap();
     let asked = asked_at(&first, run, "a").await;
     assert_eq!((&asked["changed_by"], sent.load(Ordering::SeqCst)), (&json!(["user_mal"]), 1));
     decided_by_none_of(&first, run, &asked, &["user_ann", "user_mal"]).await;

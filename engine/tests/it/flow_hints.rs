@@ -2,6 +2,7 @@
 
 use chimera_core::access::Level;
 use chimera_core::flow::tables::RUNS;
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{EngineFixture, stage, workflow};
 use serde_json::json;
 use uuid::Uuid;

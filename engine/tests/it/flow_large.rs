@@ -139,7 +139,9 @@ async fn steps_and_calls_are_shown_in_pages_of_bounded_size_that_leave_nothing_o
 async fn a_map_that_copies_a_large_input_ends_before_it_fills_the_store() {
     let stage = stage(1).open().await;
     let items: Vec<usize> = (0..ITEMS).collect();
-    let air = workflow("w").map("m", json!(items), 100, "pure", json!({"n": "${item}", "shared": "${inputs.shared}"}));
+    let air = workflow("w")
+        .map("m", json!(items), "pure", json!({"n": "${item}", "shared": "${inputs.shared}"}))
+        .in_parallel(100);
     let run = stage.run_with(&air, SILENT, json!({"shared": "x".repeat(SHARED)})).await;
     let ended = stage.ended(run).await;
     assert_eq!((&ended["status"], &ended["error"]["code"]), (&json!("failed"), &json!("PAYLOAD_TOO_LARGE")));

@@ -10,6 +10,7 @@ use chimera_core::flow::plan::Plan;
 use chimera_core::flow::policy::{Action, Policy, PolicyVerdict};
 use chimera_core::flow::risk::Score;
 use chimera_core::tool::{EffectKind, Spec};
+use chimera_engine::flow::PatchRequest;
 use chimera_testkit::flow::{EngineFixture, EngineSetup, ScriptedTool, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -62,7 +63,7 @@ async fn patched(setup: EngineSetup, nodes: &[Value]) -> (EngineFixture, Uuid) {
     let before = std::iter::once(json!("g")).chain(nodes.iter().map(|node| node["id"].clone()));
     let edges: Vec<Value> = before.zip(nodes).map(|(from, to)| json!({"from": from, "to": to["id"]})).collect();
     let document = json!({"patch_version": "0.1", "justification": "more", "add_nodes": nodes, "add_edges": edges});
-    stage.flow.patch(&stage.permit("user_mal"), run, document, None, false).await.unwrap();
+    stage.flow.patch(&stage.permit("user_mal"), PatchRequest::new(run, document)).await.unwrap();
     stage.until(run, |shown| shown["patches"][0]["status"] == "applied").await;
     (stage, run)
 }
@@ -184,7 +185,7 @@ async fn what_is_left_to_undo_stays_once_whoever_asked_for_it_may_not_any_more()
         }
     });
     let stage = stage(1).policy(left).tool(tool.build()).open().await;
-    let air = workflow("w").map("m", json!(["x", "y", "z"]), 1, "write", json!({"n": "${item}"}));
+    let air = workflow("w").map("m", json!(["x", "y", "z"]), "write", json!({"n": "${item}"}));
     let run = stage.run(&air, Level::ExecuteSilent).await;
     assert_eq!(stage.ended(run).await["status"], "completed");
     stage.flow.rollback(&stage.permit("user_mal"), run, None, None).await.unwrap();

@@ -6,8 +6,9 @@ use chimera_core::error::Code;
 use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, RUNS};
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::tool::{EffectKind, Risk};
-use chimera_engine::flow::StartRun;
 use chimera_engine::flow::port::{DeliveryReceipt, Message, Notifier, ToolError};
+use chimera_engine::flow::{OutcomeReport, StartRun};
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{EngineFixture, ScriptedTool, chain, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
@@ -75,7 +76,7 @@ async fn l2_writes_a_message_for_each_way_that_was_asked_for_and_l3_tells_nobody
         rows.iter().map(|row| (row.text("channel"), row.text("target"), row.text("status"))).collect();
     ways.sort_unstable();
     assert_eq!(ways, [("email", "ann@example.com", "pending"), ("webhook", "https://hooks.example/1", "pending")]);
-    let payload = rows[0].get("payload").as_json().unwrap().to_value();
+    let payload = rows[0].get("payload").as_json().unwrap().value().unwrap();
     assert_eq!((&payload["type"], &payload["data"]["run_id"]), (&json!("run.completed"), &json!(run)));
     let notify = |notify| StartRun { level: Level::ExecuteSilent, notify, ..StartRun::of("w", json!({})) };
     let refused = stage.flow.start(&stage.permit("user_ann"), notify(both())).await;
@@ -105,7 +106,7 @@ async fn a_failed_run_of_l2_is_told_too() {
     stage.apply(&chain("bad", &[("a", "down")])).await;
     let run = stage.start(StartRun { notify: both(), ..StartRun::of("bad", json!({})) }).await;
     stage.ended(run).await;
-    let payload = stage.rows_of(&NOTIFICATIONS, run)[0].get("payload").as_json().unwrap().to_value();
+    let payload = stage.rows_of(&NOTIFICATIONS, run)[0].get("payload").as_json().unwrap().value().unwrap();
     assert_eq!(
         (&payload["type"], &payload["data"]["error"]["code"]),
         (&json!("run.failed"), &json!("EXTERNAL_SERVICE_ERROR"))
@@ -215,16 +216,36 @@ async fn a_person_says_that_it_happened_and_what_it_gave() {
     let step = id_of(&stage.step(run, "a", "outcome_unknown").await["step_id"]);
     assert_eq!(stage.flow.active_runs(), 0, "it waits in the store");
     let robot = stage.permit("service_chatbot");
-    assert_eq!(code_of(stage.flow.resolve(&robot, run, step, true, None, None).await), "RBAC_FORBIDDEN");
+    assert_eq!(
+        code_of(stage.flow.report_outcome(&robot, run, OutcomeReport::happened(step, None)).await),
+        "RBAC_FORBIDDEN"
+    );
     let ann = stage.permit("user_ann");
-    let strange = stage.flow.resolve(&ann, run, step, true, Some(json!("text")), None).await;
+    let strange = stage.flow.report_outcome(&ann, run, OutcomeReport::happened(step, Some(json!("text")))).await;
     assert_eq!(code_of(strange), "VALIDATION_FAILED", "the tool never gives that");
-    stage.flow.resolve(&ann, run, step, true, Some(json!({"id": 9})), Some("found it".to_owned())).await.unwrap();
+    stage
+        .flow
+        .report_outcome(
+            &ann,
+            run,
+            OutcomeReport {
+                step,
+                attempt: None,
+                happened: true,
+                output: Some(json!({"id": 9})),
+                notes: Some("found it".to_owned()),
+            },
+        )
+        .await
+        .unwrap();
     assert_eq!(stage.ended(run).await["status"], "completed");
     assert_eq!(stage.step(run, "a", "completed").await["outputs"]["id"], 9);
     assert_eq!(made.count("execute"), 1);
     assert_eq!(stage.rows_of(&EFFECTS, run)[0].text("status"), "succeeded");
-    assert_eq!(code_of(stage.flow.resolve(&ann, run, step, true, None, None).await), "INVALID_TRANSITION");
+    assert_eq!(
+        code_of(stage.flow.report_outcome(&ann, run, OutcomeReport::happened(step, None)).await),
+        "INVALID_TRANSITION"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -235,7 +256,7 @@ async fn a_person_says_that_it_never_happened_and_it_is_sent_under_the_same_key(
     let run = stage.run(&chain("w", &[("a", "lost")]), Level::ExecuteSilent).await;
     let step = id_of(&stage.step(run, "a", "outcome_unknown").await["step_id"]);
     let ann = stage.permit("user_ann");
-    stage.flow.resolve(&ann, run, step, false, None, None).await.unwrap();
+    stage.flow.report_outcome(&ann, run, OutcomeReport::did_not_happen(step)).await.unwrap();
     assert_eq!(stage.ended(run).await["status"], "completed");
     let made = made.of("execute");
     assert_eq!(made.len(), 2);
@@ -253,7 +274,7 @@ async fn a_tool_that_was_declared_high_risk_since_the_run_was_let_in_is_asked_ab
         .function("a", "note", json!({"n": 1}))
         .function("b", "note", json!({"n": 2}))
         .with_node_member("delay_seconds", json!(60))
-        .map("m", json!([3, 4]), 1, "note", each)
+        .map("m", json!([3, 4]), "note", each)
         .with_node_member("delay_seconds", json!(60))
         .edge("a", "b")
         .edge("b", "m");

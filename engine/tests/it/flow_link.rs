@@ -11,6 +11,7 @@ use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_engine::act::rules::{Rule, Rules, Says};
 use chimera_engine::flow::port::{Recipient, Recipients};
 use chimera_engine::flow::{Asking, Decision, RequestStatus};
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, EngineFixture, approval_link, chain, code_of, id_of};
 use serde_json::json;
 use std::sync::Arc;

@@ -23,14 +23,14 @@ fn source(items: usize) -> ScriptedTool {
 
 /// A map over the list of the run's inputs.
 fn known() -> Air {
-    workflow("w").map("m", json!("${inputs.list}"), 4, "write", json!({"n": "${item}"}))
+    workflow("w").map("m", json!("${inputs.list}"), "write", json!({"n": "${item}"})).in_parallel(4)
 }
 
 /// A map over a step's output.
 fn deferred() -> Air {
     let each = json!({"n": "${item}"});
     let air = workflow("w").function("a", "source", json!({}));
-    air.map("m", json!("${nodes.a.outputs.list}"), 4, "write", each).edge("a", "m")
+    air.map("m", json!("${nodes.a.outputs.list}"), "write", each).in_parallel(4).edge("a", "m")
 }
 
 /// The number of calls that a request lists, identical ones included.
@@ -136,7 +136,7 @@ async fn an_item_that_does_not_fit_into_the_plan_is_asked_about_by_itself() {
     let made = tool.asked();
     let stage = stage(1).tool(tool.build()).open().await;
     let each = json!({"n": "${item}", "text": "${inputs.text}"});
-    let air = workflow("w").map("m", json!("${inputs.list}"), 1, "write", each);
+    let air = workflow("w").map("m", json!("${inputs.list}"), "write", each);
     let text = "x".repeat(DRAFT_BYTES_MAX / 3);
     let run = stage.run_with(&air, Level::Draft, json!({"list": [1, 2, 3], "text": text})).await;
     let asked = stage.asks(run).await.remove(0);
@@ -193,7 +193,7 @@ async fn a_list_that_depends_on_the_run_s_id_is_not_counted_beforehand() {
     let stage = stage(1).tool(tool.build()).open().await;
     let list: Vec<usize> = (0..12).collect();
     let over = format!("${{run_id == '' ? [] : {}}}", json!(list));
-    let air = workflow("w").map("m", json!(over), 4, "write", json!({"n": "${item}"}));
+    let air = workflow("w").map("m", json!(over), "write", json!({"n": "${item}"})).in_parallel(4);
     let run = stage.run(&air, Level::ExecuteNotify).await;
     assert_eq!(listed(&asked_of(&stage, run, "m").await["action"]["calls"]), 12);
     assert_eq!(made.count("execute"), 0);
@@ -213,8 +213,8 @@ async fn two_short_lists_count_together() {
     let made = tool.asked();
     let air = workflow("w")
         .function("a", "source", json!({}))
-        .map("m", json!("${nodes.a.outputs.list}"), 1, "write", json!({"n": "${item}"}))
-        .map("o", json!("${nodes.a.outputs.list}"), 1, "write", json!({"o": "${item}"}))
+        .map("m", json!("${nodes.a.outputs.list}"), "write", json!({"n": "${item}"}))
+        .map("o", json!("${nodes.a.outputs.list}"), "write", json!({"o": "${item}"}))
         .edge("a", "m")
         .edge("m", "o");
     let stage = stage(1).tool(source(6).build()).tool(tool.build()).open().await;
@@ -293,7 +293,7 @@ async fn a_list_that_is_handed_to_a_run_inside_is_not_counted_and_stops_there() 
     let made = tool.asked();
     let stage = stage(1).tool(source(60).build()).tool(tool.build()).open().await;
     let each = json!({"n": "${item}"});
-    stage.apply(&workflow("inner").map("m", json!("${inputs.list}"), 4, "write", each)).await;
+    stage.apply(&workflow("inner").map("m", json!("${inputs.list}"), "write", each).in_parallel(4)).await;
     let air = workflow("w")
         .function("a", "source", json!({}))
         .child("c", "inner", json!({"list": "${nodes.a.outputs.list}"}))
@@ -336,12 +336,12 @@ async fn lists_inside_each_other(stage: &EngineFixture, depth: usize) -> Air {
     let each = || json!({"n": "${item}"});
     let mut air = workflow("inner0").function("c", "source", json!({}));
     for level in 1..=depth {
-        let given = air.map("m", json!("${nodes.c.outputs.list}"), 4, "write", each()).edge("c", "m");
+        let given = air.map("m", json!("${nodes.c.outputs.list}"), "write", each()).in_parallel(4).edge("c", "m");
         let given = given.with("outputs", json!({"list": "${nodes.c.outputs.list}"}));
         stage.apply(&given).await;
         air = workflow(&format!("inner{level}")).child("c", &format!("inner{}", level - 1), json!({}));
     }
-    air.map("m", json!("${nodes.c.outputs.list}"), 4, "write", each()).edge("c", "m")
+    air.map("m", json!("${nodes.c.outputs.list}"), "write", each()).in_parallel(4).edge("c", "m")
 }
 
 /// Starts a run at L2 that was admitted with this many calls, those of child runs included.
@@ -376,12 +376,13 @@ async fn calls_that_were_left_to_a_run_inside_are_not_there_after_a_restart_eith
     let first = tools(4).open().await;
     let each = json!({"n": "${item}"});
     let inner = workflow("inner").function("a", "source", json!({}));
-    let inner = inner.map("m", json!("${nodes.a.outputs.list}"), 4, "write", each.clone()).edge("a", "m");
+    let inner = inner.map("m", json!("${nodes.a.outputs.list}"), "write", each.clone()).in_parallel(4).edge("a", "m");
     first.apply(&inner.with("outputs", json!({"list": "${nodes.a.outputs.list}"}))).await;
     let air = workflow("w")
         .child("c", "inner", json!({}))
         .node(json!({"id": "ask", "type": "hitl"}))
-        .map("m", json!("${nodes.c.outputs.list == [] ? [] : [1, 2, 3, 4, 5, 6]}"), 4, "write", each)
+        .map("m", json!("${nodes.c.outputs.list == [] ? [] : [1, 2, 3, 4, 5, 6]}"), "write", each)
+        .in_parallel(4)
         .edge("c", "ask")
         .edge("ask", "m");
     let run = counted(&first, &air, 3).await;
@@ -430,7 +431,7 @@ async fn runs_that_nobody_counted_share_what_is_spare_and_are_drafted_beyond_it(
 async fn runs_that_were_counted_go_on_as_freely_as_the_run_around_them() {
     let stage = stage(1).tool(write().build()).open().await;
     let each = json!({"n": "${item}"});
-    stage.apply(&workflow("inner").map("m", json!("${inputs.list}"), 4, "write", each)).await;
+    stage.apply(&workflow("inner").map("m", json!("${inputs.list}"), "write", each).in_parallel(4)).await;
     let list: Vec<usize> = (0..PLAN_STEPS_FREE_MAX).collect();
     let air = workflow("w").child("c", "inner", json!({"list": "${inputs.list}"}));
     let run = stage.run_with(&air, Level::ExecuteNotify, json!({ "list": list })).await;
@@ -476,7 +477,7 @@ async fn approved_and_run(maps: Vec<GeneratedMap>, level: Level) -> (Vec<Value>,
         let from = if map.deferred { "nodes.a.outputs.lists" } else { "inputs.lists" };
         let each = json!({"map": at, "n": "${item}", "text": "x".repeat(map.bytes)});
         let id = format!("m{at}");
-        air = air.map(&id, json!(format!("${{{from}[{at}]}}")), 3, "write", each).edge("a", &id);
+        air = air.map(&id, json!(format!("${{{from}[{at}]}}")), "write", each).in_parallel(3).edge("a", &id);
     }
     let stage = stage(1).tool(source.build()).tool(tool.build()).open().await;
     let inputs = json!({"lists": maps.iter().map(|map| map.list.clone()).collect::<Vec<_>>()});

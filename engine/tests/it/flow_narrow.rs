@@ -8,7 +8,8 @@ use chimera_core::tool::EffectKind;
 use chimera_engine::EngineError;
 use chimera_engine::access::Permit;
 use chimera_engine::flow::port::ToolError;
-use chimera_engine::flow::{Decide, Decision};
+use chimera_engine::flow::{Decide, Decision, OutcomeReport};
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, EngineFixture, ScriptedTool, TENANT, code_of, id_of, stage, workflow};
 use serde_json::json;
 use uuid::Uuid;
@@ -77,11 +78,14 @@ async fn what_it_says_of_a_call_lets_nothing_go_on_that_it_could_not_ask_for() {
         [(&["local.summarize"][..], true), (&["desk.first"], true), (&["desk.first"], false), (&["desk.other"], true)]
     {
         let output = happened.then(|| json!({"chosen": "by a token"}));
-        let told = stage.flow.resolve(&narrow(scopes), run, step, happened, output, None).await;
+        let told = stage
+            .flow
+            .report_outcome(&narrow(scopes), run, OutcomeReport { step, attempt: None, happened, output, notes: None })
+            .await;
         assert_eq!(code_of(told), FORBIDDEN, "{scopes:?} {happened}");
     }
     assert_eq!(asked.count("execute"), 0);
-    stage.flow.resolve(&narrow(&ALL), run, step, true, Some(json!({})), None).await.unwrap();
+    stage.flow.report_outcome(&narrow(&ALL), run, OutcomeReport::happened(step, Some(json!({})))).await.unwrap();
     assert_eq!(stage.ended(run).await["status"], "completed");
 }
 

@@ -9,6 +9,7 @@ use chimera_core::record::{Json, Row, Value as Cell};
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::StartRun;
 use chimera_engine::flow::port::ToolError;
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, ConcurrencyProbe, EngineFixture, ScriptedTool, chain, id_of, stage, until, workflow};
 use serde_json::json;
 use std::time::Duration;
@@ -25,13 +26,9 @@ fn backwards(watch: &ConcurrencyProbe) -> ScriptedTool {
 }
 
 fn over(tool: &str, max_parallel: u32) -> Air {
-    workflow("each").map(
-        "m",
-        json!("${inputs.list}"),
-        max_parallel,
-        tool,
-        json!({"item": "${item}", "index": "${index}"}),
-    )
+    workflow("each")
+        .map("m", json!("${inputs.list}"), tool, json!({"item": "${item}", "index": "${index}"}))
+        .in_parallel(max_parallel)
 }
 
 #[tokio::test(start_paused = true)]
@@ -299,7 +296,7 @@ async fn a_run_that_keeps_no_versions_starts_those_that_were_the_newest_when_it_
         until("it is not in memory", || stage.flow.active_runs() == 0).await;
         stage.records.tamper(&RUNS, |runs| {
             let row = runs.iter_mut().find(|row| row.uuid("id") == run).unwrap();
-            let mut kept = row.get("request_payload").as_json().unwrap().to_value();
+            let mut kept = row.get("request_payload").as_json().unwrap().value().unwrap();
             let versions = kept.as_object_mut().unwrap().remove("workflow_versions");
             assert!(versions.is_some_and(|versions| versions["inner"].is_i64()));
             if !keeps {

@@ -8,6 +8,7 @@ use chimera_core::limits::{MESSAGES_SENT_AT_ONCE_MAX, MESSAGES_SENT_AT_ONCE_TENA
 use chimera_core::record::Value as Cell;
 use chimera_engine::flow::StartRun;
 use chimera_engine::flow::port::{DeliveryReceipt, Message, Notifier, ToolError};
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{EngineFixture, chain, stage};
 use serde_json::json;
 use std::collections::BTreeMap;

@@ -85,7 +85,7 @@ async fn the_outputs_of_a_run_have_the_declared_shape_for_every_type_of_node() {
     let result = compare(&stage, asked, &["h"]).await;
     assert_eq!((&result["h"]["decision"], &result["h"]["approved_by"]), (&json!("approve"), &json!(["user_ann"])));
 
-    let each = |over: Value| workflow("map").map("m", over, 2, "measure", json!({}));
+    let each = |over: Value| workflow("map").map("m", over, "measure", json!({})).in_parallel(2);
     compare(&stage, each(json!([1, 2, 3])), &["m"]).await;
     compare(&stage, each(json!([])), &["m"]).await;
 

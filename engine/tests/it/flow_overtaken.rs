@@ -7,7 +7,8 @@ use chimera_core::error::Code;
 use chimera_core::flow::tables::{APPROVAL_REQUESTS, RUN_PATCHES, RUN_SIGNALS};
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::port::ToolError;
-use chimera_engine::flow::{Decide, Decision};
+use chimera_engine::flow::{Decide, Decision, OutcomeReport, PatchRequest};
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, EngineFixture, EngineSetup, ScriptedTool, chain, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -24,7 +25,7 @@ fn add(id: &str) -> Value {
 
 /// Proposes a patch; returns its approval request.
 async fn proposed(stage: &EngineFixture, run: Uuid, id: &str) -> Value {
-    stage.flow.patch(&stage.permit("user_bob"), run, add(id), None, false).await.unwrap();
+    stage.flow.patch(&stage.permit("user_bob"), PatchRequest::new(run, add(id))).await.unwrap();
     request(stage, run, id).await
 }
 
@@ -104,7 +105,7 @@ async fn a_patch_is_approved_or_the_one_before_it_taken_out_never_both_in_vain()
         let (first, run) = planned(stage(1)).await;
         let mut behind = add("one");
         behind["add_edges"] = json!([{"from": "ask", "to": "one"}]);
-        first.flow.patch(&first.permit("user_bob"), run, behind, None, false).await.unwrap();
+        first.flow.patch(&first.permit("user_bob"), PatchRequest::new(run, behind)).await.unwrap();
         let one = request(&first, run, "one").await;
         first.decide("user_ann", run, Decision::Approve, Some(&one)).await.unwrap();
         first.until(run, |_| statuses(&first, run) == ["applied"]).await;
@@ -177,8 +178,11 @@ async fn of_two_who_settle_one_call_one_is_heard_and_the_other_is_told() {
     let step = id_of(&first.step(run, "a", "outcome_unknown").await["step_id"]);
     first.flow.stop();
     let (ann, bob) = (first.permit("user_ann"), first.permit("user_bob"));
-    first.flow.resolve(&ann, run, step, true, Some(json!({"by": "ann"})), None).await.unwrap();
-    assert_eq!(code_of(first.flow.resolve(&bob, run, step, false, None, None).await), "OCC_CONFLICT");
+    first.flow.report_outcome(&ann, run, OutcomeReport::happened(step, Some(json!({"by": "ann"})))).await.unwrap();
+    assert_eq!(
+        code_of(first.flow.report_outcome(&bob, run, OutcomeReport::did_not_happen(step)).await),
+        "OCC_CONFLICT"
+    );
     let again = tool();
     let asked = again.asked();
     let second = first.restart(stage(1).tool(again.build())).await;

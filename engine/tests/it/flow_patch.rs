@@ -8,7 +8,8 @@ use chimera_core::json::Digest32;
 use chimera_core::tool::EffectKind;
 use chimera_engine::EngineError;
 use chimera_engine::act::rules::{Rule, Rules, Says};
-use chimera_engine::flow::{ProposedPatch, ReplayDecision};
+use chimera_engine::flow::{PatchRequest, ProposedPatch, ReplayDecision};
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{EngineFixture, EngineSetup, ScriptedTool, chain, code_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -74,7 +75,13 @@ async fn held(setup: EngineSetup, level: Level) -> PatchStage {
 
 impl PatchStage {
     async fn patch(&self, patch: Value, version: Option<i64>, dry: bool) -> Result<ProposedPatch, EngineError> {
-        self.stage.flow.patch(&self.stage.permit("user_bob"), self.run, patch, version, dry).await
+        self.stage
+            .flow
+            .patch(
+                &self.stage.permit("user_bob"),
+                PatchRequest { run: self.run, document: patch, version, dry_run: dry },
+            )
+            .await
     }
 
     async fn applied(&self, patch: Value) -> u32 {
@@ -117,7 +124,7 @@ async fn current_node_needs_exactly_one_current_node() {
     let stage = stage(1).tool(gated(&gate).build()).open().await;
     let air = workflow("two").function("a", "gated", json!({})).function("b", "gated", json!({}));
     let run = stage.run(&air, SILENT).await;
-    let refused = stage.flow.patch(&stage.permit("user_bob"), run, upload_and_notify(), None, false).await;
+    let refused = stage.flow.patch(&stage.permit("user_bob"), PatchRequest::new(run, upload_and_notify())).await;
     let body = refused.unwrap_err().body();
     assert_eq!(body.code, "VALIDATION_FAILED");
     assert!(body.message.contains("exactly one current node"), "{}", body.message);
@@ -506,7 +513,8 @@ async fn a_patch_is_counted_together_with_the_items_that_have_become_known() {
         let stage = stage(1).tool(source.build()).tool(tool.build()).open().await;
         let air = workflow("w")
             .function("a", "source", json!({}))
-            .map("m", json!("${nodes.a.outputs.list}"), 8, "note", json!({"n": "${item}"}))
+            .map("m", json!("${nodes.a.outputs.list}"), "note", json!({"n": "${item}"}))
+            .in_parallel(8)
             .node(json!({"id": "ask", "type": "hitl"}))
             .edge("a", "m")
             .edge("m", "ask");
@@ -531,7 +539,8 @@ async fn a_list_that_becomes_known_is_counted_together_with_the_steps_of_a_patch
     let air = workflow("w")
         .node(json!({"id": "ask", "type": "hitl"}))
         .function("a", "source", json!({}))
-        .map("m", json!("${nodes.a.outputs.list}"), 8, "note", json!({"n": "${item}"}))
+        .map("m", json!("${nodes.a.outputs.list}"), "note", json!({"n": "${item}"}))
+        .in_parallel(8)
         .edge("ask", "a")
         .edge("a", "m");
     stage.apply(&air).await;

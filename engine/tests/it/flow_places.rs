@@ -8,6 +8,7 @@ use chimera_core::tool::EffectKind;
 use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::port::ToolError;
 use chimera_engine::flow::{RunLimits, StartRun};
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{EngineFixture, ScriptedTool, chain, stage, workflow};
 use serde_json::json;
 use std::time::Duration;

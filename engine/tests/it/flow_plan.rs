@@ -8,7 +8,8 @@ use chimera_core::flow::risk::Score;
 use chimera_core::flow::run::ApprovalRequirement;
 use chimera_core::ledger::tables::AUDIT_LOGS;
 use chimera_core::tool::{EffectKind, Risk, Spec};
-use chimera_engine::flow::Decision;
+use chimera_engine::flow::{Decision, PatchRequest};
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, EngineFixture, EngineSetup, ScriptedTool, chain, code_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
@@ -198,7 +199,7 @@ async fn a_map_over_something_unknown_shows_its_bound_and_stops_when_its_list_is
     let made = risky.asked();
     let air = workflow("w")
         .function("a", "source", json!({}))
-        .map("m", json!("${nodes.a.outputs.list}"), 1, "write", json!({"n": "${item}"}))
+        .map("m", json!("${nodes.a.outputs.list}"), "write", json!({"n": "${item}"}))
         .edge("a", "m");
     let (stage, run) = drafted(stage(1).tool(list.build()).tool(risky.build()), &air, json!({})).await;
     let asked = stage.approve("user_ann", run).await;
@@ -216,7 +217,7 @@ async fn a_map_over_something_unknown_shows_its_bound_and_stops_when_its_list_is
 #[tokio::test(start_paused = true)]
 async fn the_items_of_a_known_list_are_approved_with_the_plan() {
     let risky = write().with_declaration(|tool| tool.metadata.risk_level = Risk::High);
-    let air = workflow("w").map("m", json!("${inputs.list}"), 2, "write", json!({"n": "${item}"}));
+    let air = workflow("w").map("m", json!("${inputs.list}"), "write", json!({"n": "${item}"})).in_parallel(2);
     let (stage, run) = drafted(stage(1).tool(risky.build()), &air, json!({"list": [1, 2, 3]})).await;
     stage.approve("user_ann", run).await;
     assert_eq!(stage.ended(run).await["result"]["m"]["items"].as_array().unwrap().len(), 3);
@@ -394,7 +395,7 @@ async fn a_patched_step_that_turns_out_riskier_is_asked_about_again() {
             "add_nodes": [{"id": "p", "type": "function", "fn": "write", "inputs": {"text": "${nodes.a.outputs.text}"}}],
             "add_edges": [{"from": "a", "to": "p"}],
         });
-        stage.flow.patch(&stage.permit("user_bob"), run, patch, None, false).await.unwrap();
+        stage.flow.patch(&stage.permit("user_bob"), PatchRequest::new(run, patch)).await.unwrap();
         let proposed = |shown: &Value| {
             let mut asked = shown["approvals"].as_array().into_iter().flatten();
             asked.find(|asked| asked["action_type"] == "graph.patch").cloned()

@@ -8,6 +8,7 @@ use chimera_core::tool::EffectKind;
 use chimera_engine::EngineError;
 use chimera_engine::flow::port::ToolError;
 use chimera_engine::flow::{ReplayDecision, StartRun};
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, CallLog, EngineFixture, ScriptedTool, chain, code_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -49,7 +50,8 @@ fn everything() -> Air {
         .with_node_member("delay_seconds", json!(600))
         .node(json!({"id": "ask", "type": "hitl"}))
         .child("c", "leaf", json!({"n": 1}))
-        .map("m", json!([1, 2, 3]), 2, "write", json!({"n": "${item}"}))
+        .map("m", json!([1, 2, 3]), "write", json!({"n": "${item}"}))
+        .in_parallel(2)
         .function("broken", "broken", json!({}))
         .function("d", "write", json!({"by": "${nodes.ask.outputs.approved_by}"}))
         .edge("a", "b")

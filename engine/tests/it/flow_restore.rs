@@ -8,8 +8,9 @@ use chimera_core::record::{Insert, Tx};
 use chimera_core::time::Timestamp;
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::port::{CallContext, CheckResult, Sent, ToolError};
-use chimera_engine::flow::{DoubtFilter, RestoreSurvey, ResumeOptions, StartRun};
+use chimera_engine::flow::{DoubtFilter, OutcomeReport, RestoreSurvey, ResumeOptions, StartRun};
 use chimera_engine::port::{CommitError, Hold, Records};
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{
     CallLog, EngineFixture, EngineSetup, ScriptedTool, chain, code_of, id_of, shown, stage, workflow,
 };
@@ -55,7 +56,15 @@ async fn resolve(stage: &EngineFixture, run: Uuid, node: &str, happened: bool) {
     assert_eq!(step["error"]["code"], "OUTCOME_UNKNOWN");
     let output = happened.then(|| json!({"by": "hand"}));
     let ann = stage.permit("user_ann");
-    stage.flow.resolve(&ann, run, id_of(&step["step_id"]), happened, output, None).await.unwrap();
+    stage
+        .flow
+        .report_outcome(
+            &ann,
+            run,
+            OutcomeReport { step: id_of(&step["step_id"]), attempt: None, happened, output, notes: None },
+        )
+        .await
+        .unwrap();
 }
 
 /// The calls of a tool across several engines.
@@ -138,7 +147,7 @@ async fn a_tool_that_can_tell_is_asked_about_the_call_that_the_store_has_lost() 
     let setup = || stage(1).tool(Arc::clone(&tool));
     let first = setup().open().await;
     let air = workflow("w").node(json!({"id": "review", "type": "hitl", "prompt": "pay?"}));
-    let air = air.function("a", "pay", json!({})).map("each", json!([1, 2]), 2, "pay", json!({}));
+    let air = air.function("a", "pay", json!({})).map("each", json!([1, 2]), "pay", json!({})).in_parallel(2);
     let run = first.run(&air.edge("review", "a").edge("a", "each"), SILENT).await;
     first.asks(run).await;
     let backup = Arc::new(first.records.copy());

@@ -5,6 +5,7 @@ use chimera_core::error::Code;
 use chimera_core::flow::tables::{EFFECTS, TOOL_CALLS};
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::port::{CheckResult, ToolError};
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, RecordedCall, ScriptedTool, chain, shown, stage, until, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -53,7 +53,8 @@ async fn a_plan_that_the_dry_run_refused_says_so_and_can_not_be_approved() {
 async fn every_call_stands_in_the_text_whole_with_its_count() {
     let stage = stage(1).tool(write().build()).open().await;
     let long = "x".repeat(300);
-    let air = workflow("w").map("m", json!("${inputs.list}"), 4, "write", json!({"n": "${item}", "text": long}));
+    let air =
+        workflow("w").map("m", json!("${inputs.list}"), "write", json!({"n": "${item}", "text": long})).in_parallel(4);
     let run = stage.run_with(&air, Level::Draft, json!({"list": (0..30).collect::<Vec<_>>()})).await;
     let asked = stage.asks(run).await.remove(0);
     let review = review(&asked);

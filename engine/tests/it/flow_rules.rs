@@ -7,7 +7,7 @@ use chimera_core::flow::call::ToolError;
 use chimera_core::tool::EffectKind;
 use chimera_engine::EngineError;
 use chimera_engine::act::rules::{Rule, Rules, Says};
-use chimera_engine::flow::{Decide, Decision};
+use chimera_engine::flow::{Decide, Decision, OutcomeReport, PatchRequest};
 use chimera_testkit::flow::{EngineFixture, EngineSetup, ScriptedTool, chain, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -52,7 +52,7 @@ fn gated(gate: &Arc<Notify>) -> EngineSetup {
 async fn patch(stage: &EngineFixture, run: Uuid, node: Value) -> Result<(), EngineError> {
     let edges = json!([{"from": "g", "to": node["id"]}]);
     let document = json!({"patch_version": "0.1", "justification": "more", "add_nodes": [node], "add_edges": edges});
-    stage.flow.patch(&stage.permit("user_bob"), run, document, None, false).await.map(drop)
+    stage.flow.patch(&stage.permit("user_bob"), PatchRequest::new(run, document)).await.map(drop)
 }
 
 fn again(id: &str) -> Value {
@@ -220,9 +220,14 @@ async fn a_rule_about_whoever_says_that_a_call_never_happened_counts_for_sending
         let stage = stage(1).policy(policy).tool(lost.build()).open().await;
         let run = stage.run(&workflow("w").function("a", "lost", json!({})), SILENT).await;
         let step = id_of(&stage.step(run, "a", "outcome_unknown").await["step_id"]);
-        let refused = stage.flow.resolve(&stage.permit("user_bob"), run, step, false, None, None).await;
+        let refused =
+            stage.flow.report_outcome(&stage.permit("user_bob"), run, OutcomeReport::did_not_happen(step)).await;
         assert_eq!(code_of(refused), "POLICY_DENIED");
-        stage.flow.resolve(&stage.permit("user_bob"), run, step, true, Some(json!({})), None).await.unwrap();
+        stage
+            .flow
+            .report_outcome(&stage.permit("user_bob"), run, OutcomeReport::happened(step, Some(json!({}))))
+            .await
+            .unwrap();
         assert_eq!(stage.ended(run).await["status"], "completed");
     }
 }

@@ -7,6 +7,7 @@ use chimera_core::tool::EffectKind;
 use chimera_engine::access::Permit;
 use chimera_engine::access::port::Tenancy;
 use chimera_engine::flow::{Decide, Decision, ReplayDecision, StartRun};
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, EngineFixture, EngineSetup, ScriptedTool, TENANT, code_of, shown, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -146,7 +147,7 @@ async fn a_workflow_of_ones_own_goes_before_a_shared_one_and_never_gets_its_numb
     let sent = |run: Uuid| {
         let steps = stage.rows_of(&STEPS, run);
         let row = steps.iter().find(|row| row.text("node_id") == "a").unwrap();
-        row.get("input").as_json().unwrap().to_value()["n"].clone()
+        row.get("input").as_json().unwrap().value().unwrap()["n"].clone()
     };
     assert_eq!((sent(run), sent(mine)), (json!(2), json!(3)), "each follows the document that it began with");
 }

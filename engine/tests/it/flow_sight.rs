@@ -6,7 +6,10 @@ use chimera_core::flow::tables::RUNS;
 use chimera_core::json::Digest32;
 use chimera_core::secret::Secret;
 use chimera_engine::access::Permit;
-use chimera_engine::flow::{Decide, Decision, ReplayDecision, RunFilter, RunKey, StartRun};
+use chimera_engine::flow::{
+    Decide, Decision, OutcomeReport, PatchRequest, ReplayDecision, RunFilter, RunKey, StartRun,
+};
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{EngineFixture, chain, code_of, shown, stage, until, workflow};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -33,7 +36,8 @@ async fn events_are_complete_and_in_order_on_pages_of_any_size() {
     let stage = stage(1).open().await;
     let air = workflow("w")
         .function("a", "again", json!({}))
-        .map("m", json!([1, 2, 3]), 2, "pure", json!({"n": "${item}"}))
+        .map("m", json!([1, 2, 3]), "pure", json!({"n": "${item}"}))
+        .in_parallel(2)
         .node(json!({"id": "ask", "type": "hitl"}))
         .edge("a", "m")
         .edge("m", "ask");
@@ -173,10 +177,10 @@ async fn intrude(stage: &EngineFixture, tenant: &str, run: Uuid, step: Uuid, dig
         code_of(flow.decide(&permit, decide(None)).await),
         code_of(flow.decide(&permit, decide(Some(digest))).await),
         code_of(flow.edit(&permit, run, step, json!({})).await),
-        code_of(flow.resolve(&permit, run, step, true, None, None).await),
+        code_of(flow.report_outcome(&permit, run, OutcomeReport::happened(step, None)).await),
         code_of(flow.rollback(&permit, run, None, None).await),
         code_of(flow.mark_rolled_back(&permit, run, None).await),
-        code_of(flow.patch(&permit, run, patch, None, false).await),
+        code_of(flow.patch(&permit, PatchRequest::new(run, patch)).await),
         code_of(flow.unpatch(&permit, run, 1).await),
         code_of(flow.replay(&permit, replay, ReplayDecision::default()).await),
     ]

@@ -5,6 +5,7 @@ use chimera_core::flow::tables::RUN_SIGNALS;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::record::{Insert, Json, Tx};
 use chimera_engine::port::Records;
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{TENANT, stage, workflow};
 use serde_json::json;
 use std::time::Duration;

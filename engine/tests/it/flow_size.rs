@@ -150,7 +150,7 @@ async fn a_map_that_would_give_its_run_more_steps_than_it_may_have_fails_before_
     let stage = stage(1).tool(slow.build()).open().await;
     let maps = limits::RUN_STEPS_MAX / limits::MAP_ITEMS_MAX;
     let air = (0..maps).fold(workflow("w"), |air, n| {
-        air.map(&format!("m{n}"), json!("${inputs.list}"), 1, "slow", json!({"n": "${item}"}))
+        air.map(&format!("m{n}"), json!("${inputs.list}"), "slow", json!({"n": "${item}"}))
     });
     let list: Vec<usize> = (0..limits::MAP_ITEMS_MAX).collect();
     let run = stage.run_with(&air, SILENT, json!({"list": list})).await;
@@ -165,7 +165,7 @@ async fn a_map_that_would_give_its_run_more_steps_than_it_may_have_fails_before_
 async fn a_run_is_read_with_all_its_steps_however_many_there_are() {
     let stage = stage(1).open().await;
     let air = workflow("w")
-        .map("m", json!([1]), 1, "pure", json!({"n": "${item}"}))
+        .map("m", json!([1]), "pure", json!({"n": "${item}"}))
         .node(json!({"id": "ask", "type": "hitl"}))
         .function("after", "pure", json!({}))
         .edge("m", "ask")

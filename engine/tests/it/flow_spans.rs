@@ -138,13 +138,10 @@ async fn what_failed_was_skipped_or_stopped_is_told_with_the_rest() {
     let broken = ScriptedTool::new("broken", EffectKind::Write)
         .answers(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "no")));
     let stage = setup().tool(broken.build()).open().await;
-    let air = chain("w", &[("bad", "broken"), ("never", "pure")]).node(json!({"id": "ask", "type": "hitl"})).map(
-        "each",
-        json!([1, 2]),
-        2,
-        "pure",
-        json!({}),
-    );
+    let air = chain("w", &[("bad", "broken"), ("never", "pure")])
+        .node(json!({"id": "ask", "type": "hitl"}))
+        .map("each", json!([1, 2]), "pure", json!({}))
+        .in_parallel(2);
     let run = stage.run(&air, SILENT).await;
     let spans = listener.until(run, RUN).await;
     assert_eq!(

@@ -5,6 +5,7 @@ use chimera_core::flow::tables::{EFFECTS, RUNS, TOOL_CALLS};
 use chimera_core::limits;
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::StartRun;
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{ScriptedTool, chain, code_of, stage, workflow};
 use chimera_testkit::memory::MemoryRecords;
 use serde_json::{Value, json};

@@ -8,7 +8,8 @@ use chimera_core::flow::risk::Score;
 use chimera_core::flow::run::ApprovalRequirement;
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, AUDIT_LOGS};
 use chimera_core::tool::{EffectKind, Spec};
-use chimera_engine::flow::Decision;
+use chimera_engine::flow::{Decision, PatchRequest};
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, EngineFixture, EngineSetup, ScriptedTool, chain, stage, workflow};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -187,7 +188,7 @@ async fn a_step_of_a_patch_asks_again_once_the_approver_of_the_patch_is_disabled
         "patch_version": "0.1", "justification": "more", "add_edges": [{"from": "a", "to": "x"}],
         "add_nodes": [{"id": "x", "type": "function", "fn": "again", "inputs": {"n": 1}}],
     });
-    stage.flow.patch(&stage.permit("user_ann"), run, patch, None, false).await.unwrap();
+    stage.flow.patch(&stage.permit("user_ann"), PatchRequest::new(run, patch)).await.unwrap();
     let waits = |shown: &Value| shown["approvals"].as_array().is_some_and(|asked| !asked.is_empty());
     let asked = stage.until(run, waits).await["approvals"][0].clone();
     stage.decide("user_bob", run, Decision::Approve, Some(&asked)).await.unwrap();
@@ -206,7 +207,7 @@ async fn the_items_of_a_map_that_were_not_sent_ask_again() {
     let slow = ScriptedTool::new("slow", EffectKind::Write).with_delay(|_| Duration::from_secs(5));
     let air = workflow("w")
         .function("a", "gated", json!({}))
-        .map("m", json!("${nodes.a.outputs.items}"), 1, "slow", json!({"n": "${item}"}))
+        .map("m", json!("${nodes.a.outputs.items}"), "slow", json!({"n": "${item}"}))
         .edge("a", "m");
     let made = slow.asked();
     let stage = stage(1).policy(known.clone()).tool(gated(&gate).build()).tool(slow.build()).open().await;

@@ -7,9 +7,10 @@ use chimera_core::flow::tables::{APPROVAL_REQUESTS, EFFECTS, RUN_SIGNALS, RUNS};
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::record::Tx;
 use chimera_core::tool::EffectKind;
-use chimera_engine::flow::StartRun;
 use chimera_engine::flow::port::ToolError;
+use chimera_engine::flow::{OutcomeReport, StartRun};
 use chimera_engine::port::Records;
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{EngineFixture, ScriptedTool, chain, code_of, id_of, stage, workflow};
 use serde_json::json;
 use std::sync::Arc;
@@ -63,7 +64,7 @@ async fn a_tool_that_does_not_listen_is_dropped_and_a_write_is_left_to_a_person(
     let step = stage.step(run, "a", "outcome_unknown").await;
     assert_eq!(stage.show(run).await["status"], "running", "it has not ended before somebody knows");
     let ann = stage.permit("user_ann");
-    stage.flow.resolve(&ann, run, id_of(&step["step_id"]), false, None, None).await.unwrap();
+    stage.flow.report_outcome(&ann, run, OutcomeReport::did_not_happen(id_of(&step["step_id"]))).await.unwrap();
     assert_eq!(stage.ended(run).await["status"], "cancelled");
     assert_eq!(stage.rows_of(&EFFECTS, run)[0].text("status"), "failed");
 }
@@ -235,13 +236,13 @@ async fn a_run_that_is_read_again_between_its_cancel_and_its_end_names_whoever_c
     first.flow.stop();
     let second = first.restart(stage(1).tool(deaf().build())).await;
     let bob = second.permit("user_bob");
-    second.flow.resolve(&bob, run, id_of(&step["step_id"]), false, None, None).await.unwrap();
+    second.flow.report_outcome(&bob, run, OutcomeReport::did_not_happen(id_of(&step["step_id"]))).await.unwrap();
     let shown = second.ended(run).await;
     assert_eq!((&shown["status"], &shown["error"]["message"]), (&json!("cancelled"), &json!("enough")));
     let entries = second.rows(&AUDIT_LOG_ENTRIES);
     let ended = entries.iter().find(|entry| entry.text("event_type") == "run.cancelled").expect("an entry");
     assert_eq!((ended.text("actor_id"), ended.text("actor_type")), ("user_ann", "human"));
-    assert_eq!(ended.get("data_json").as_json().unwrap().to_value()["reason"], "enough");
+    assert_eq!(ended.get("data_json").as_json().unwrap().value().unwrap()["reason"], "enough");
 }
 
 /// A run that is failing can't be resumed.
@@ -253,11 +254,11 @@ async fn a_run_that_is_read_again_after_its_time_was_up_fails_for_that() {
     let run = first.run(&air, SILENT).await;
     let step = first.step(run, "a", "outcome_unknown").await;
     let row = &first.rows(&RUNS)[0];
-    assert_eq!(row.get("error_data").as_json().unwrap().to_value()["error"]["code"], "REQUEST_TIMEOUT");
+    assert_eq!(row.get("error_data").as_json().unwrap().value().unwrap()["error"]["code"], "REQUEST_TIMEOUT");
     assert_eq!(first.show(run).await["error"], json!(null));
     first.flow.stop();
     let second = first.restart(stage(1).tool(deaf().build())).await;
     let bob = second.permit("user_bob");
-    second.flow.resolve(&bob, run, id_of(&step["step_id"]), true, None, None).await.unwrap();
+    second.flow.report_outcome(&bob, run, OutcomeReport::happened(id_of(&step["step_id"]), None)).await.unwrap();
     assert_eq!(second.ended(run).await["error"]["code"], "REQUEST_TIMEOUT");
 }

@@ -4,6 +4,7 @@ use chimera_core::access::Level;
 use chimera_core::flow::tables::EFFECTS;
 use chimera_core::tool::EffectKind;
 use chimera_engine::commit::BatchOutcome;
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{ScriptedTool, chain, stage, until};
 use chimera_testkit::memory::MemoryRecords;
 use serde_json::json;

@@ -9,7 +9,9 @@ use chimera_core::flow::risk::Score;
 use chimera_core::flow::tables::EFFECTS;
 use chimera_core::tool::{EffectKind, Rollback, Spec};
 use chimera_engine::act::rules::Rules;
+use chimera_engine::flow::OutcomeReport;
 use chimera_engine::flow::port::{Tool, ToolError};
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{
     Air, EngineFixture, ScriptedTool, chain, code_of, id_of, shown as as_json, stage, until, workflow,
 };
@@ -178,7 +180,11 @@ async fn what_nobody_knows_is_settled_before_anything_is_undone() {
     let step = stage.step(run, "a", "outcome_unknown").await;
     let ann = stage.permit("user_ann");
     assert_eq!(code_of(stage.flow.rollback(&ann, run, None, None).await), "INVALID_TRANSITION");
-    stage.flow.resolve(&ann, run, id_of(&step["step_id"]), true, Some(json!({"id": 1})), None).await.unwrap();
+    stage
+        .flow
+        .report_outcome(&ann, run, OutcomeReport::happened(id_of(&step["step_id"]), Some(json!({"id": 1}))))
+        .await
+        .unwrap();
     stage.ended(run).await;
     assert_eq!(roll_back(&stage, run, None).await["status"], "rolled_back");
 }
@@ -215,7 +221,7 @@ async fn an_undoing_passes_the_rules_of_the_moment() {
 
 /// A map over `x`, `y` and `z`, one item at a time.
 fn mapped(tool: &str) -> Air {
-    workflow("w").map("m", json!(["x", "y", "z"]), 1, tool, json!({"n": "${item}"}))
+    workflow("w").map("m", json!(["x", "y", "z"]), tool, json!({"n": "${item}"}))
 }
 
 /// The items in the entries of a rollback.
@@ -263,7 +269,7 @@ async fn an_item_that_can_not_be_undone_is_named_and_the_others_are_undone() {
 async fn a_rollback_of_a_map_goes_on_after_a_crash_and_still_names_its_items() {
     let (stuck, undone) = (Arc::new(AtomicBool::new(true)), Arc::default());
     let first = stage(1).tool(hangs(&stuck, &undone)).open().await;
-    let air = workflow("w").map("m", json!(["a", "b", "c"]), 1, "write", json!({"n": "${item}"}));
+    let air = workflow("w").map("m", json!(["a", "b", "c"]), "write", json!({"n": "${item}"}));
     let run = first.run(&air, SILENT).await;
     first.ended(run).await;
     first.flow.rollback(&first.permit("user_ann"), run, None, None).await.unwrap();

@@ -9,6 +9,7 @@ use chimera_core::tool::{EffectKind, Rollback};
 use chimera_engine::flow::StartRun;
 use chimera_engine::flow::port::ToolError;
 use chimera_engine::port::Records;
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, EngineFixture, EngineSetup, ScriptedTool, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -102,7 +103,8 @@ async fn rollbacks(stage: &EngineFixture) -> Vec<usize> {
     counts
 }
 
-async fn filtered_now(stage: &EngineFixture, tool: &Stubborn, run: Uuid, shape: Shape, round: u64, case: &str) {
+async fn filtered_now(stage: &EngineFixture, tool: &Stubborn, run: Uuid, shape: Shape, round: u64) {
+    let case = format!("{shape:?} {:?}", tool.rollback);
     let shown = stage.until(run, |shown| ended(shown, round)).await;
     let (runs, calls) = sizes(shape);
     let left = shown["rollback"]["left"].as_array().unwrap();
@@ -123,12 +125,12 @@ async fn filtered_now(stage: &EngineFixture, tool: &Stubborn, run: Uuid, shape: 
 async fn each_child_is_asked_once_and_the_rollback_ends() {
     for shape in SHAPES {
         for rollback in [Rollback::Once, Rollback::Repeatable, Rollback::Unsupported] {
-            let (tool, case) = (Stubborn::new(rollback), format!("{shape:?} {rollback:?}"));
+            let tool = Stubborn::new(rollback);
             let stage = tool.setup().open().await;
             let run = done(&stage, shape).await;
             for round in 1..=2 {
                 stage.flow.rollback(&stage.permit("user_ann"), run, None, None).await.unwrap();
-                filtered_now(&stage, &tool, run, shape, round, &case).await;
+                filtered_now(&stage, &tool, run, shape, round).await;
             }
         }
     }
@@ -205,7 +207,7 @@ async fn forget(stage: &EngineFixture, run: Uuid, answered: bool) {
         tx.steps.push(Step::Delete { table: &EFFECTS, conditions, rows: RowCount::Exactly(1) });
     }
     let row = stage.rows(&RUNS).into_iter().find(|row| row.uuid("id") == run).unwrap();
-    let mut document = row.get("rollback").as_json().unwrap().to_value();
+    let mut document = row.get("rollback").as_json().unwrap().value().unwrap();
     (document["ended"], document["steps"], document["left"]) = (json!(false), json!(children), json!([]));
     let set =
         vec![("rollback", Json::encode(&document).unwrap().into()), ("next_deadline", stage.world.clock.now().into())];

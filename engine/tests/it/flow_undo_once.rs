@@ -7,6 +7,7 @@ use chimera_core::record::{Comparison, Condition, RowCount, Step, Tx};
 use chimera_core::tool::{EffectKind, Rollback, Spec};
 use chimera_engine::flow::port::{CallContext, CompletedCall, Tool, ToolError};
 use chimera_engine::port::Records;
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{EngineFixture, EngineSetup, ScriptedTool, chain, code_of, id_of, stage, until};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, Ordering};

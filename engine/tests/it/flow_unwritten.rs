@@ -10,6 +10,7 @@ use chimera_core::tool::{EffectKind, Rollback};
 use chimera_engine::commit::BatchOutcome;
 use chimera_engine::flow::port::ToolError;
 use chimera_engine::port::{Outage, Unavailable};
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{EngineFixture, ScriptedTool, chain, stage, until, workflow};
 use serde_json::json;
 use std::sync::Arc;
@@ -38,7 +39,7 @@ async fn a_rollback_that_leaves_many_steps_ends_and_can_be_finished_by_hand() {
     );
     let stage = stage.open().await;
     let list: Vec<usize> = (0..600).collect();
-    let air = workflow("w").map("m", json!("${inputs.list}"), 50, "post", json!({"n": "${item}"}));
+    let air = workflow("w").map("m", json!("${inputs.list}"), "post", json!({"n": "${item}"})).in_parallel(50);
     let run = stage.run_with(&air, SILENT, json!({"list": list})).await;
     stage.ended(run).await;
     let ann = stage.permit("user_ann");
@@ -47,7 +48,7 @@ async fn a_rollback_that_leaves_many_steps_ends_and_can_be_finished_by_hand() {
     assert_eq!(shown["rollback"]["left"].as_array().unwrap().len(), 600);
     let entries = stage.rows(&AUDIT_LOG_ENTRIES);
     let ended = entries.iter().find(|entry| entry.text("event_type") == "run.rollback_ended").expect("an entry");
-    let data = ended.get("data_json").as_json().unwrap().to_value();
+    let data = ended.get("data_json").as_json().unwrap().value().unwrap();
     assert_eq!(data["left_count"], 600);
     assert!(data["left"].as_array().unwrap().len() < 600);
     stage.flow.mark_rolled_back(&ann, run, None).await.unwrap();
@@ -95,8 +96,7 @@ async fn a_condition_or_a_text_with_a_character_that_no_store_takes_fails_the_ru
     let prompt = workflow("prompt")
         .function("a", "look", json!({}))
         .node(json!({"id": "h", "type": "hitl", "prompt": r"hi ${'\u0000'}"}));
-    let list =
-        workflow("list").function("a", "look", json!({})).map("m", json!(r"${['\u0000']}"), 1, "pure", json!({}));
+    let list = workflow("list").function("a", "look", json!({})).map("m", json!(r"${['\u0000']}"), "pure", json!({}));
     for (air, calls) in [(condition, 1), (prompt, 2), (list, 3)] {
         let run = stage.run(&air, SILENT).await;
         let shown = stage.ended(run).await;

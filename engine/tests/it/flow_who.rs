@@ -10,9 +10,10 @@ use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::record::{Tx, Update};
 use chimera_core::tool::EffectKind;
 use chimera_engine::access::Permit;
-use chimera_engine::flow::StartRun;
 use chimera_engine::flow::port::ToolError;
+use chimera_engine::flow::{OutcomeReport, StartRun};
 use chimera_engine::port::Records;
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{EngineFixture, ScriptedTool, TENANT, chain, code_of, id_of, stage, workflow};
 use serde_json::json;
 use std::time::Duration;
@@ -185,9 +186,12 @@ async fn a_call_is_sent_again_only_for_somebody_who_may_make_it() {
     let scopes = vec!["runs.manage".to_owned()];
     let narrow =
         Permit::for_entry(ActorEntry { kind: Kind::Human, scopes, ..ActorEntry::default_for("user_ann", TENANT) });
-    assert_eq!(code_of(stage.flow.resolve(&narrow, run, step, false, None, None).await), "RBAC_FORBIDDEN");
+    assert_eq!(
+        code_of(stage.flow.report_outcome(&narrow, run, OutcomeReport::did_not_happen(step)).await),
+        "RBAC_FORBIDDEN"
+    );
     assert_eq!(asked.count("execute"), 1);
-    stage.flow.resolve(&ceo(), run, step, false, None, None).await.unwrap();
+    stage.flow.report_outcome(&ceo(), run, OutcomeReport::did_not_happen(step)).await.unwrap();
     assert_eq!(stage.ended(run).await["status"], "completed");
 }
 

@@ -17,7 +17,7 @@ fn numbers(count: usize) -> Vec<usize> {
 
 /// A map over `items` items; each gets the result of `expression` over the numbers.
 fn each(id: &str, items: usize, expression: &str) -> Air {
-    workflow(id).map("each", json!(numbers(items)), 50, "again", json!({"n": expression}))
+    workflow(id).map("each", json!(numbers(items)), "again", json!({"n": expression})).in_parallel(50)
 }
 
 /// Evaluates every number.

@@ -6,6 +6,7 @@ use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_CHECKPOINTS, LEDGER
 use chimera_core::ledger::{ChainHead, Digest32, LedgerFault, StoredEntry};
 use chimera_core::record::{Row, Table, Value};
 use chimera_engine::audit::verify;
+use chimera_testkit::cells::Cells;
 use chimera_testkit::ledger_fixture::LedgerFixture;
 use chimera_testkit::memory::MemoryRecords;
 

@@ -1,6 +1,6 @@
 //! The upper bound on PostgreSQL: the same multi-row statements, pipelined, one connection per lane.
 
-use super::workload::{BenchError, PreparedBatches, Workload};
+use super::workload::{BareLoad, BenchError, PreparedBatches, Workload};
 use crate::records::postgres::{cells, connect::Server};
 use cells::PgColumn;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
@@ -18,23 +18,21 @@ const ADVANCE: &str = "UPDATE ledger_lanes SET head_seq = $2, head_hash = $3, le
 const ADD_LANE: &str = "INSERT INTO ledger_lanes (lane, epoch, head_seq, head_hash, lease_until) \
      VALUES ($1, 1, 0, decode(repeat('00', 32), 'hex'), now() + interval '1 hour') ON CONFLICT DO NOTHING";
 
-/// Commits `batches` batches of `batch` prepared steps on each of `lanes` connections. `start` is
-/// called when the work begins.
+/// Commits prepared steps on each of `lanes` connections. `start` is called when the work begins.
 pub async fn bare_postgres(
     url: &str,
     workload: &Workload,
     lanes: usize,
-    batch: usize,
-    batches: usize,
+    load: BareLoad,
     start: impl FnOnce(),
 ) -> Result<usize, BenchError> {
     let server = Server::parse(url)?;
     let mut sessions = Vec::new();
     for lane in 0..lanes {
         // Far from the lane numbers that the store assigns, and distinct for each batch size.
-        let lane = i64::try_from(batch * 1_000_000 + lane).unwrap_or_default();
+        let lane = i64::try_from(load.batch * 1_000_000 + lane).unwrap_or_default();
         let client = server.connect_lane().await.map_err(crate::records::OpenError::Unavailable)?;
-        let prepared = PreparedBatches::new(workload, lane, batch, batches)?;
+        let prepared = PreparedBatches::new(workload, lane, load)?;
         client.execute(ADD_LANE, &[&lane]).await?;
         let runs: Vec<&Insert> = prepared.runs.iter().map(|tx| &tx.inserts[0]).collect();
         let text = client.prepare(&text(runs[0].table, &positions(runs[0]))).await?;
@@ -44,18 +42,18 @@ pub async fn bare_postgres(
     }
     start();
     try_join_all(sessions.iter().map(|(lane, client, prepared)| commit_all(*lane, client, prepared))).await?;
-    Ok(lanes * batch * batches)
+    Ok(lanes * load.batch * load.batches)
 }
 
 async fn commit_all(lane: i64, client: &Client, prepared: &PreparedBatches) -> Result<(), BenchError> {
     let Some(sample) = prepared.batches.first().and_then(|(steps, _)| steps.first()) else { return Ok(()) };
-    let mut statements = vec![client.prepare(UPDATE).await?];
+    let mut rows = vec![client.prepare(UPDATE).await?];
     for insert in &sample.inserts {
-        statements.push(client.prepare(&text(insert.table, &positions(insert))).await?);
+        rows.push(client.prepare(&text(insert.table, &positions(insert))).await?);
     }
     let all: Vec<usize> = (0..AUDIT_LOG_ENTRIES.columns.len()).collect();
-    statements.push(client.prepare(&text(&AUDIT_LOG_ENTRIES, &all)).await?);
-    let advance = client.prepare(ADVANCE).await?;
+    rows.push(client.prepare(&text(&AUDIT_LOG_ENTRIES, &all)).await?);
+    let statements = LaneStatements { lane, rows, advance: client.prepare(ADVANCE).await? };
     for (steps, links) in &prepared.batches {
         let rows: Vec<Row> = steps.iter().zip(links).map(|(tx, link)| tx.entries[0].row(lane, link)).collect();
         let updates = |n: usize| match n {
@@ -69,25 +67,31 @@ async fn commit_all(lane: i64, client: &Client, prepared: &PreparedBatches) -> R
         }
         params.push(all.iter().map(|at| PgColumn(rows.iter().map(|row| &row.cells[*at]).collect())).collect());
         let Some(head) = links.last().map(ChainLink::head) else { continue };
-        flight(client, &statements, &params, &advance, lane, head).await?;
+        flight(client, &statements, &params, head).await?;
     }
     Ok(())
 }
 
+/// The prepared statements of one lane.
+struct LaneStatements {
+    lane: i64,
+    /// Those that write the rows of a batch, in this order.
+    rows: Vec<Statement>,
+    advance: Statement,
+}
+
 async fn flight(
     client: &Client,
-    statements: &[Statement],
+    statements: &LaneStatements,
     params: &[Vec<PgColumn<'_>>],
-    advance: &Statement,
-    lane: i64,
     head: ChainHead,
 ) -> Result<(), BenchError> {
     let borrowed: Vec<_> = params.iter().map(|params| borrowed(params)).collect();
     let hash = head.hash.0.as_slice();
-    let place: [&(dyn ToSql + Sync); 3] = [&lane, &head.seq, &hash];
+    let place: [&(dyn ToSql + Sync); 3] = [&statements.lane, &head.seq, &hash];
     let begin = client.batch_execute("BEGIN");
-    let advanced = client.execute(advance, &place);
-    let work = join_all(statements.iter().zip(&borrowed).map(|(text, params)| client.execute(text, params)));
+    let advanced = client.execute(&statements.advance, &place);
+    let work = join_all(statements.rows.iter().zip(&borrowed).map(|(text, params)| client.execute(text, params)));
     let (begun, advanced, answers) = tokio::join!(biased; begin, advanced, work);
     begun?;
     advanced?;

@@ -1,23 +1,21 @@
 //! The upper bound on SQLite.
 
-use super::workload::{BenchError, PreparedBatches, Workload};
+use super::workload::{BareLoad, BenchError, PreparedBatches, Workload};
 use crate::records::sqlite::file::DataFile;
 use crate::records::sqlite::{cells, file};
 use chimera_core::record::{Insert, Value};
 use rusqlite::{Connection, params};
 use std::path::Path;
 
-/// Commits `batches` batches of `batch` steps that were prepared beforehand. `start` is called when
-/// the work begins.
+/// Commits steps that were prepared beforehand. `start` is called when the work begins.
 pub fn bare_sqlite(
     folder: &Path,
     workload: &Workload,
-    batch: usize,
-    batches: usize,
+    load: BareLoad,
     start: impl FnOnce(),
 ) -> Result<usize, BenchError> {
     let (_, conn) = DataFile::create(folder).map_err(crate::records::OpenError::from)?;
-    let prepared = PreparedBatches::new(workload, file::LANE, batch, batches)?;
+    let prepared = PreparedBatches::new(workload, file::LANE, load)?;
     prepared.runs.iter().try_for_each(|tx| insert(&conn, &tx.inserts[0]))?;
     let Some(sample) = prepared.batches.first().and_then(|(steps, _)| steps.first()) else { return Ok(0) };
     let inserts: Vec<String> = sample.inserts.iter().map(insert_text).collect();
@@ -42,7 +40,7 @@ pub fn bare_sqlite(
         }
         conn.prepare_cached("COMMIT")?.raw_execute()?;
     }
-    Ok(batch * batches)
+    Ok(load.batch * load.batches)
 }
 
 fn execute<'a>(conn: &Connection, text: &str, values: impl Iterator<Item = &'a Value>) -> rusqlite::Result<()> {

@@ -12,4 +12,4 @@ mod workload;
 pub use bare_postgres::bare_postgres;
 pub use bare_sqlite::bare_sqlite;
 pub use scratch::ScratchSchema;
-pub use workload::{BenchError, BenchResult, Workload, drive};
+pub use workload::{BareLoad, BenchError, BenchResult, Workload, drive};

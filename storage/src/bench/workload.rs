@@ -75,12 +75,13 @@ impl Workload {
     pub fn step(&self, run: Uuid, version: i64) -> Result<Tx, BenchError> {
         let now = self.clock.now();
         let [step, call, effect] = [(); 3].map(|()| self.random.row_id(now));
+        let ids = StepIds { run, step, call, effect };
         let input = json!({"text": "one two three four five six seven eight", "n": version});
         let input = Value::Json(Json::encode(&input)?);
         let inserts = vec![
-            Insert::new(&STEPS, step_cells(step, run, version, input.clone(), now))?,
-            Insert::new(&TOOL_CALLS, call_cells(call, step, run, effect, input, now))?,
-            Insert::new(&EFFECTS, effect_cells(effect, step, run, now))?,
+            Insert::new(&STEPS, step_cells(&ids, version, input.clone(), now))?,
+            Insert::new(&TOOL_CALLS, call_cells(&ids, input, now))?,
+            Insert::new(&EFFECTS, effect_cells(&ids, now))?,
         ];
         let set = vec![("status", "running".into()), ("run_seq", Value::Int(version))];
         let updates = vec![Update::versioned(&RUNS, vec![run.into()], version, set)?];
@@ -105,10 +106,18 @@ impl Workload {
 
 type NamedCells = Vec<(&'static str, Value)>;
 
-fn step_cells(id: Uuid, run: Uuid, version: i64, input: Value, now: Timestamp) -> NamedCells {
+/// The ids of a step, its call and its effect.
+struct StepIds {
+    run: Uuid,
+    step: Uuid,
+    call: Uuid,
+    effect: Uuid,
+}
+
+fn step_cells(ids: &StepIds, version: i64, input: Value, now: Timestamp) -> NamedCells {
     vec![
-        ("id", id.into()),
-        ("run_id", run.into()),
+        ("id", ids.step.into()),
+        ("run_id", ids.run.into()),
         ("tenant_id", "bench".into()),
         ("node_id", "echo".into()),
         ("position", Value::Int(version)),
@@ -120,10 +129,10 @@ fn step_cells(id: Uuid, run: Uuid, version: i64, input: Value, now: Timestamp) -
     ]
 }
 
-fn call_cells(id: Uuid, step: Uuid, run: Uuid, effect: Uuid, input: Value, now: Timestamp) -> NamedCells {
+fn call_cells(ids: &StepIds, input: Value, now: Timestamp) -> NamedCells {
     vec![
-        ("id", id.into()),
-        ("step_id", step.into()),
+        ("id", ids.call.into()),
+        ("step_id", ids.step.into()),
         ("tool_name", "local.echo".into()),
         ("tool_input", input.clone()),
         ("tool_output", input),
@@ -131,20 +140,20 @@ fn call_cells(id: Uuid, step: Uuid, run: Uuid, effect: Uuid, input: Value, now: 
         ("created_at", now.into()),
         ("actor", "bench".into()),
         ("tenant_id", "bench".into()),
-        ("run_id", run.into()),
-        ("effect_id", effect.into()),
+        ("run_id", ids.run.into()),
+        ("effect_id", ids.effect.into()),
     ]
 }
 
-fn effect_cells(id: Uuid, step: Uuid, run: Uuid, now: Timestamp) -> NamedCells {
+fn effect_cells(ids: &StepIds, now: Timestamp) -> NamedCells {
     vec![
-        ("id", id.into()),
+        ("id", ids.effect.into()),
         ("tenant_id", "bench".into()),
-        ("run_id", run.into()),
-        ("step_id", step.into()),
+        ("run_id", ids.run.into()),
+        ("step_id", ids.step.into()),
         ("tool", "local.echo".into()),
         ("status", "succeeded".into()),
-        ("idempotency_key", id.simple().to_string().into()),
+        ("idempotency_key", ids.effect.simple().to_string().into()),
         ("input_digest", vec![0; 32].into()),
         ("created_at", now.into()),
     ]
@@ -202,6 +211,14 @@ pub async fn drive(
     Ok(BenchResult { txs: share * writers, batches: batches.len() })
 }
 
+/// How much a bare loop commits on each of its lanes.
+#[derive(Clone, Copy, Debug)]
+pub struct BareLoad {
+    /// Steps of one batch.
+    pub batch: usize,
+    pub batches: usize,
+}
+
 /// Batches of steps, built before the timed loop starts.
 pub(super) struct PreparedBatches {
     /// The runs that the steps belong to.
@@ -211,7 +228,8 @@ pub(super) struct PreparedBatches {
 }
 
 impl PreparedBatches {
-    pub(super) fn new(workload: &Workload, lane: i64, batch: usize, batches: usize) -> Result<Self, BenchError> {
+    pub(super) fn new(workload: &Workload, lane: i64, load: BareLoad) -> Result<Self, BenchError> {
+        let BareLoad { batch, batches } = load;
         let runs = (0..batches.div_ceil(STEPS_PER_RUN) * batch).map(|_| workload.run());
         let runs: Vec<(Uuid, Tx)> = runs.collect::<Result<_, _>>()?;
         let mut head = ChainHead::EMPTY;

@@ -47,6 +47,13 @@ pub struct CopiedTable {
     pub rows: u64,
 }
 
+/// A copy of a database: the folder with the files of its tables, and what they contain.
+#[derive(Clone, Copy, Debug)]
+pub struct DatabaseCopy<'a> {
+    pub folder: &'a Path,
+    pub manifest: &'a CopyManifest,
+}
+
 impl SqliteRecords {
     /// Copies the data in `folder` to `to/records.db` while others write. The copy is held.
     pub fn copy(folder: &Path, to: &Path, hold: &Hold) -> Result<CopyManifest, OpenError> {
@@ -195,16 +202,15 @@ impl PostgresRecords {
         Ok(CopyManifest { schema_version: schema.version, generation: state.generation, lanes, tables: copied })
     }
 
-    /// Fills an empty database with the tables of a copy in `from`, and holds it. A database that is not empty is
-    /// rejected, unless it may be put aside: then its schema is renamed, and the new name is returned. All of it is
-    /// one transaction: an interrupted restore leaves the database as it was.
+    /// Fills an empty database with the tables of a copy, and holds it. A database that is not empty is rejected,
+    /// unless it may be put aside: then its schema is renamed, and the new name is returned. All of it is one
+    /// transaction: an interrupted restore leaves the database as it was.
     pub async fn fill(
         url: &str,
-        from: &Path,
-        copied: &CopyManifest,
+        copy: DatabaseCopy<'_>,
         marks: &Path,
-        (hold, aside): (&Hold, Option<Timestamp>),
-        mut table: impl FnMut(&str),
+        hold: &Hold,
+        aside: Option<Timestamp>,
     ) -> Result<Option<String>, OpenError> {
         let mut client = Server::parse(url)?.connect().await?;
         check(&client).await?;
@@ -218,10 +224,9 @@ impl PostgresRecords {
             let Some(now) = aside else { return Err(OpenError::NotEmpty) };
             kept = Some(rename_schema(tx.client(), now).await.map_err(CopyError::from)?);
         }
-        migrate::postgres_to(&mut tx, copied.schema_version).await?;
-        for part in &copied.tables {
-            table(&part.name);
-            copy_in(tx.client(), part, from).await?;
+        migrate::postgres_to(&mut tx, copy.manifest.schema_version).await?;
+        for part in &copy.manifest.tables {
+            copy_in(tx.client(), part, copy.folder).await?;
         }
         migrate::postgres(&mut tx).await?;
         // These rows are never visible in a database that is not held.

@@ -23,7 +23,7 @@ mod task;
 mod times;
 mod usage;
 
-pub use copy::{CopiedTable, CopyManifest, DATA_FILE};
+pub use copy::{CopiedTable, CopyManifest, DATA_FILE, DatabaseCopy};
 pub use facts::{RunOwnership, StoreSurvey};
 pub use mark::{MARK_FILE, marked_entries};
 pub use postgres::{PostgresOptions, PostgresRecords};

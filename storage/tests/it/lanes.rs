@@ -7,6 +7,7 @@ use chimera_core::record::{Scope, Select, Tx};
 use chimera_engine::port::{CommitError, Records};
 use chimera_storage::records::{PostgresOptions, PostgresRecords};
 use chimera_testkit::build::{entry, run, run_update};
+use chimera_testkit::cells::Cells;
 use chimera_testkit::postgres::PrivatePostgres;
 use chimera_testkit::proxy::{Cut, Proxy};
 use chimera_testkit::seeded::Seeded;

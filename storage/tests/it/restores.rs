@@ -7,8 +7,9 @@ use chimera_core::record::{Comparison, Condition, RowCount, Scope, Select, Step,
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{Blocked, CommitError, Hold, Outage, Records};
 use chimera_storage::records::{
-    AccessMode, DATA_FILE, MARK_FILE, OpenError, PostgresOptions, PostgresRecords, SqliteRecords,
+    AccessMode, DATA_FILE, DatabaseCopy, MARK_FILE, OpenError, PostgresOptions, PostgresRecords, SqliteRecords,
 };
+use chimera_testkit::cells::Cells;
 use chimera_testkit::ledger_fixture::LedgerFixture;
 use chimera_testkit::seeded::FakeClock;
 use chimera_testkit::sqlite_damage::damage_root;
@@ -254,10 +255,11 @@ async fn a_database_that_is_held_learns_the_generations_that_nodes_know_and_a_re
     one.close().await;
     std::fs::create_dir(&copy).unwrap();
     let copied = PostgresRecords::copy(&url, &copy, |_| {}).await.unwrap();
+    let source = DatabaseCopy { folder: &copy, manifest: &copied };
     let hold = Hold { reason: "it was restored".to_owned(), since: Timestamp::from_micros(NOON) };
     for (step, known) in [(0, false), (1, true), (2, false)] {
         let aside = Some(Timestamp::from_micros(NOON + step));
-        PostgresRecords::fill(&url, &copy, &copied, &none, (&hold, aside), |_| {}).await.unwrap();
+        PostgresRecords::fill(&url, source, &none, &hold, aside).await.unwrap();
         if step > 0 && !known {
             // The waiting node has marks that the resuming operator does not know.
             node(&url, folder.path(), "one").await.close().await;
@@ -316,14 +318,15 @@ async fn a_database_that_was_put_back_is_held_for_every_node_until_it_is_resumed
     let copy = folder.path().join("copy");
     std::fs::create_dir(&copy).unwrap();
     let copied = PostgresRecords::copy(&url, &copy, |_| {}).await.unwrap();
+    let source = DatabaseCopy { folder: &copy, manifest: &copied };
     assert_eq!(copied.lanes.iter().map(|(_, _, head)| head.seq).sum::<i64>(), 6);
     world.write(&one, 0, "acme", 4).await;
     let hold = Hold { reason: "it was restored".to_owned(), since: Timestamp::from_micros(NOON) };
     let none = folder.path().join("none.mark");
-    let refused = PostgresRecords::fill(&url, &copy, &copied, &none, (&hold, None), |_| {}).await.unwrap_err();
+    let refused = PostgresRecords::fill(&url, source, &none, &hold, None).await.unwrap_err();
     assert_eq!(refused.to_string(), "the database is not empty");
     let aside = Some(Timestamp::from_micros(NOON));
-    let kept = PostgresRecords::fill(&url, &copy, &copied, &none, (&hold, aside), |_| {}).await.unwrap();
+    let kept = PostgresRecords::fill(&url, source, &none, &hold, aside).await.unwrap();
     assert_eq!(kept.as_deref(), Some(format!("before_restore_{NOON}").as_str()));
     for store in [&one, &two] {
         until_held(store, true).await;
@@ -452,17 +455,18 @@ async fn a_database_whose_restore_fails_is_what_it_was() {
     let copy = folder.path().join("copy");
     std::fs::create_dir(&copy).unwrap();
     let copied = PostgresRecords::copy(&url, &copy, |_| {}).await.unwrap();
+    let source = DatabaseCopy { folder: &copy, manifest: &copied };
     let last = &copied.tables.last().unwrap().name;
     std::fs::remove_file(copy.join(format!("{last}.copy"))).unwrap();
     let hold = Hold { reason: "it was restored".to_owned(), since: Timestamp::from_micros(NOON) };
-    let held = (&hold, Some(Timestamp::from_micros(NOON)));
+    let aside = Some(Timestamp::from_micros(NOON));
     let none = folder.path().join("none.mark");
-    PostgresRecords::fill(&url, &copy, &copied, &none, held, |_| {}).await.unwrap_err();
+    PostgresRecords::fill(&url, source, &none, &hold, aside).await.unwrap_err();
     written(&world, &one).await;
     assert_eq!((entries(&one).await, one.hold()), (4, None), "nothing was moved");
     one.close().await;
     let empty = fresh_database();
-    PostgresRecords::fill(&empty, &copy, &copied, &none, held, |_| {}).await.unwrap_err();
+    PostgresRecords::fill(&empty, source, &none, &hold, aside).await.unwrap_err();
     let refused = PostgresRecords::open_read_only(&empty).await.err().map(|error| error.to_string());
     assert!(refused.is_some_and(|said| said.contains("schema")), "an empty one is empty");
 }

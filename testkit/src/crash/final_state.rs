@@ -50,7 +50,8 @@ impl FinalState {
     pub(super) async fn read(records: &dyn Records, outside: &ExternalSystem) -> Self {
         let (runs, steps) = (all::<RunRow>(records).await, all::<StepRow>(records).await);
         let names = names(&runs, &steps);
-        let json = |json: &Option<Json>| json.as_ref().map(Json::to_value).unwrap_or_default();
+        let json =
+            |json: &Option<Json>| json.as_ref().map(|json| json.value().expect("a document")).unwrap_or_default();
         let name = |run: Uuid| names.get(&run).cloned().unwrap_or_default();
         let place = |row: &StepRow| (name(row.run_id), row.node_id.clone(), row.map_index);
         let by_id: BTreeMap<Uuid, StepKey> = steps.iter().map(|row| (row.id, place(row))).collect();

@@ -3,7 +3,7 @@
 use super::bus::BroadcastBus;
 use super::external_system::ExternalSystem;
 use super::full_permit;
-use crate::flow::external_tool::{BehaviorScript, CallBehavior, ExternalTool};
+use crate::flow::external_tool::{BehaviorScript, CallBehavior, ExternalTool, ExternalToolKind};
 use crate::seeded::Seeded;
 use async_trait::async_trait;
 use chimera_core::access::tables::{TENANTS, tenants};
@@ -94,15 +94,14 @@ impl World {
     pub fn registry(&self) -> ToolRegistry {
         let mut registry = ToolRegistry::default();
         let tools = [
-            ("pure", EffectKind::Pure, true, false),
-            ("read", EffectKind::Read, true, false),
-            ("once", EffectKind::Write, false, false),
-            ("again", EffectKind::Write, true, false),
-            ("checked", EffectKind::Write, false, true),
+            ExternalToolKind { name: "pure", effect: EffectKind::Pure, idempotent: true, checkable: false },
+            ExternalToolKind { name: "read", effect: EffectKind::Read, idempotent: true, checkable: false },
+            ExternalToolKind { name: "once", effect: EffectKind::Write, idempotent: false, checkable: false },
+            ExternalToolKind { name: "again", effect: EffectKind::Write, idempotent: true, checkable: false },
+            ExternalToolKind { name: "checked", effect: EffectKind::Write, idempotent: false, checkable: true },
         ];
-        for (name, reach, idempotent, checkable) in tools {
-            let (outside, script) = (Arc::clone(&self.outside), Arc::clone(&self.script));
-            let tool = ExternalTool::new(name, reach, idempotent, checkable, outside, script);
+        for kind in tools {
+            let tool = ExternalTool::new(kind, Arc::clone(&self.outside), Arc::clone(&self.script));
             registry.add(Arc::new(tool)).expect("a name of its own");
         }
         registry

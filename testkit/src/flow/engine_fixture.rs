@@ -51,7 +51,7 @@ pub fn asking() -> Asking {
 #[must_use]
 pub fn approval_link(message: &Row) -> Option<String> {
     let message = NotificationRow::peek(message).expect("a message that can be read");
-    let payload = asking().unseal_link(message.id, message.payload.to_value()).ok()?;
+    let payload = asking().unseal_link(message.id, message.payload.value().expect("a payload")).ok()?;
     payload["data"]["link"].as_str().map(str::to_owned)
 }
 

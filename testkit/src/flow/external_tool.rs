@@ -29,6 +29,15 @@ pub enum CallBehavior {
 /// Maps tool, idempotency key and attempt to an outcome.
 pub type BehaviorScript = Arc<dyn Fn(&str, &str, u32) -> CallBehavior + Send + Sync>;
 
+/// What the declaration of an external tool says about its calls.
+#[derive(Clone, Copy, Debug)]
+pub struct ExternalToolKind {
+    pub name: &'static str,
+    pub effect: EffectKind,
+    pub idempotent: bool,
+    pub checkable: bool,
+}
+
 pub struct ExternalTool {
     spec: Arc<Spec>,
     outside: Arc<ExternalSystem>,
@@ -37,14 +46,8 @@ pub struct ExternalTool {
 
 impl ExternalTool {
     #[must_use]
-    pub fn new(
-        name: &'static str,
-        effect: EffectKind,
-        idempotent: bool,
-        checkable: bool,
-        outside: Arc<ExternalSystem>,
-        script: BehaviorScript,
-    ) -> Self {
+    pub fn new(kind: ExternalToolKind, outside: Arc<ExternalSystem>, script: BehaviorScript) -> Self {
+        let ExternalToolKind { name, effect, idempotent, checkable } = kind;
         let declared = ToolDeclaration {
             name,
             version: "1",

@@ -21,7 +21,7 @@ pub use engine_fixture::{
     EngineFixture, EngineSetup, SEAL, TENANT, approval_link, asking, code_of, id_of, shown, stage,
 };
 pub use external_system::{ExternalSystem, Sent};
-pub use external_tool::{BehaviorScript, CallBehavior, ExternalTool};
+pub use external_tool::{BehaviorScript, CallBehavior, ExternalTool, ExternalToolKind};
 pub use rebuild_check::RebuildCheck;
 pub use scripted_tool::{CallLog, ConcurrencyProbe, RecordedCall, ScriptedTool};
 pub use spans::SpanCollector;

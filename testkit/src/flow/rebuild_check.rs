@@ -15,7 +15,7 @@ use chimera_core::error::Code;
 use chimera_core::flow::air::Graph;
 use chimera_core::flow::call::{CallOutcome, ToolError};
 use chimera_core::flow::run::{Effect, Env, Event, Gate, IncomingEdges, LaneOwner, Run, SlotRequest, StoredRun, Turn};
-use chimera_core::flow::tables::{EFFECTS, RUNS, STEPS};
+use chimera_core::flow::tables::RunRow;
 use chimera_engine::flow::{ToolCatalog, ToolRegistry};
 use chimera_engine::port::{Random, Records};
 use serde_json::{Value, json};
@@ -105,11 +105,10 @@ impl RebuildCheck {
 
     /// The run as another process would load it now.
     fn rebuild(&self) -> Run {
-        let row = self.records.rows(&RUNS).into_iter().next().expect("the row of the run");
         let stored = StoredRun {
-            run: row,
-            steps: self.records.rows(&STEPS),
-            effects: self.records.rows(&EFFECTS),
+            run: self.records.list::<RunRow>().into_iter().next().expect("the row of the run"),
+            steps: self.records.list(),
+            effects: self.records.list(),
             approvals: Vec::new(),
             patches: Vec::new(),
             graph: Arc::clone(&self.graph),

@@ -38,11 +38,17 @@ impl Air {
         self.node(json!({"id": id, "type": "workflow", "workflow_id": workflow, "inputs": inputs}))
     }
 
-    /// Adds a node that maps a tool over a list.
+    /// Adds a node that maps a tool over a list, one item at a time.
     #[must_use]
-    pub fn map(self, id: &str, over: Value, max_parallel: u32, tool: &str, inputs: Value) -> Self {
+    pub fn map(self, id: &str, over: Value, tool: &str, inputs: Value) -> Self {
         let each = json!({"type": "function", "fn": tool, "inputs": inputs});
-        self.node(json!({"id": id, "type": "map", "over": over, "max_parallel": max_parallel, "do": each}))
+        self.node(json!({"id": id, "type": "map", "over": over, "max_parallel": 1, "do": each}))
+    }
+
+    /// Sets how many items of the map that was added last run at the same time.
+    #[must_use]
+    pub fn in_parallel(self, items: u32) -> Self {
+        self.with_node_member("max_parallel", json!(items))
     }
 
     #[must_use]

@@ -5,10 +5,10 @@
 use super::tables::Tables;
 use super::{LaneClaimOutcome, SharedState, lock};
 use crate::build::NOON;
-use chimera_core::ledger::tables::LEDGER_LANES;
-use chimera_core::ledger::{ChainHead, Digest32};
+use chimera_core::ledger::ChainHead;
+use chimera_core::ledger::tables::{LEDGER_LANES, LaneRow};
 use chimera_core::limits::LANE_LEASE_SECONDS;
-use chimera_core::record::{Row, Value};
+use chimera_core::record::{Row, StoredRow, Value};
 use chimera_core::time::Timestamp;
 use chimera_engine::commit::{
     Batch, BatchOutcome, Command, CommitEvent, Committer, Lane, PreparedTx, Resolution, TxRejection,
@@ -174,21 +174,25 @@ fn put_lane(tables: &mut Tables, lane: Lane, last_batch: Option<Uuid>, lease_unt
     tables.put(Row { table: &LEDGER_LANES, cells });
 }
 
-fn lane_of(row: &Row) -> Lane {
-    let hash = row.get("head_hash").as_bytes().and_then(Digest32::from_slice).unwrap_or(Digest32::ZERO);
-    Lane { id: row.int("lane"), epoch: row.int("epoch"), head: ChainHead { seq: row.int("head_seq"), hash } }
+fn lane_of(row: &LaneRow) -> Lane {
+    Lane { id: row.lane, epoch: row.epoch, head: ChainHead { seq: row.head_seq, hash: row.head_hash } }
+}
+
+fn lanes(tables: &Tables) -> Vec<LaneRow> {
+    let rows = tables.all(&LEDGER_LANES).into_iter();
+    rows.map(|row| LaneRow::decode(row).expect("a lane that can be read")).collect()
 }
 
 /// Frees every lane, including held ones.
 pub(super) fn free_all(tables: &mut Tables) {
-    for row in tables.all(&LEDGER_LANES) {
-        put_lane(tables, lane_of(&row), row.get("last_batch_id").as_uuid(), FREE);
+    for row in lanes(tables) {
+        put_lane(tables, lane_of(&row), row.last_batch_id, FREE);
     }
 }
 
 /// The row of a lane if its epoch is unchanged.
-fn held(tables: &Tables, lane: Lane) -> Option<Row> {
-    tables.all(&LEDGER_LANES).into_iter().find(|row| (row.int("lane"), row.int("epoch")) == (lane.id, lane.epoch))
+fn held(tables: &Tables, lane: Lane) -> Option<LaneRow> {
+    lanes(tables).into_iter().find(|row| (row.lane, row.epoch) == (lane.id, lane.epoch))
 }
 
 fn holds(tables: &Tables, batch: &Batch) -> bool {
@@ -197,28 +201,28 @@ fn holds(tables: &Tables, batch: &Batch) -> bool {
 
 /// Claims the lane that was held, else a free one, else a new one, in a new epoch.
 fn claim_lane(disk: &SharedState, tables: &mut Tables, mine: Option<Lane>) -> Lane {
-    let rows = tables.all(&LEDGER_LANES);
+    let rows = lanes(tables);
     let now = disk.clock.as_ref().map_or(FREE, |clock| clock.steady());
-    let free = |row: &&Row| row.get("lease_until").as_time().is_some_and(|end| end <= now);
+    let free = |row: &&LaneRow| row.lease_until <= now;
     let found = mine.and_then(|mine| held(tables, mine)).or_else(|| rows.iter().find(free).cloned());
-    let last = rows.last().map_or(0, |row| row.int("lane"));
+    let last = rows.last().map_or(0, |row| row.lane);
     let lane = match &found {
-        Some(row) => Lane { epoch: row.int("epoch") + 1, ..lane_of(row) },
+        Some(row) => Lane { epoch: row.epoch + 1, ..lane_of(row) },
         None => Lane { id: last + 1, epoch: 1, head: ChainHead::EMPTY },
     };
-    put_lane(tables, lane, found.and_then(|row| row.get("last_batch_id").as_uuid()), lease(disk));
+    put_lane(tables, lane, found.and_then(|row| row.last_batch_id), lease(disk));
     lane
 }
 
 fn settle(disk: &SharedState, tables: &mut Tables, batch: &Batch) -> Resolution {
     let Some(row) = held(tables, batch.lane) else { return Resolution::Fenced { durable: None } };
     let lane = claim_lane(disk, tables, Some(batch.lane));
-    let ours = row.get("last_batch_id").as_uuid() == Some(batch.id);
+    let ours = row.last_batch_id == Some(batch.id);
     if ours { Resolution::Committed(lane) } else { Resolution::NotCommitted(lane) }
 }
 
 fn release(tables: &mut Tables, lane: Lane) {
     if let Some(row) = held(tables, lane) {
-        put_lane(tables, lane_of(&row), row.get("last_batch_id").as_uuid(), FREE);
+        put_lane(tables, lane_of(&row), row.last_batch_id, FREE);
     }
 }

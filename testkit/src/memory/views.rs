@@ -16,7 +16,9 @@ pub(super) fn rows(tables: &Tables, view: &'static Table) -> Option<Vec<Row>> {
 fn scoped(tables: &Tables, view: &'static Table, base: &str) -> Vec<Row> {
     let kind = base.trim_end_matches('s');
     let of = |row: &Row| {
-        let same = |scope: &&Row| scope.text("record_kind") == kind && scope.get("record_id") == row.get(view.key[0]);
+        let same = |scope: &&Row| {
+            scope.get("record_kind").as_text() == Some(kind) && scope.get("record_id") == row.get(view.key[0])
+        };
         let scope = tables.stored("record_scopes").find(same)?;
         let columns = ["tenant_id", "campaign_id", "task_id", "trace_id"];
         let cells = row.cells.iter().chain(columns.map(|column| scope.get(column)));

@@ -206,7 +206,7 @@ impl StoreObserver {
         };
         let (id, status) = (after.id, after.status);
         self.0.seen().rows.insert(id, after.run_seq);
-        let undoing = after.rollback.is_some_and(|json| json.to_value()["ended"] == false);
+        let undoing = after.rollback.is_some_and(|json| json.value().expect("a rollback")["ended"] == false);
         if status.is_final() && !undoing && after.owner_lane.is_some() {
             return Some(format!("run {id} is {} and has an owner", status.as_str()));
         }

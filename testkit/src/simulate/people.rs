@@ -9,7 +9,7 @@ use chimera_core::flow::status::RequestStatus;
 use chimera_core::flow::tables::{ApprovalRow, RunRow, SignalRow, StepRow};
 use chimera_engine::EngineError;
 use chimera_engine::access::Permit;
-use chimera_engine::flow::{Decide, Decision, Flow, OutcomeReport};
+use chimera_engine::flow::{Decide, Decision, Flow, OutcomeReport, PatchRequest};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -49,7 +49,7 @@ impl UserCommand {
             Self::Resume(run) => flow.resume(&ann, run).await,
             Self::Resolve(run, found) => flow.report_outcome(&ann, run, found).await,
             Self::Rollback(run) => flow.rollback(&ann, run, None, None).await,
-            Self::Patch(run, patch) => flow.patch(&ann, run, patch, None, false).await.map(drop),
+            Self::Patch(run, patch) => flow.patch(&ann, PatchRequest::new(run, patch)).await.map(drop),
             Self::Unpatch(run) => flow.unpatch(&ann, run, 1).await,
             Self::Edit(run, step) => flow.edit(&ann, run, step, json!({"n": "edited"})).await,
             Self::EditPlan(run, node) => flow.edit_planned(&ann, run, &node, json!({"n": "edited"})).await,

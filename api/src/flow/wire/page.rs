@@ -17,8 +17,8 @@ macro_rules! pages {
                 pub(crate) next_cursor: Option<String>,
             }
 
-            impl From<chimera_engine::flow::view::Listing<$source>> for $name {
-                fn from(page: chimera_engine::flow::view::Listing<$source>) -> Self {
+            impl From<chimera_engine::flow::view::ListPage<$source>> for $name {
+                fn from(page: chimera_engine::flow::view::ListPage<$source>) -> Self {
                     Self {
                         items: page.items.into_iter().map($item::from).collect(),
                         next_cursor: page.next_cursor,

@@ -23,6 +23,7 @@ use chimera_storage::bus::LocalBus;
 use chimera_storage::counter::LocalCounters;
 use chimera_testkit::access::{AccessFixture, settings, signature, token, token_key};
 use chimera_testkit::build::NOON;
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{CallLog, EngineSetup, ScriptedTool, TENANT, World, asking, stage};
 use chimera_testkit::memory::MemoryRecords;
 use reqwest::header::HeaderMap;
@@ -319,7 +320,7 @@ impl AccessServer {
     pub(crate) fn refusals(&self) -> Vec<Value> {
         let entries = self.house.stage.rows(&AUDIT_LOG_ENTRIES);
         let refused = entries.iter().filter(|row| row.text("event_type") == "access.refused");
-        refused.map(|row| row.get("data_json").as_json().unwrap().to_value()["details"].clone()).collect()
+        refused.map(|row| row.get("data_json").as_json().unwrap().value().unwrap()["details"].clone()).collect()
     }
 
     /// The number of rejections in the ledger.

@@ -9,6 +9,7 @@ use chimera_core::ledger::SealedEntry;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_engine::access::Settings;
 use chimera_testkit::access::settings;
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{TENANT, id_of, workflow};
 use chimera_testkit::memory::{CommitObserver, RowChange};
 use reqwest::Method;

@@ -3,6 +3,7 @@
 use super::access_server::{AccessServer, entry, harmless, porch_with, sent};
 use chimera_core::access::{ActorEntry, Level};
 use chimera_testkit::access::settings;
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::TENANT;
 use reqwest::Method;
 use serde_json::{Value, json};

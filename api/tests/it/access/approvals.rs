@@ -140,7 +140,8 @@ async fn a_list_that_becomes_known_is_judged_by_the_risk_that_it_adds() {
     let porch = porch_with(settings(TENANT, vec![quiet]), None).await;
     let found = workflow("notes").function("find", "notion.search", json!({"list": "${inputs.list}"}));
     let each = json!({"n": "${item}"});
-    let notes = found.map("m", json!("${nodes.find.outputs.echo.list}"), 2, "notion.note", each).edge("find", "m");
+    let notes =
+        found.map("m", json!("${nodes.find.outputs.echo.list}"), "notion.note", each).in_parallel(2).edge("find", "m");
     porch.house.stage.apply(&notes).await;
     for (items, calls, status) in [(1, 1, "completed"), (9, 1, "awaiting_approval")] {
         let list: Vec<usize> = (0..items).collect();

@@ -9,6 +9,7 @@ use chimera_core::record::Row;
 use chimera_engine::access::Settings;
 use chimera_engine::flow::StartRun;
 use chimera_testkit::access::settings;
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, TENANT, id_of, workflow};
 use reqwest::Method;
 use serde_json::{Value, json};

@@ -7,6 +7,7 @@ use chimera_core::flow::tables::{INBOX_MESSAGES, NOTIFICATIONS};
 use chimera_core::limits::PAGE_BYTES_MAX;
 use chimera_core::record::Row;
 use chimera_testkit::access::settings;
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{TENANT, approval_link, id_of, workflow};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -271,7 +272,7 @@ async fn an_outsider_hears_nothing_of_what_a_run_would_do_before_somebody_decide
             let rows = messages(&porch, &waiting.body);
             let sent = |to: &str| {
                 let row = rows.iter().find(|row| row.text("target") == to).expect("somebody is told");
-                row.get("payload").as_json().unwrap().to_value()
+                row.get("payload").as_json().unwrap().value().unwrap()
             };
             let (outside, decides) = (sent(target), sent("ann@acme.example"));
             assert!(!outside.to_string().contains("word-kept-inside"), "{level}: {outside}");

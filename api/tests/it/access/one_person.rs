@@ -3,6 +3,7 @@
 use super::access_server::{AccessServer, ApiResponse, entry, porch_with};
 use chimera_core::access::ActorEntry;
 use chimera_testkit::access::settings;
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{TENANT, approval_link, id_of, workflow};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -64,7 +65,7 @@ async fn the_requester_is_told_that_somebody_else_decides() {
     let sent = porch.house.stage.rows_of(&chimera_core::flow::tables::NOTIFICATIONS, id_of(&run["run_id"]));
     let told = |to: &str| {
         let row = sent.iter().find(|row| row.text("target") == to).expect("they are told");
-        row.get("payload").as_json().unwrap().to_value()["data"].clone()
+        row.get("payload").as_json().unwrap().value().unwrap()["data"].clone()
     };
     let (own, other) = (told("ann@acme.example"), told("bob@acme.example"));
     assert_eq!((&own["not_decider"], &own["link"]), (&json!("requester"), &Value::Null), "{own}");

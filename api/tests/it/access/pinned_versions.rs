@@ -7,7 +7,7 @@ use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::tool::{EffectKind, ReadOnlyInputs};
 use chimera_engine::access::Permit;
 use chimera_engine::act::{ActOutcome, ActRequest, Actions, Objective};
-use chimera_engine::flow::StartRun;
+use chimera_engine::flow::{PatchRequest, StartRun};
 use chimera_testkit::access::{everybody, settings};
 use chimera_testkit::flow::{Air, CallLog, EngineFixture, ScriptedTool, TENANT, World, stage, workflow};
 use chimera_testkit::memory::MemoryRecords;
@@ -118,7 +118,7 @@ impl SocketlessServer {
     }
 
     async fn patch(&self, run: Uuid, patch: Value) -> Result<(), String> {
-        let proposed = self.access.patch(&service(), run, patch, None, false).await;
+        let proposed = self.access.patch(&service(), PatchRequest::new(run, patch)).await;
         proposed.map(drop).map_err(|error| error.body().code.to_string())
     }
 

@@ -5,6 +5,7 @@ use chimera_core::access::{ActorEntry, TenantSettings};
 use chimera_core::flow::tables::NOTIFICATIONS;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_testkit::access::settings;
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{TENANT, approval_link, id_of};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -35,7 +36,7 @@ fn note() -> Value {
 fn queued(porch: &AccessServer, run: &Value, target: &str) -> (Value, bool) {
     let rows = porch.house.stage.rows_of(&NOTIFICATIONS, id_of(&run["run_id"]));
     let row = rows.iter().find(|row| row.text("target") == target).expect("somebody is told");
-    (row.get("payload").as_json().unwrap().to_value()["data"].clone(), approval_link(row).is_some())
+    (row.get("payload").as_json().unwrap().value().unwrap()["data"].clone(), approval_link(row).is_some())
 }
 
 #[tokio::test]

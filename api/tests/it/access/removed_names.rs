@@ -5,6 +5,7 @@ use chimera_core::access::ActorEntry;
 use chimera_core::flow::tables::NOTIFICATIONS;
 use chimera_core::limits::REMOVED_ACTORS_MAX;
 use chimera_testkit::access::{key_of, settings};
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{TENANT, approval_link, id_of, workflow};
 use reqwest::Method;
 use serde_json::{Value, json};

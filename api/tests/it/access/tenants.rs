@@ -14,6 +14,7 @@ use chimera_core::record::Row;
 use chimera_engine::access::Settings;
 use chimera_engine::access::port::Tenancy;
 use chimera_testkit::access::{everybody, settings};
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, TENANT, workflow};
 use chimera_testkit::seeded::Seeded;
 use reqwest::Method;
@@ -410,7 +411,7 @@ async fn a_shared_workflow_is_started_by_every_tenant_as_its_own() {
     }
     let copied = of("workflow.copied");
     assert_eq!((copied.len(), copied[0].text("tenant_id")), (1, "umbrella"));
-    assert!(!copied[0].get("data_json").as_json().unwrap().to_value().to_string().contains(TENANT));
+    assert!(!copied[0].get("data_json").as_json().unwrap().value().unwrap().to_string().contains(TENANT));
 }
 
 /// A workflow starts only workflows of its own tenant.
@@ -471,7 +472,7 @@ async fn an_operator_acts_for_another_tenant_by_name_and_that_tenants_ledger_say
     let entries: Vec<&Row> = entries.iter().filter(acted).collect();
     assert_eq!(entries.len(), 3);
     assert!(entries.iter().all(|row| row.text("actor_id") == "admin"), "{entries:?}");
-    let last = entries[2].get("data_json").as_json().unwrap().to_value();
+    let last = entries[2].get("data_json").as_json().unwrap().value().unwrap();
     assert!(last.to_string().contains("POST /runs/{id}/cancel") && last.to_string().contains(TENANT), "{last}");
 
     assert_eq!(house.get("/runs?for_tenant=absent").await.0, 404);

@@ -16,6 +16,7 @@ use chimera_engine::port::{Clock, Records};
 use chimera_storage::Redis;
 use chimera_storage::counter::RedisCounters;
 use chimera_testkit::access::{settings, token, token_key};
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::TENANT;
 use chimera_testkit::redis::PrivateRedis;
 use ed25519_dalek::{Signature, VerifyingKey};
@@ -588,7 +589,7 @@ async fn a_key_that_a_pattern_shares_counts_for_every_name_the_pattern_stands_fo
     let issued = entries.iter().filter(|row| row.text("event_type") == "token.issued");
     let told: Vec<(String, Value)> = issued
         .map(|row| {
-            let data = row.get("data_json").as_json().unwrap().to_value();
+            let data = row.get("data_json").as_json().unwrap().value().unwrap();
             (row.text("actor_id").to_owned(), data["key_of"].clone())
         })
         .collect();

@@ -6,6 +6,7 @@ use chimera_core::access::tables::{ACTOR_KEYS, ACTORS};
 use chimera_core::flow::tables::NOTIFICATIONS;
 use chimera_core::limits::ACTOR_KEYS_MAX;
 use chimera_testkit::access::settings;
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{TENANT, approval_link, id_of, workflow};
 use reqwest::Method;
 use serde_json::{Value, json};

@@ -6,6 +6,7 @@ use chimera_engine::access::port::Counters;
 use chimera_storage::Redis;
 use chimera_storage::counter::RedisCounters;
 use chimera_testkit::access::settings;
+use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::TENANT;
 use chimera_testkit::redis::PrivateRedis;
 use reqwest::Method;

@@ -177,7 +177,7 @@ fn link_of(house: &FlowServer, run: &Value) -> String {
 #[tokio::test]
 async fn every_item_of_a_map_and_every_part_of_a_question_is_on_the_page() {
     let house = mailing().await;
-    let air = workflow("many").map("m", json!("${inputs.list}"), 4, "change", json!({"n": "${item}"}));
+    let air = workflow("many").map("m", json!("${inputs.list}"), "change", json!({"n": "${item}"})).in_parallel(4);
     let told = json!({"email": "ann@example.com"});
     let inputs = json!({"list": (0..30).collect::<Vec<_>>()});
     let run = house.run(&air, json!({"autonomy_level": "L1_Draft", "notify": told, "inputs": inputs})).await;

@@ -7,6 +7,7 @@ use super::tenant_id;
 use crate::command::{CommandContext, print, say};
 use crate::compose::{self, Ambient};
 use crate::failure::{Failure, Outcome};
+use chimera_core::audit::export::ExportHeader;
 use serde_json::json;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -17,26 +18,26 @@ use tokio::io::{AsyncWriteExt, BufWriter};
 pub(crate) async fn run(scene: &CommandContext<'_>, tenant: Option<&str>, out: Option<&Path>) -> Outcome<ExitCode> {
     let config = &scene.loaded.config;
     let signer = compose::existing_signer(config).await?;
-    let others = &config.trusted_keys;
     let ambient = Ambient::new();
     let records = compose::records_to_read(config, &ambient).await?;
     let id = match tenant {
         Some(named) => Some(tenant_id(&*records, named).await?),
         None => None,
     };
-    let id = id.as_deref();
+    let keys = ledger::trusted_keys(signer.as_ref(), &config.trusted_keys);
+    let header = ExportHeader { created_at: ambient.clock.now(), tenant: id, keys };
     let exported = match out {
         None => {
             let stdout = std::io::stdout().as_fd().try_clone_to_owned();
             let stdout = stdout.map_err(|error| Failure::file("can't write to", Path::new("stdout"), &error))?;
             let mut file = BufWriter::new(File::from_std(stdout.into()));
-            ledger::export(&*records, &*ambient.clock, id, signer.as_ref(), others, &mut file).await?
+            ledger::export(&*records, header, signer.as_ref(), &mut file).await?
         }
         // A pipe, a device or a link is written to, not replaced.
         Some(path) if path.symlink_metadata().is_ok_and(|there| !there.is_file()) => {
             let failed = |error: std::io::Error| Failure::file("can't write the export", path, &error);
             let mut file = BufWriter::new(File::options().write(true).truncate(true).open(path).await.map_err(failed)?);
-            ledger::export(&*records, &*ambient.clock, id, signer.as_ref(), others, &mut file).await?
+            ledger::export(&*records, header, signer.as_ref(), &mut file).await?
         }
         Some(path) => {
             let failed = |error: std::io::Error| Failure::file("can't write the export", path, &error);
@@ -44,8 +45,7 @@ pub(crate) async fn run(scene: &CommandContext<'_>, tenant: Option<&str>, out: O
             let file = File::options().write(true).create_new(true).open(&draft).await.map_err(failed)?;
             let written = async {
                 let mut file = BufWriter::new(file);
-                let exported =
-                    ledger::export(&*records, &*ambient.clock, id, signer.as_ref(), others, &mut file).await?;
+                let exported = ledger::export(&*records, header, signer.as_ref(), &mut file).await?;
                 file.flush().await.map_err(failed)?;
                 file.get_ref().sync_all().await.map_err(failed)?;
                 tokio::fs::rename(&draft, path).await.map_err(failed)?;

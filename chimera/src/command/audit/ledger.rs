@@ -2,12 +2,13 @@
 
 use crate::failure::{Failure, Outcome};
 use chimera_core::audit::VerificationReport;
+use chimera_core::audit::export::ExportHeader;
 use chimera_core::error::Code;
 use chimera_core::ledger::checkpoint::{PublicKey, Signer};
 use chimera_engine::audit::verify;
 use chimera_engine::ledger::checkpoint::known_keys;
 use chimera_engine::ledger::{LedgerError, last_checkpoint};
-use chimera_engine::port::{Clock, Records};
+use chimera_engine::port::Records;
 use serde::Serialize;
 use std::fs::File;
 use std::io::BufReader;
@@ -74,18 +75,15 @@ pub(crate) fn lost_ledger(marked: u64) -> Failure {
 /// Writes an export, signed if `signer` is given.
 pub(super) async fn export(
     records: &dyn Records,
-    clock: &dyn Clock,
-    tenant: Option<&str>,
+    header: ExportHeader,
     signer: Option<&Signer>,
-    others: &[PublicKey],
     out: &mut (dyn AsyncWrite + Unpin + Send),
 ) -> Outcome<ExportSummary> {
-    let keys = trusted_keys(signer, others);
-    let done = chimera_engine::audit::export(records, clock, tenant, &keys, signer, out).await.map_err(ledger)?;
+    let done = chimera_engine::audit::export(records, header, signer, out).await.map_err(ledger)?;
     Ok(ExportSummary { entries: done.entries, checkpoints: done.checkpoints, newer_than_last_checkpoint: done.newer })
 }
 
-fn trusted_keys(own: Option<&Signer>, others: &[PublicKey]) -> Vec<PublicKey> {
+pub(super) fn trusted_keys(own: Option<&Signer>, others: &[PublicKey]) -> Vec<PublicKey> {
     own.map_or_else(|| others.to_vec(), |own| known_keys(own, others))
 }
 

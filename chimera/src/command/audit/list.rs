@@ -92,7 +92,7 @@ async fn explain_empty(records: &dyn Records, list: &AuditListArgs) -> Outcome<S
 
 fn document(page: &Page) -> Outcome<String> {
     let items = page.rows.iter().map(EntryView::of).collect::<Result<_, _>>().map_err(EngineError::from)?;
-    let page = view::Listing { items, next_cursor: page.next.as_ref().map(Cursor::encode), bytes: 0 };
+    let page = view::ListPage { items, next_cursor: page.next.as_ref().map(Cursor::encode), bytes: 0 };
     Ok(format!("{}\n", shown(EntryPage::from(page))?))
 }
 

@@ -32,18 +32,10 @@ pub(crate) async fn run(scene: &CommandContext<'_>, mut command: RunsCommand) ->
         RunsCommand::Resume { run, acting } => signal::pause_or_resume(scene, &run, "resume", &acting).await,
         RunsCommand::Doubts(args) => doubts::run(scene, args).await,
         RunsCommand::Resolve(args) => signal::resolve(scene, args).await,
-        RunsCommand::Retry { run, from, wait, acting } => {
-            restart::restart(scene, &run, ("retry", None), from, wait, &acting).await
-        }
-        RunsCommand::Replay { run, mode, from, wait, acting } => {
-            restart::restart(scene, &run, ("replay", Some(mode)), from, wait, &acting).await
-        }
-        RunsCommand::Rollback { run, by_hand: true, reason, acting, .. } => {
-            signal::mark_rolled_back(scene, &run, reason, &acting).await
-        }
-        RunsCommand::Rollback { run, steps, reason, wait, acting, .. } => {
-            signal::rollback(scene, &run, steps, reason, wait, &acting).await
-        }
+        RunsCommand::Retry(args) => restart::retry(scene, args).await,
+        RunsCommand::Replay(args) => restart::replay(scene, args).await,
+        RunsCommand::Rollback(args) if args.by_hand => signal::mark_rolled_back(scene, args).await,
+        RunsCommand::Rollback(args) => signal::rollback(scene, args).await,
         RunsCommand::Patch(args) => signal::patch(scene, args).await,
     }
 }

@@ -2,7 +2,7 @@
 
 use super::watch;
 use crate::backend::{parse_run_id, percent_encode};
-use crate::cli::{ActorArg, DecideArgs, PatchArgs, ResolveArgs};
+use crate::cli::{ActorArg, DecideArgs, PatchArgs, ResolveArgs, RollbackArgs};
 use crate::command::{CommandContext, document, print, read_json, say};
 use crate::failure::Outcome;
 use serde_json::{Map, Value, json};
@@ -82,15 +82,9 @@ pub(super) async fn resolve(scene: &CommandContext<'_>, args: ResolveArgs) -> Ou
     send(scene, &args.acting, &path, Some(body), "outcome recorded").await
 }
 
-pub(super) async fn rollback(
-    scene: &CommandContext<'_>,
-    run: &str,
-    steps: Vec<String>,
-    reason: Option<String>,
-    wait: bool,
-    acting: &ActorArg,
-) -> Outcome<ExitCode> {
-    let id = parse_run_id(run)?;
+pub(super) async fn rollback(scene: &CommandContext<'_>, args: RollbackArgs) -> Outcome<ExitCode> {
+    let RollbackArgs { run, steps, reason, wait, acting, .. } = args;
+    let id = parse_run_id(&run)?;
     let backend = scene.write_backend(acting.actor.as_deref())?;
     let known = backend.run(id).await?["run_seq"].as_i64().unwrap_or(0);
     let steps = if steps.is_empty() { Value::Null } else { steps.into() };
@@ -104,15 +98,10 @@ pub(super) async fn rollback(
 }
 
 /// Marks a run as rolled back by hand.
-pub(super) async fn mark_rolled_back(
-    scene: &CommandContext<'_>,
-    run: &str,
-    reason: Option<String>,
-    acting: &ActorArg,
-) -> Outcome<ExitCode> {
-    let backend = scene.write_backend(acting.actor.as_deref())?;
-    let body = json!({"status": "rolled_back", "reason": reason});
-    let told = backend.request("PATCH", &format!("runs/{}", parse_run_id(run)?), Some(body)).await?;
+pub(super) async fn mark_rolled_back(scene: &CommandContext<'_>, args: RollbackArgs) -> Outcome<ExitCode> {
+    let backend = scene.write_backend(args.acting.actor.as_deref())?;
+    let body = json!({"status": "rolled_back", "reason": args.reason});
+    let told = backend.request("PATCH", &format!("runs/{}", parse_run_id(&args.run)?), Some(body)).await?;
     print_answer(scene, &told, "the run is marked as rolled back")
 }
 

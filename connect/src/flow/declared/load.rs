@@ -7,8 +7,8 @@ use super::auth::Credential;
 use super::file::{Auth, Check, Entry, Exchange, File, Paging, RateLimited, Undo};
 use super::mapping::{JsonPlace, Mapping};
 use super::plan::{
-    CursorTarget, Declaration, HeaderTemplate, Lookup, NextPageRule, Pages, RateLimitRule, RequestTemplate, ToolPlan,
-    Vendor,
+    CursorTarget, Declaration, HeaderTemplate, Lookup, NextPageRule, Pages, RateLimitRule, RequestTemplate,
+    RollbackRequest, ToolPlan, Vendor,
 };
 use super::template::{JsonTemplate, Placeholder, TextTemplate};
 use chimera_core::flow::destination::DESTINATIONS_MEMBER as DESTINATIONS;
@@ -402,8 +402,8 @@ fn tool(entry: &Entry, at: &FilePosition<'_>) -> Result<(Spec, ToolPlan), Declar
     let scope = PlaceholderScope { input: Some(&entry.input), output: None };
     let both = PlaceholderScope { output: Some(&entry.output), ..scope };
     let undo = entry.rollback.as_ref().map(|undo| {
-        let step = step(&undo.request, &at.child("rollback.request"), &both)?;
-        Ok((step, undo.gone.clone()))
+        let request = step(&undo.request, &at.child("rollback.request"), &both)?;
+        Ok(RollbackRequest { request, gone: undo.gone.clone() })
     });
     let dry_run = entry.dry_run.as_ref().unwrap_or(&Value::Null);
     let plan = ToolPlan {

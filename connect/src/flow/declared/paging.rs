@@ -24,35 +24,44 @@ struct ResultPage {
     onward: Option<NextPage>,
 }
 
-/// Sends the request, and further ones for further pages; returns the output.
-pub(super) async fn read(
-    line: &VendorConnection,
-    plan: &Arc<ToolPlan>,
-    call: &Call,
-    request: Request,
-    keys: &Keyring,
-    wanted: Option<usize>,
-) -> Result<(Option<Value>, Answer), ToolError> {
-    let answer = line.send(call, request.clone(), keys).await?;
-    let mut first = page(plan, &answer, true).await?;
-    let (mut read, mut bytes) = (1, answer.body.len());
-    if let Some(pages) = &plan.paging {
-        while let Some(to) = &first.onward {
-            let enough = wanted.is_some_and(|wanted| first.items.len() >= wanted);
-            if enough || read >= pages.pages_max || bytes >= HTTP_RESPONSE_BYTES_MAX {
-                break;
+/// What is read from a vendor, and how much of it.
+pub(super) struct PagedRead<'a> {
+    pub(super) line: &'a VendorConnection,
+    pub(super) plan: &'a Arc<ToolPlan>,
+    /// How many items are enough.
+    pub(super) wanted: Option<usize>,
+}
+
+impl PagedRead<'_> {
+    /// Sends the request, and further ones for further pages; returns the output.
+    pub(super) async fn read(
+        &self,
+        call: &Call,
+        request: Request,
+        keys: &Keyring,
+    ) -> Result<(Option<Value>, Answer), ToolError> {
+        let Self { line, plan, wanted } = *self;
+        let answer = line.send(call, request.clone(), keys).await?;
+        let mut first = page(plan, &answer, true).await?;
+        let (mut read, mut bytes) = (1, answer.body.len());
+        if let Some(pages) = &plan.paging {
+            while let Some(to) = &first.onward {
+                let enough = wanted.is_some_and(|wanted| first.items.len() >= wanted);
+                if enough || read >= pages.pages_max || bytes >= HTTP_RESPONSE_BYTES_MAX {
+                    break;
+                }
+                let next = line.send(call, next_request(line, pages, &request, to, &answer)?, keys).await?;
+                let page = page(plan, &next, false).await?;
+                (read, bytes) = (read + 1, bytes + next.body.len());
+                first.items.extend(page.items);
+                first.onward = page.onward;
             }
-            let next = line.send(call, next_request(line, pages, &request, to, &answer)?, keys).await?;
-            let page = page(plan, &next, false).await?;
-            (read, bytes) = (read + 1, bytes + next.body.len());
-            first.items.extend(page.items);
-            first.onward = page.onward;
         }
+        let (plan, of) = (Arc::clone(plan), answer.clone());
+        let is_large = bytes > HTTP_RESPONSE_INLINE_BYTES_MAX;
+        let output = answer.run_blocking(is_large, move || output(&plan, &of, first, wanted)).await?;
+        Ok((output, answer))
     }
-    let (plan, of) = (Arc::clone(plan), answer.clone());
-    let output =
-        answer.run_blocking(bytes > HTTP_RESPONSE_INLINE_BYTES_MAX, move || output(&plan, &of, first, wanted)).await?;
-    Ok((output, answer))
 }
 
 /// Reads one answer. Whatever is not kept is dropped on the thread that parsed it.

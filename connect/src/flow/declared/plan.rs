@@ -62,7 +62,7 @@ pub(super) struct ToolPlan {
     pub(super) request: RequestTemplate,
     pub(super) response: Mapping,
     pub(super) paging: Option<Pages>,
-    pub(super) rollback: Option<(RequestTemplate, Vec<u16>)>,
+    pub(super) rollback: Option<RollbackRequest>,
     pub(super) check: Option<Lookup>,
     pub(super) dry_run: JsonTemplate,
 }
@@ -75,6 +75,14 @@ pub(super) struct RequestTemplate {
     pub(super) query: Vec<(String, JsonTemplate)>,
     pub(super) headers: Vec<(HeaderName, HeaderTemplate)>,
     pub(super) body: Option<JsonTemplate>,
+}
+
+/// The request that undoes a call.
+#[derive(Debug)]
+pub(super) struct RollbackRequest {
+    pub(super) request: RequestTemplate,
+    /// The statuses that say that nothing is left to undo.
+    pub(super) gone: Vec<u16>,
 }
 
 /// How further pages are requested.

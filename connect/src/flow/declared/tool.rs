@@ -1,12 +1,13 @@
 //! Executes, rolls back and looks up declared tools.
 
+use super::DeclareError;
 use super::auth::TokenCache;
 use super::exchange::{VendorConnection, malformed};
 use super::load::load_with_base_urls;
 use super::mapping::MappingSource;
-use super::plan::{Declaration, Lookup, RequestTemplate, ToolPlan};
+use super::paging::PagedRead;
+use super::plan::{Declaration, Lookup, RollbackRequest, ToolPlan};
 use super::template::TemplateValues;
-use super::{DeclareError, paging};
 use crate::flow::toolbox::ToolDependencies;
 use crate::http::{Call, Keyring, ParsedAnswer, Retryability, authority_of};
 use async_trait::async_trait;
@@ -85,7 +86,8 @@ impl HttpTool {
         let mut request = self.line.request(&self.plan.request, values, self.care())?;
         self.line.client.allows(&request)?;
         self.line.sign(&mut request, &self.plan.request, call, keys).await?;
-        let (output, answer) = paging::read(&self.line, &self.plan, call, request, keys, self.wanted(input)).await?;
+        let paged = PagedRead { line: &self.line, plan: &self.plan, wanted: self.wanted(input) };
+        let (output, answer) = paged.read(call, request, keys).await?;
         // Masked before validation: validation errors quote values.
         let output = keys.clean(Ok(output.unwrap_or(Value::Null))).await?;
         let (spec, large) = (Arc::clone(&self.spec), is_larger_than(&output, HTTP_RESPONSE_INLINE_BYTES_MAX));
@@ -140,31 +142,29 @@ impl HttpTool {
     async fn undo(
         &self,
         call: &Call,
-        step: &RequestTemplate,
-        gone: &[u16],
+        rollback: &RollbackRequest,
         values: &TemplateValues<'_>,
     ) -> Result<Value, ToolError> {
         let mut keys = Keyring::of_call(&self.line.secrets, call);
-        let told = self.send_rollback(call, step, gone, values, &mut keys).await;
+        let told = self.send_rollback(call, rollback, values, &mut keys).await;
         keys.clean(told).await
     }
 
     async fn send_rollback(
         &self,
         call: &Call,
-        step: &RequestTemplate,
-        gone: &[u16],
+        rollback: &RollbackRequest,
         values: &TemplateValues<'_>,
         keys: &mut Keyring,
     ) -> Result<Value, ToolError> {
         let care =
             if self.spec.rollback == Rollback::Repeatable { Retryability::Repeatable } else { Retryability::Once };
-        let mut request = self.line.request(step, values, care)?;
-        self.line.sign(&mut request, step, call, keys).await?;
+        let mut request = self.line.request(&rollback.request, values, care)?;
+        self.line.sign(&mut request, &rollback.request, call, keys).await?;
         match self.line.send(call, request, keys).await {
             Ok(answer) => Ok(json!({"rolled_back": true, "status": answer.status})),
             Err(error) => match error.body.details.get("status").and_then(Value::as_u64) {
-                Some(status) if gone.iter().any(|gone| u64::from(*gone) == status) => {
+                Some(status) if rollback.gone.iter().any(|gone| u64::from(*gone) == status) => {
                     Ok(json!({"rolled_back": true, "status": status, "was_gone": true}))
                 }
                 _ => Err(error),
@@ -196,13 +196,13 @@ impl Tool for HttpTool {
         keys.clean(told).await
     }
     async fn rollback(&self, ctx: &CallContext, done: &CompletedCall) -> Result<Value, ToolError> {
-        let Some((step, gone)) = &self.plan.rollback else {
+        let Some(rollback) = &self.plan.rollback else {
             return Err(malformed(&format!("{} does not support rollback", self.spec.name)));
         };
         let named = CallIds::of(ctx);
         let values =
             TemplateValues { input: Some(&done.input), output: Some(&done.output), ..named.values(&self.spec) };
-        self.undo(&Call::for_tool(ctx), step, gone, &values).await
+        self.undo(&Call::for_tool(ctx), rollback, &values).await
     }
 
     async fn check(&self, ctx: &CallContext, input: &Value) -> Result<CheckResult, ToolError> {

@@ -4,7 +4,7 @@ mod echo;
 mod markdown_to_pdf;
 mod summarize;
 
-use crate::aside::ParsePool;
+use crate::cpu_pool::CpuPool;
 use chimera_core::json::schema::InvalidSchema;
 use chimera_core::limits::LOCAL_TOOLS_AT_ONCE_MAX;
 use chimera_engine::flow::TenantBlobs;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// All local tools; PDFs are stored in, and images taken from, `blobs`.
 pub fn local_tools(blobs: TenantBlobs) -> Result<Vec<Arc<dyn Tool>>, InvalidSchema> {
-    let aside = ParsePool::new(LOCAL_TOOLS_AT_ONCE_MAX);
+    let aside = CpuPool::new(LOCAL_TOOLS_AT_ONCE_MAX);
     Ok(vec![
         Arc::new(echo::Echo::new()?),
         Arc::new(summarize::Summarize::new(aside.clone())?),
@@ -50,7 +50,7 @@ mod tests {
 
     #[tokio::test]
     async fn so_many_calls_compute_at_a_time_and_the_others_wait() {
-        let aside = ParsePool::new(LOCAL_TOOLS_AT_ONCE_MAX);
+        let aside = CpuPool::new(LOCAL_TOOLS_AT_ONCE_MAX);
         let (release, held) = mpsc::sync_channel::<()>(0);
         let held = Arc::new(std::sync::Mutex::new(held));
         let begin = |_| {

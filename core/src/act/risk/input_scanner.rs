@@ -29,6 +29,34 @@ enum PathSegment<'v> {
     Index(usize),
 }
 
+/// Where a value is: the input that contains it, and the way from there.
+struct InputPath<'v> {
+    /// The JSON Pointer of the input.
+    input: &'v str,
+    segments: Vec<PathSegment<'v>>,
+}
+
+impl InputPath<'_> {
+    /// The pointer to the value, ending before the first name that could be personal.
+    fn pointer(&self) -> String {
+        let mut pointer = self.input.to_owned();
+        for segment in &self.segments {
+            match segment {
+                PathSegment::Index(index) => {
+                    // Writing to a `String` cannot fail.
+                    let _ = write!(pointer, "/{index}");
+                }
+                PathSegment::Name(name) if is_plain(name) => {
+                    pointer.push('/');
+                    pointer.push_str(name);
+                }
+                PathSegment::Name(_) => break,
+            }
+        }
+        pointer
+    }
+}
+
 /// The state of walking the inputs of one plan.
 pub(super) struct InputScanner<'p> {
     /// Step index by id.
@@ -59,7 +87,8 @@ impl<'p> InputScanner<'p> {
         self.step = step;
         self.sources.clear();
         self.bytes = 0;
-        self.value(input, &mut Vec::new(), ValueHint::None, at, tally);
+        let mut path = InputPath { input: at, segments: Vec::new() };
+        self.value(input, ValueHint::None, &mut path, tally);
         if self.bytes > RISK_HUGE_INPUT_BYTES {
             tally.add(Factor::HugeInput, || at.to_owned());
         } else if self.bytes > RISK_LARGE_INPUT_BYTES {
@@ -67,14 +96,7 @@ impl<'p> InputScanner<'p> {
         }
     }
 
-    fn value<'v>(
-        &mut self,
-        value: &'v Value,
-        path: &mut Vec<PathSegment<'v>>,
-        hint: ValueHint,
-        at: &str,
-        tally: &mut ScoreBuilder,
-    ) {
+    fn value<'v>(&mut self, value: &'v Value, hint: ValueHint, path: &mut InputPath<'v>, tally: &mut ScoreBuilder) {
         let mut found = FactorSet::default();
         match value {
             Value::String(text) => {
@@ -87,26 +109,26 @@ impl<'p> InputScanner<'p> {
                 found = scan_number(number, hint);
             }
             Value::Null | Value::Bool(_) => self.bytes += PLAIN_BYTES,
-            Value::Array(_) | Value::Object(_) if path.len() >= JSON_DEPTH_MAX => found.add(Factor::Unread),
+            Value::Array(_) | Value::Object(_) if path.segments.len() >= JSON_DEPTH_MAX => found.add(Factor::Unread),
             Value::Array(items) => {
                 found = scan_command(items);
                 for (index, item) in items.iter().enumerate() {
-                    path.push(PathSegment::Index(index));
-                    self.value(item, path, hint, at, tally);
-                    path.pop();
+                    path.segments.push(PathSegment::Index(index));
+                    self.value(item, hint, path, tally);
+                    path.segments.pop();
                 }
             }
             Value::Object(members) => {
                 for (name, member) in members {
-                    path.push(PathSegment::Name(name));
+                    path.segments.push(PathSegment::Name(name));
                     self.bytes += name.len();
-                    add_reasons(self.name(name, member, 0), path, at, tally);
-                    self.value(member, path, ValueHint::of(name), at, tally);
-                    path.pop();
+                    add_reasons(self.name(name, member, 0), path, tally);
+                    self.value(member, ValueHint::of(name), path, tally);
+                    path.segments.pop();
                 }
             }
         }
-        add_reasons(found, path, at, tally);
+        add_reasons(found, path, tally);
     }
 
     /// Scans a member name: it may itself be an operation or an address. A member that is null or false is not an
@@ -121,36 +143,29 @@ impl<'p> InputScanner<'p> {
         let mut found = FactorSet::default();
         let marks = text::scan(text, hint, &mut found);
         if marks.percent {
-            self.scan_decoded(text, decode::percent_decode, hint, layer, &mut found);
+            self.scan_decoded(decode::percent_decode(text), hint, layer, &mut found);
         }
         if !text.is_ascii() {
-            self.scan_decoded(text, decode::remove_disguise, hint, layer, &mut found);
+            self.scan_decoded(decode::remove_disguise(text), hint, layer, &mut found);
         }
         if marks.escape {
-            self.scan_decoded(text, decode::unescape, hint, layer, &mut found);
+            self.scan_decoded(decode::unescape(text), hint, layer, &mut found);
         }
         if text.trim_ascii_start().starts_with(['{', '[', '"']) {
             self.scan_document(text, hint, layer, &mut found);
         }
         if marks.opaque {
             for run in decode::encoded_runs(text) {
-                self.scan_decoded(run, decode::base64, hint, layer, &mut found);
-                self.scan_decoded(run, decode::hex, hint, layer, &mut found);
+                self.scan_decoded(decode::base64(run), hint, layer, &mut found);
+                self.scan_decoded(decode::hex(run), hint, layer, &mut found);
             }
         }
         found
     }
 
-    /// Scans a decoded text.
-    fn scan_decoded(
-        &mut self,
-        text: &str,
-        decode: fn(&str) -> Option<String>,
-        hint: ValueHint,
-        layer: usize,
-        found: &mut FactorSet,
-    ) {
-        let Some(meant) = decode(text) else { return };
+    /// Scans a decoded text, if there is one.
+    fn scan_decoded(&mut self, decoded: Option<String>, hint: ValueHint, layer: usize, found: &mut FactorSet) {
+        let Some(meant) = decoded else { return };
         if layer >= RISK_LAYERS_MAX || meant.len() > self.decode_bytes_left {
             return found.add(Factor::Unread);
         }
@@ -231,30 +246,11 @@ fn scan_command(items: &[Value]) -> FactorSet {
 }
 
 /// Adds one reason per factor. A destructive word is part of the operation it belongs to.
-fn add_reasons(found: FactorSet, path: &[PathSegment<'_>], at: &str, tally: &mut ScoreBuilder) {
+fn add_reasons(found: FactorSet, path: &InputPath<'_>, tally: &mut ScoreBuilder) {
     let is_part = |factor: &Factor| *factor == Factor::DestructiveWord && found.has(Factor::DestructiveOperation);
     for factor in found.factors().filter(|factor| !is_part(factor)) {
-        tally.add(factor, || pointer(path, at));
+        tally.add(factor, || path.pointer());
     }
-}
-
-/// The pointer to a location, ending before the first name that could be personal.
-fn pointer(path: &[PathSegment<'_>], at: &str) -> String {
-    let mut pointer = at.to_owned();
-    for part in path {
-        match part {
-            PathSegment::Index(index) => {
-                // Writing to a `String` cannot fail.
-                let _ = write!(pointer, "/{index}");
-            }
-            PathSegment::Name(name) if is_plain(name) => {
-                pointer.push('/');
-                pointer.push_str(name);
-            }
-            PathSegment::Name(_) => break,
-        }
-    }
-    pointer
 }
 
 /// Whether a member name may be shown. Such names need no escaping in a pointer.

@@ -212,8 +212,7 @@ impl Check<'_> {
         match part {
             TemplatePart::Constant(value) => {
                 if let (Value::Object(members), Type::Object(shape)) = (value, wanted) {
-                    let names = members.keys().map(String::as_str);
-                    self.check_members(&|name| members.contains_key(name), names, shape, path, reported);
+                    self.check_members(&members.keys().map(String::as_str).collect(), shape, path, reported);
                 }
                 value.clone()
             }
@@ -258,8 +257,7 @@ impl Check<'_> {
             }
         };
         if let Some(shape) = shape {
-            let given: BTreeSet<&str> = members.iter().map(|(name, _)| name.as_str()).collect();
-            self.check_members(&|name| given.contains(name), given.iter().copied(), shape, path, reported);
+            self.check_members(&members.iter().map(|(name, _)| name.as_str()).collect(), shape, path, reported);
         }
         let mut made = Map::new();
         for (name, part) in members {
@@ -278,23 +276,16 @@ impl Check<'_> {
     }
 
     /// Reports missing and unknown members.
-    fn check_members<'n>(
-        &mut self,
-        has: &dyn Fn(&str) -> bool,
-        names: impl Iterator<Item = &'n str>,
-        shape: &Shape,
-        path: &str,
-        reported: &mut Vec<String>,
-    ) {
+    fn check_members(&mut self, given: &BTreeSet<&str>, shape: &Shape, path: &str, reported: &mut Vec<String>) {
         let before = self.out.count();
-        for name in shape.required.iter().filter(|name| !has(name)) {
+        for name in shape.required.iter().filter(|name| !given.contains(name.as_str())) {
             if self.out.is_full() {
                 return;
             }
             let place = format!("{path}/{}", pointer_token(name));
             self.out.add(ProblemCode::MissingInput, place, format!("the input {name} is missing"));
         }
-        for name in names.filter(|name| !shape.open && !shape.named.contains_key(*name)) {
+        for name in given.iter().filter(|name| !shape.open && !shape.named.contains_key(**name)) {
             if self.out.is_full() {
                 return;
             }

@@ -65,10 +65,11 @@ pub(super) fn compile_source(
     let outputs = document.outputs.as_ref();
     let outputs = outputs.map(|outputs| compiling.template(&Value::Object(outputs.clone()), "/outputs"));
     let mut out = compiling.out;
-    let parts = CompiledParts { nodes: &nodes, conditions: &conditions, outputs: outputs.as_ref(), index: &index };
-    References { parts: &parts, document: &document, prior, ends: &ends, ways: &ways, order: &order }.check(&mut out);
+    let parts =
+        CompiledParts { prior, nodes: &nodes, conditions: &conditions, outputs: outputs.as_ref(), index: &index };
+    References { parts: &parts, document: &document, ends: &ends, ways: &ways, order: &order }.check(&mut out);
     let is_stored = catalog.allows_placeholders();
-    let result = parts.types(input_schema.as_deref(), &wanted, prior, is_stored, &mut out);
+    let result = parts.types(input_schema.as_deref(), &wanted, is_stored, &mut out);
     let output_type = result.unwrap_or_else(|| type_of_sinks(&nodes));
     out.into_result(())?;
     let made = |((from, to), condition)| CompiledEdge { from, to, condition };
@@ -341,6 +342,8 @@ impl Compiler<'_> {
 
 /// The compiled parts, for the checks across nodes.
 pub(super) struct CompiledParts<'a> {
+    /// The graph that the document extends. Its nodes and edges come first and were checked before.
+    pub(super) prior: Option<&'a Graph>,
     pub(super) nodes: &'a [CompiledNode],
     /// The conditions of all edges of the document.
     pub(super) conditions: &'a [Option<Template>],
@@ -349,24 +352,29 @@ pub(super) struct CompiledParts<'a> {
 }
 
 impl CompiledParts<'_> {
+    /// How many nodes and edges of the document were checked before.
+    pub(super) fn checked_before(&self) -> (usize, usize) {
+        self.prior.map_or((0, 0), |prior| (prior.nodes.len(), prior.edges.len()))
+    }
+
     /// Checks that every expression has a type that can fit. The type of the output templates, if there are any.
     fn types(
         &self,
         inputs: Option<&Schema>,
         wanted: &[OptionalInput],
-        prior: Option<&Graph>,
         is_stored: bool,
         out: &mut Problems,
     ) -> Option<Type> {
         let inputs = inputs.map_or(Type::Any, |schema| Type::from_schema(schema.document()));
         let mut check = Check { inputs, nodes: self.nodes, index: self.index, is_stored, item: None, out };
-        for (at, node) in self.nodes.iter().enumerate().skip(prior.map_or(0, |prior| prior.nodes.len())) {
+        let (old_nodes, old_edges) = self.checked_before();
+        for (at, node) in self.nodes.iter().enumerate().skip(old_nodes) {
             check.node(at, node, wanted[at].as_deref());
         }
-        for (at, condition) in self.conditions.iter().enumerate().skip(prior.map_or(0, |prior| prior.edges.len())) {
+        for (at, condition) in self.conditions.iter().enumerate().skip(old_edges) {
             condition.iter().for_each(|condition| check.condition(condition, &format!("/edges/{at}/condition")));
         }
-        if let Some(outputs) = self.outputs.filter(|_| prior.is_none()) {
+        if let Some(outputs) = self.outputs.filter(|_| self.prior.is_none()) {
             check.check_untyped(outputs, "/outputs");
         }
         self.outputs.map(|outputs| check.type_of(outputs).bounded())

@@ -3,6 +3,8 @@
 //! They hold what the author wrote, with defaults filled in, and are validated only for their own
 //! shape. Serialization omits defaults, so equivalent texts have the same digest.
 
+use super::problem::{DocumentProblem, Problems};
+use super::{parse, write};
 use crate::words::words;
 use serde_json::{Map, Value};
 
@@ -177,7 +179,27 @@ pub struct Edge {
     pub condition: Option<String>,
 }
 
+impl Document {
+    pub fn from_value(value: Value) -> Result<Self, Vec<DocumentProblem>> {
+        let mut out = Problems::default();
+        match parse::read_document(value, &mut out) {
+            Some(document) => out.into_result(document),
+            None => Err(out.into_vec()),
+        }
+    }
+
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        write::write_document(self)
+    }
+}
+
 impl Node {
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        write::write_node(self)
+    }
+
     /// The tool call of this node, directly or for each item of its map.
     #[must_use]
     pub const fn function(&self) -> Option<&Function> {

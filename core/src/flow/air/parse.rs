@@ -6,7 +6,7 @@
 use super::document::{
     Approval, Body, Cache, ChildWorkflow, Document, Edge, Function, Hitl, Join, MapBody, MapItem, Node, Retry,
 };
-use super::problem::{DocumentProblem, ProblemCode, Problems};
+use super::problem::{ProblemCode, Problems};
 use super::read::Members;
 use crate::limits::{
     APPROVALS_NEEDED_MAX, APPROVERS_MAX, FLOW_SECONDS_MAX, MAP_PARALLEL_DEFAULT, MAP_PARALLEL_MAX, RETRIES_MAX,
@@ -40,47 +40,37 @@ fn is_workflow_id(id: &str) -> bool {
         && id.as_bytes()[0].is_ascii_alphanumeric()
 }
 
-impl Document {
-    pub fn from_value(value: Value) -> Result<Self, Vec<DocumentProblem>> {
-        let mut out = Problems::default();
-        match Self::read(value, &mut out) {
-            Some(document) => out.into_result(document),
-            None => Err(out.into_vec()),
-        }
+/// What can be read of a document. Names that are missing or malformed are empty. `None` after a problem that
+/// leaves no graph to check.
+pub(super) fn read_document(value: Value, out: &mut Problems) -> Option<Document> {
+    if !value.is_object() {
+        Members::of(value, "", out).finish(out);
+        return None;
     }
-
-    /// What can be read of a document. Names that are missing or malformed are empty. `None` after a problem that
-    /// leaves no graph to check.
-    pub(super) fn read(value: Value, out: &mut Problems) -> Option<Self> {
-        if !value.is_object() {
-            Members::of(value, "", out).finish(out);
-            return None;
-        }
-        let mut members = Members::of(value, "", out);
-        let fits = |name: &str, most: usize| match members.peek(name) {
-            None => true,
-            Some(list) => list.as_array().is_some_and(|list| list.len() <= most),
-        };
-        let has_graph = fits("nodes", WORKFLOW_NODES_MAX) && fits("edges", WORKFLOW_EDGES_MAX);
-        let document = Self {
-            air_version: members.text("air_version", out),
-            workflow_id: read_workflow_id(&mut members, out),
-            description: members.optional_text("description", out),
-            inputs: members.object("inputs", out).map(Value::Object),
-            outputs: members.object("outputs", out),
-            timeout_seconds: members.count("timeout_seconds", 1..=FLOW_SECONDS_MAX, out),
-            nodes: read_nodes(&mut members, "nodes", WORKFLOW_NODES_MAX, out),
-            edges: read_edges(&mut members, "edges", WORKFLOW_EDGES_MAX, out),
-        };
-        if !document.air_version.is_empty() && !VERSIONS.contains(&document.air_version.as_str()) {
-            out.add(ProblemCode::InvalidValue, "/air_version", "air_version must be \"1.0\" or \"0.1\"");
-        }
-        if document.nodes.is_empty() && out.is_empty() {
-            out.add(ProblemCode::InvalidValue, "/nodes", "a workflow needs at least one node");
-        }
-        members.finish(out);
-        Some(document).filter(|document| has_graph && !document.nodes.is_empty())
+    let mut members = Members::of(value, "", out);
+    let fits = |name: &str, most: usize| match members.peek(name) {
+        None => true,
+        Some(list) => list.as_array().is_some_and(|list| list.len() <= most),
+    };
+    let has_graph = fits("nodes", WORKFLOW_NODES_MAX) && fits("edges", WORKFLOW_EDGES_MAX);
+    let document = Document {
+        air_version: members.text("air_version", out),
+        workflow_id: read_workflow_id(&mut members, out),
+        description: members.optional_text("description", out),
+        inputs: members.object("inputs", out).map(Value::Object),
+        outputs: members.object("outputs", out),
+        timeout_seconds: members.count("timeout_seconds", 1..=FLOW_SECONDS_MAX, out),
+        nodes: read_nodes(&mut members, "nodes", WORKFLOW_NODES_MAX, out),
+        edges: read_edges(&mut members, "edges", WORKFLOW_EDGES_MAX, out),
+    };
+    if !document.air_version.is_empty() && !VERSIONS.contains(&document.air_version.as_str()) {
+        out.add(ProblemCode::InvalidValue, "/air_version", "air_version must be \"1.0\" or \"0.1\"");
     }
+    if document.nodes.is_empty() && out.is_empty() {
+        out.add(ProblemCode::InvalidValue, "/nodes", "a workflow needs at least one node");
+    }
+    members.finish(out);
+    Some(document).filter(|document| has_graph && !document.nodes.is_empty())
 }
 
 /// The nodes in the member `name`.

@@ -18,8 +18,8 @@ pub(super) struct UpstreamAnswers {
 pub(super) fn upstream(ways: &Adjacency, order: &[usize], pairs: &[(usize, usize)]) -> UpstreamAnswers {
     let mut answers = UpstreamAnswers { upstream: vec![false; pairs.len()], work: 0 };
     let forest = Forest::new(ways, &mut answers.work);
-    let mut rank = vec![usize::MAX; ways.incoming.len()];
-    order.iter().enumerate().for_each(|(at, node)| rank[*node] = at);
+    let ranked = RankedGraph::new(ways, order);
+    let rank = &ranked.rank;
     let mut by_reader: Vec<usize> = (0..pairs.len()).collect();
     by_reader.sort_by_key(|pair| pairs[*pair].0);
     let mut left = Vec::new();
@@ -40,50 +40,60 @@ pub(super) fn upstream(ways: &Adjacency, order: &[usize], pairs: &[(usize, usize
         }
     }
     left.sort_by_key(|pair| (rank[pairs[*pair].1], rank[pairs[*pair].0]));
-    answer_in_blocks(ways, order, &rank, pairs, &left, &mut answers);
+    ranked.answer_in_blocks(pairs, &left, &mut answers);
     answers
 }
 
-/// Answers the pairs in `left`, which must be sorted by target.
-fn answer_in_blocks(
-    ways: &Adjacency,
-    order: &[usize],
-    rank: &[usize],
-    pairs: &[(usize, usize)],
-    left: &[usize],
-    answers: &mut UpstreamAnswers,
-) {
-    let mut bits = vec![0_u64; ways.incoming.len()];
-    let mut own = vec![0_u64; ways.incoming.len()];
-    let mut rest = left;
-    while let Some(first) = rest.first() {
-        let mut targets: Vec<usize> = Vec::with_capacity(64);
-        let mut count = 0;
-        for pair in rest {
-            let target = pairs[*pair].1;
-            if targets.last() != Some(&target) {
-                if targets.len() == 64 {
-                    break;
+/// A graph in topological order.
+struct RankedGraph<'a> {
+    ways: &'a Adjacency,
+    order: &'a [usize],
+    /// The position of every node in the order.
+    rank: Vec<usize>,
+}
+
+impl<'a> RankedGraph<'a> {
+    fn new(ways: &'a Adjacency, order: &'a [usize]) -> Self {
+        let mut rank = vec![usize::MAX; ways.incoming.len()];
+        order.iter().enumerate().for_each(|(at, node)| rank[*node] = at);
+        Self { ways, order, rank }
+    }
+
+    /// Answers the pairs in `left`, which must be sorted by target.
+    fn answer_in_blocks(&self, pairs: &[(usize, usize)], left: &[usize], answers: &mut UpstreamAnswers) {
+        let Self { ways, order, rank } = self;
+        let mut bits = vec![0_u64; ways.incoming.len()];
+        let mut own = vec![0_u64; ways.incoming.len()];
+        let mut rest = left;
+        while let Some(first) = rest.first() {
+            let mut targets: Vec<usize> = Vec::with_capacity(64);
+            let mut count = 0;
+            for pair in rest {
+                let target = pairs[*pair].1;
+                if targets.last() != Some(&target) {
+                    if targets.len() == 64 {
+                        break;
+                    }
+                    own[target] = 1 << targets.len();
+                    targets.push(target);
                 }
-                own[target] = 1 << targets.len();
-                targets.push(target);
+                count += 1;
             }
-            count += 1;
+            let (block, others) = rest.split_at(count);
+            let from = rank[pairs[*first].1];
+            let to = block.iter().map(|pair| rank[pairs[*pair].0]).max().unwrap_or(from);
+            for node in &order[from..=to] {
+                let incoming = ways.predecessors(*node).filter(|before| rank[*before] >= from);
+                bits[*node] = incoming.fold(0, |seen, before| seen | bits[before] | own[before]);
+                answers.work += ways.incoming[*node].len();
+            }
+            for pair in block {
+                let (reader, target) = pairs[*pair];
+                answers.upstream[*pair] = bits[reader] & own[target] != 0;
+            }
+            targets.iter().for_each(|target| own[*target] = 0);
+            rest = others;
         }
-        let (block, others) = rest.split_at(count);
-        let from = rank[pairs[*first].1];
-        let to = block.iter().map(|pair| rank[pairs[*pair].0]).max().unwrap_or(from);
-        for node in &order[from..=to] {
-            let incoming = ways.predecessors(*node).filter(|before| rank[*before] >= from);
-            bits[*node] = incoming.fold(0, |seen, before| seen | bits[before] | own[before]);
-            answers.work += ways.incoming[*node].len();
-        }
-        for pair in block {
-            let (reader, target) = pairs[*pair];
-            answers.upstream[*pair] = bits[reader] & own[target] != 0;
-        }
-        targets.iter().for_each(|target| own[*target] = 0);
-        rest = others;
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::compile::{CompiledParts, EdgeEnds};
 use super::document::{Body, Document};
-use super::graph::{CompiledNode, Graph};
+use super::graph::CompiledNode;
 use super::order::Adjacency;
 use super::problem::{DocumentProblem, ProblemCode, Problems};
 use super::reach::upstream;
@@ -15,7 +15,6 @@ use crate::text::did_you_mean;
 pub(super) struct References<'a> {
     pub(super) parts: &'a CompiledParts<'a>,
     pub(super) document: &'a Document,
-    pub(super) prior: Option<&'a Graph>,
     pub(super) ends: &'a EdgeEnds,
     pub(super) ways: &'a Adjacency,
     /// The nodes in topological order, without those on a cycle or behind one.
@@ -27,54 +26,69 @@ pub(super) struct References<'a> {
 struct Asked<'a> {
     /// Reader and target.
     pairs: Vec<(usize, usize)>,
-    places: Vec<(&'a Template, String)>,
+    places: Vec<TemplatePlace<'a>>,
+}
+
+/// A template and its JSON pointer.
+#[derive(Clone)]
+struct TemplatePlace<'a> {
+    template: &'a Template,
+    path: String,
+}
+
+impl TemplatePlace<'_> {
+    /// The pointer to the expression that names a node.
+    fn of(&self, name: &str) -> String {
+        format!("{}{}", self.path, self.template.pointer_to(name))
+    }
+}
+
+/// The node that reads the outputs of others.
+#[derive(Clone, Copy)]
+struct Reader {
+    node: usize,
+    sees_own_outputs: bool,
 }
 
 impl<'a> References<'a> {
     pub(super) fn check(&self, out: &mut Problems) {
         let mut asked = Asked::default();
         let parts = self.parts;
-        let (old_nodes, old_edges) = self.prior.map_or((0, 0), |prior| (prior.nodes.len(), prior.edges.len()));
+        let (old_nodes, old_edges) = parts.checked_before();
         for (at, node) in parts.nodes.iter().enumerate().skip(old_nodes) {
-            for (template, path) in templates(node, at) {
-                self.ask(Some(at), false, template, path, &mut asked, out);
+            let reader = Reader { node: at, sees_own_outputs: false };
+            for place in templates(node, at) {
+                self.ask(Some(reader), &place, &mut asked, out);
             }
         }
         for (at, condition) in parts.conditions.iter().enumerate().skip(old_edges) {
-            let from = parts.index.get(&self.document.edges[at].from).copied();
+            let from = parts.index.get(&self.document.edges[at].from);
+            let reader = from.map(|from| Reader { node: *from, sees_own_outputs: true });
             if let Some(template) = condition {
-                self.ask(from, true, template, format!("/edges/{at}/condition"), &mut asked, out);
+                let place = TemplatePlace { template, path: format!("/edges/{at}/condition") };
+                self.ask(reader, &place, &mut asked, out);
             }
         }
-        if let Some(outputs) = parts.outputs.filter(|_| self.prior.is_none()) {
-            self.ask(None, true, outputs, "/outputs".to_owned(), &mut asked, out);
+        if let Some(template) = parts.outputs.filter(|_| parts.prior.is_none()) {
+            self.ask(None, &TemplatePlace { template, path: "/outputs".to_owned() }, &mut asked, out);
         }
         self.report_not_upstream(&asked, out);
     }
 
     /// Reports unknown nodes of a template, and collects the known ones. Without a reader, every node may be read.
-    fn ask(
-        &self,
-        reader: Option<usize>,
-        own: bool,
-        template: &'a Template,
-        path: String,
-        asked: &mut Asked<'a>,
-        out: &mut Problems,
-    ) {
-        for name in template.references() {
+    fn ask(&self, reader: Option<Reader>, place: &TemplatePlace<'a>, asked: &mut Asked<'a>, out: &mut Problems) {
+        for name in place.template.references() {
             match (self.parts.index.get(name), reader) {
-                (Some(target), Some(reader)) if !(own && *target == reader) => {
-                    asked.pairs.push((reader, *target));
-                    asked.places.push((template, path.clone()));
+                (Some(target), Some(reader)) if !(reader.sees_own_outputs && *target == reader.node) => {
+                    asked.pairs.push((reader.node, *target));
+                    asked.places.push(place.clone());
                 }
                 (Some(_), _) => {}
                 // It may be the name of a node whose id could not be read.
                 (None, _) if out.is_full() || self.document.nodes.iter().any(|node| node.id.is_empty()) => {}
                 (None, _) => {
                     let guess = did_you_mean(name, self.parts.index.keys().map(String::as_str));
-                    let place = format!("{path}{}", template.pointer_to(name));
-                    out.add(ProblemCode::UnknownReference, place, format!("there is no node {name}{guess}"));
+                    out.add(ProblemCode::UnknownReference, place.of(name), format!("there is no node {name}{guess}"));
                 }
             }
         }
@@ -94,9 +108,9 @@ impl<'a> References<'a> {
             if out.is_full() {
                 return;
             }
-            let ((reader, target), (template, path)) = (asked.pairs[*pair], &asked.places[*pair]);
+            let (reader, target) = asked.pairs[*pair];
             let (target, reader) = (&self.parts.nodes[target].node.id, &self.parts.nodes[reader].node.id);
-            let place = format!("{path}{}", template.pointer_to(target));
+            let place = asked.places[*pair].of(target);
             let problem = |reason: String| DocumentProblem::new(ProblemCode::UnknownReference, place, reason);
             out.push(if target == reader {
                 problem(format!("{target} can't see its own outputs"))
@@ -109,8 +123,10 @@ impl<'a> References<'a> {
 }
 
 /// The templates of a node with their JSON pointers.
-fn templates(node: &CompiledNode, at: usize) -> impl Iterator<Item = (&Template, String)> {
+fn templates(node: &CompiledNode, at: usize) -> impl Iterator<Item = TemplatePlace<'_>> {
     let inputs = if matches!(node.node.body, Body::Map(_)) { "do/inputs" } else { "inputs" };
     let all = [(&node.inputs, inputs), (&node.over, "over"), (&node.prompt, "prompt"), (&node.show, "show")];
-    all.into_iter().filter_map(move |(template, name)| Some((template.as_ref()?, format!("/nodes/{at}/{name}"))))
+    all.into_iter().filter_map(move |(template, name)| {
+        Some(TemplatePlace { template: template.as_ref()?, path: format!("/nodes/{at}/{name}") })
+    })
 }

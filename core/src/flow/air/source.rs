@@ -75,7 +75,7 @@ fn read_document(text: &str, out: &mut Problems) -> Option<Document> {
     };
     add_faults(text, &faults, out);
     let before = out.count();
-    let document = Document::read(value, out);
+    let document = super::parse::read_document(value, out);
     out.mark_unreadable(before);
     document
 }

@@ -19,46 +19,40 @@ fn put_some<T: Into<Value>>(object: &mut Object, name: &str, value: Option<T>) {
     }
 }
 
-impl Document {
-    #[must_use]
-    pub fn to_value(&self) -> Value {
-        let mut out = Object::new();
-        put(&mut out, "air_version", self.air_version.as_str());
-        put(&mut out, "workflow_id", self.workflow_id.as_str());
-        put_some(&mut out, "description", self.description.as_deref());
-        put_some(&mut out, "inputs", self.inputs.clone());
-        put_some(&mut out, "outputs", self.outputs.clone());
-        put_some(&mut out, "timeout_seconds", self.timeout_seconds);
-        put(&mut out, "nodes", self.nodes.iter().map(Node::to_value).collect::<Vec<_>>());
-        put(&mut out, "edges", self.edges.iter().map(Edge::to_value).collect::<Vec<_>>());
-        Value::Object(out)
-    }
+pub(super) fn write_document(document: &Document) -> Value {
+    let mut out = Object::new();
+    put(&mut out, "air_version", document.air_version.as_str());
+    put(&mut out, "workflow_id", document.workflow_id.as_str());
+    put_some(&mut out, "description", document.description.as_deref());
+    put_some(&mut out, "inputs", document.inputs.clone());
+    put_some(&mut out, "outputs", document.outputs.clone());
+    put_some(&mut out, "timeout_seconds", document.timeout_seconds);
+    put(&mut out, "nodes", document.nodes.iter().map(Node::to_value).collect::<Vec<_>>());
+    put(&mut out, "edges", document.edges.iter().map(Edge::to_value).collect::<Vec<_>>());
+    Value::Object(out)
 }
 
-impl Node {
-    #[must_use]
-    pub fn to_value(&self) -> Value {
-        let mut out = Object::new();
-        match &self.body {
-            Body::Function(function) => write_function(&mut out, function),
-            Body::Hitl(hitl) => write_hitl(&mut out, hitl),
-            Body::Workflow(child) => write_child(&mut out, child),
-            Body::Map(each) => write_each(&mut out, each),
-            Body::Agent(members) | Body::Swarm(members) => out.extend(members.clone()),
-        }
-        put(&mut out, "id", self.id.as_str());
-        put(&mut out, "type", self.body.kind());
-        if self.join == Join::Any {
-            put(&mut out, "join", "any");
-        }
-        if self.delay_seconds > 0 {
-            put(&mut out, "delay_seconds", self.delay_seconds);
-        }
-        put_some(&mut out, "timeout_seconds", self.timeout_seconds);
-        put_some(&mut out, "retry", self.retry.map(|retry| json!({"max": retry.max})));
-        put_some(&mut out, "requires_approval", self.requires_approval.as_ref().map(write_approval));
-        Value::Object(out)
+pub(super) fn write_node(node: &Node) -> Value {
+    let mut out = Object::new();
+    match &node.body {
+        Body::Function(function) => write_function(&mut out, function),
+        Body::Hitl(hitl) => write_hitl(&mut out, hitl),
+        Body::Workflow(child) => write_child(&mut out, child),
+        Body::Map(each) => write_each(&mut out, each),
+        Body::Agent(members) | Body::Swarm(members) => out.extend(members.clone()),
     }
+    put(&mut out, "id", node.id.as_str());
+    put(&mut out, "type", node.body.kind());
+    if node.join == Join::Any {
+        put(&mut out, "join", "any");
+    }
+    if node.delay_seconds > 0 {
+        put(&mut out, "delay_seconds", node.delay_seconds);
+    }
+    put_some(&mut out, "timeout_seconds", node.timeout_seconds);
+    put_some(&mut out, "retry", node.retry.map(|retry| json!({"max": retry.max})));
+    put_some(&mut out, "requires_approval", node.requires_approval.as_ref().map(write_approval));
+    Value::Object(out)
 }
 
 impl Edge {

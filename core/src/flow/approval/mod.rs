@@ -25,8 +25,9 @@ pub(crate) use stored::{EDITED_BY, SHOWING, current, newest_approved};
 
 pub use crate::flow::status::RequestStatus;
 
+use crate::flow::tables::ApprovalRow;
 use crate::json::Digest32;
-use crate::record::{DamagedRows, Row};
+use crate::record::DamagedRows;
 use crate::time::Timestamp;
 use crate::words::words;
 use uuid::Uuid;
@@ -93,7 +94,7 @@ pub struct StoredApproval {
     pub requirement: ApprovalRequirement,
     /// The actor of the run, then everyone else who requested or wrote what would run.
     pub requesters: Vec<String>,
-    pub created_at: Option<Timestamp>,
+    pub created_at: Timestamp,
     pub reviewed_at: Option<Timestamp>,
     pub expires_at: Option<Timestamp>,
     /// The version of its row.
@@ -187,17 +188,17 @@ impl RequestState {
 
 impl StoredApproval {
     /// Decodes a row of `scoped_approvals`.
-    pub fn of_row(row: &Row) -> Result<Self, DamagedRows> {
+    pub fn of_row(row: &ApprovalRow) -> Result<Self, DamagedRows> {
         stored::decode(row)
     }
 
     /// Decodes the requests of a run.
-    pub fn of_rows(rows: &[Row]) -> Result<Vec<Self>, DamagedRows> {
+    pub fn of_rows(rows: &[ApprovalRow]) -> Result<Vec<Self>, DamagedRows> {
         rows.iter().map(Self::of_row).collect()
     }
 
     /// The order of requests. The run dates them itself; the clock of a decision may differ.
-    pub(crate) const fn order(&self) -> (Option<Timestamp>, Option<Timestamp>) {
+    pub(crate) const fn order(&self) -> (Timestamp, Option<Timestamp>) {
         (self.created_at, self.reviewed_at)
     }
 
@@ -308,7 +309,7 @@ mod tests {
             digest: Digest32::of_bytes(b"what would run"),
             requirement: ApprovalRequirement { needed, ..ApprovalRequirement::one_approval("why") },
             requesters: vec!["user_ann".to_owned()],
-            created_at: None,
+            created_at: Timestamp::from_micros(0),
             reviewed_at: None,
             expires_at: Some(Timestamp::from_micros(2_000)),
             version: 1,

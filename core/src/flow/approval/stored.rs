@@ -7,9 +7,8 @@ use super::{
     ApprovalRequest, ApprovalRequirement, Decision, RequestState, RequestStatus, RequestedAction, StepApproval,
     StoredApproval, Validity, approvers,
 };
-use crate::flow::tables::scoped_approvals;
-use crate::json::Digest32;
-use crate::record::{DamagedRows, Json, Row};
+use crate::flow::tables::ApprovalRow;
+use crate::record::DamagedRows;
 use crate::time::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
@@ -49,37 +48,32 @@ impl<'de> Deserialize<'de> for Decision {
 }
 
 /// Decodes a row of `scoped_approvals`.
-pub(super) fn decode(row: &Row) -> Result<StoredApproval, DamagedRows> {
+pub(super) fn decode(row: &ApprovalRow) -> Result<StoredApproval, DamagedRows> {
     let damaged = |what: &str| DamagedRows { what: format!("{what} of an approval request") };
-    let json = |column| row.get(column).as_json().map(Json::to_value).unwrap_or_default();
-    let decisions: Vec<PersonDecision> =
-        serde_json::from_value(json(scoped_approvals::decisions)).map_err(|_| damaged("decisions"))?;
-    let status = RequestStatus::parse(row.text(scoped_approvals::status)).ok_or_else(|| damaged("status"))?;
-    let state = match status {
+    let decisions: Vec<PersonDecision> = row.decisions.decode().map_err(|_| damaged("decisions"))?;
+    let state = match row.status {
         RequestStatus::Pending => RequestState::Pending,
-        RequestStatus::Approved => RequestState::Approved {
-            by: approvers(&decisions),
-            notes: row.get(scoped_approvals::review_notes).as_text().map(str::to_owned),
-        },
+        RequestStatus::Approved => {
+            RequestState::Approved { by: approvers(&decisions), notes: row.review_notes.clone() }
+        }
         RequestStatus::Denied => RequestState::Denied,
         RequestStatus::Expired => RequestState::Expired,
         RequestStatus::Superseded => RequestState::Superseded,
         RequestStatus::Cancelled => RequestState::Cancelled,
     };
-    let data = json(scoped_approvals::action_data);
-    let digest = row.get(scoped_approvals::action_digest).as_bytes().and_then(Digest32::from_slice);
-    let also = row.get(scoped_approvals::co_requesters).as_texts().iter().cloned();
+    let data = row.action_data.value()?;
+    let also = row.co_requesters.iter().flatten().cloned();
     Ok(StoredApproval {
-        id: row.uuid(scoped_approvals::approval_request_id),
-        action: RequestedAction::parse(row.text(scoped_approvals::action_type)),
-        step: row.get(scoped_approvals::step_id).as_uuid(),
-        digest: digest.ok_or_else(|| damaged("digest"))?,
+        id: row.approval_request_id,
+        action: RequestedAction::parse(&row.action_type),
+        step: row.step_id,
+        digest: row.action_digest,
         requirement: requirement(row, &data).ok_or_else(|| damaged("requirement"))?,
-        requesters: std::iter::once(row.text(scoped_approvals::requester_actor).to_owned()).chain(also).collect(),
-        created_at: row.get(scoped_approvals::created_at).as_time(),
-        reviewed_at: row.get(scoped_approvals::reviewed_at).as_time(),
-        expires_at: row.get(scoped_approvals::expires_at).as_time(),
-        version: row.int(scoped_approvals::state_version),
+        requesters: std::iter::once(row.requester_actor.clone()).chain(also).collect(),
+        created_at: row.created_at,
+        reviewed_at: row.reviewed_at,
+        expires_at: row.expires_at,
+        version: row.state_version,
         state,
         decisions,
         data: ActionData(data),
@@ -91,6 +85,12 @@ pub(super) fn decode(row: &Row) -> Result<StoredApproval, DamagedRows> {
 pub struct ActionData(Value);
 
 impl ActionData {
+    /// The stored document. Its members depend on the action.
+    #[must_use]
+    pub const fn as_value(&self) -> &Value {
+        &self.0
+    }
+
     /// The tools that would be called, and the versions that people saw.
     pub fn tools(&self) -> impl Iterator<Item = (&str, &str)> {
         let listed = [&self.0["calls"], &self.0["plan"]["steps"]].into_iter().filter_map(Value::as_array);
@@ -116,13 +116,12 @@ impl ActionData {
 }
 
 /// The requirement of a request. Requests stored before it was recorded in parts have it in columns.
-fn requirement(row: &Row, data: &Value) -> Option<ApprovalRequirement> {
+fn requirement(row: &ApprovalRow, data: &Value) -> Option<ApprovalRequirement> {
     if let Some(parts) = data.get("demands") {
         return ApprovalRequirement::from_value(parts);
     }
-    let approvers = row.get(scoped_approvals::approvers).as_texts().to_vec();
-    let needed = u32::try_from(row.int(scoped_approvals::approvals_needed)).ok()?;
-    Some(ApprovalRequirement { needed, approvers, ..ApprovalRequirement::one_approval("") })
+    let approvers = row.approvers.clone().unwrap_or_default();
+    Some(ApprovalRequirement { needed: row.approvals_needed, approvers, ..ApprovalRequirement::one_approval("") })
 }
 
 /// The current request: the pending one, else the newest, because a run makes a new request only when the

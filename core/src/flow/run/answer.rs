@@ -9,8 +9,8 @@ use super::event::{CallMode, Effect};
 use super::rollback::undo;
 use super::start::{Work, cache_key, note_dry};
 use super::tasks::edges;
-use super::tasks::task::TaskState;
-use super::turn_builder::{CacheEntry, CallEnd, ReplacedCall, TurnContext};
+use super::tasks::task::{Task, TaskState};
+use super::turn_builder::{CacheEntry, EndedCall, ReplacedCall, TurnContext};
 use super::{EffectStatus, Run, RunPlace, requesters, retry, start, stop};
 use crate::error::{Code, ErrorBody};
 use crate::flow::call::{CallOutcome, CheckResult, Sent, ToolError};
@@ -52,7 +52,7 @@ pub(crate) fn apply_answer(
     if draft::answered(run, call, &answer, cx)? {
         return Ok(());
     }
-    let mode = match run.tasks.task(at).map(|task| &task.state) {
+    let mode = match run.tasks.state(at) {
         Some(TaskState::Running { call: waited, mode, .. }) if *waited == call => mode.clone(),
         _ => return undo::answered(run, at, call, answer, cx),
     };
@@ -101,14 +101,14 @@ fn record_end(
 ) -> Result<(), Unstorable> {
     let Called { at, call, spec } = called;
     let step = run.tasks.ensure_step(at, &mut cx.env);
-    let end = CallEnd { call, step, spec, ended, at: cx.env.now };
+    let end = EndedCall { call, step, spec, ended, at: cx.env.now };
     cx.book.record_call_end(&run.head, run.tasks.task(at), end)
 }
 
 /// The call returned an output.
 fn complete(run: &mut Run, called: Called<'_>, output: Value, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
     let Called { at, spec, .. } = called;
-    let dry = run.tasks.task(at).and_then(|task| task.input.as_deref()).is_some_and(is_dry_run);
+    let dry = run.tasks.input(at).is_some_and(is_dry_run);
     let unasked = || {
         let faults = spec.output.check(&output).err().filter(|_| !dry)?;
         Some(faults.first().map(|fault| format!("{} {}", fault.pointer, fault.message)).unwrap_or_default())
@@ -118,7 +118,7 @@ fn complete(run: &mut Run, called: Called<'_>, output: Value, cx: &mut TurnConte
     }
     let now = cx.env.now;
     let Some(task) = run.tasks.task_mut(at) else { return Ok(()) };
-    task.in_doubt = false;
+    task.set_in_doubt(false);
     cx.book.settle_effect(task, EffectStatus::Succeeded, now)?;
     let text = Json::encode(&output)?;
     record_end(run, called, Ok(text.clone()), cx)?;
@@ -144,7 +144,7 @@ fn reject_output(run: &mut Run, called: Called<'_>, fault: &str, cx: &mut TurnCo
     record_end(run, called, Err(&error), cx)?;
     let now = cx.env.now;
     let Some(task) = run.tasks.task_mut(at) else { return Ok(()) };
-    task.in_doubt = in_doubt;
+    task.set_in_doubt(in_doubt);
     if in_doubt {
         return resolve_maybe_sent(run, at, spec, error, cx);
     }
@@ -166,7 +166,7 @@ fn complete_checked(
     }
     let now = cx.env.now;
     if let Some(task) = run.tasks.task_mut(at) {
-        task.in_doubt = false;
+        task.set_in_doubt(false);
         cx.book.settle_effect(task, EffectStatus::Succeeded, now)?;
     }
     complete_without_call(run, at, output, "checked", cx)
@@ -199,8 +199,8 @@ fn finish_step(
     cx: &mut TurnContext<'_>,
 ) -> Result<(), Unstorable> {
     let task = run.tasks.task(at);
-    let attempt = task.map_or(0, |task| task.attempt);
-    let digest = task.and_then(|task| task.digest);
+    let attempt = task.map_or(0, Task::attempt);
+    let digest = task.and_then(Task::digest);
     let given = Digest32::of(&output);
     run.budget.count_output(&output);
     let mut data = json!({
@@ -212,7 +212,7 @@ fn finish_step(
         "input_digest": digest,
         "output_digest": given,
     });
-    if let Some(input) = run.tasks.task(at).and_then(|task| task.input.as_deref()) {
+    if let Some(input) = run.tasks.input(at) {
         note_dry(&mut data, input);
     }
     let seq = cx.book.add_note("step.completed", run.tasks.step_id(at), None, data);
@@ -232,21 +232,20 @@ fn call_failed(
     let Called { at, call, spec } = called;
     if error.sent == Sent::Maybe {
         if let Some(task) = run.tasks.task_mut(at) {
-            task.in_doubt = true;
+            task.set_in_doubt(true);
         }
         if !run.tasks.is_resendable(at, spec) {
             return resolve_maybe_sent(run, at, spec, error, cx);
         }
     }
-    let attempt = run.tasks.task(at).map_or(0, |task| task.attempt);
+    let attempt = run.tasks.task(at).map_or(0, Task::attempt);
     let retries = run.tasks.graph().nodes[at.node].node.retry.as_ref().map_or(limits::RETRIES_MAX, |retry| retry.max);
-    let resends = run.tasks.task(at).map_or(0, |task| task.resends);
-    let tried = attempt.saturating_sub(resends);
+    let tried = run.tasks.task(at).map_or(0, Task::tries);
     let due = retry::due(&error.body, tried, retries, cx.env.now, random_from_id(call))
         .filter(|_| !run.stopping.is_stopping());
     let Some(until) = due else { return give_up(run, at, *error.body, cx) };
     let now = cx.env.now;
-    if let Some(task) = run.tasks.task_mut(at).filter(|task| task.in_doubt) {
+    if let Some(task) = run.tasks.task_mut(at).filter(|task| task.is_in_doubt()) {
         cx.book.settle_effect(task, EffectStatus::Unknown, now)?;
     }
     let data = json!({
@@ -284,13 +283,13 @@ pub(crate) fn give_up(
 /// Whether a write may have taken effect without a known outcome.
 pub(crate) fn may_have_happened(run: &Run, at: RunPlace) -> bool {
     let writes = matches!(start::work(run, at), Work::Tool(spec) if run.tasks.reach(at, &spec) == EffectKind::Write);
-    writes && run.tasks.task(at).is_some_and(|task| task.in_doubt)
+    writes && run.tasks.task(at).is_some_and(Task::is_in_doubt)
 }
 
 /// Whether the `effects` row of a write that may have taken effect is missing. The row is written before the
 /// call is made, so somebody deleted it, and the call is not repeated.
 fn is_record_gone(run: &Run, at: RunPlace) -> bool {
-    may_have_happened(run, at) && run.tasks.task(at).is_some_and(|task| task.effect.is_none())
+    may_have_happened(run, at) && run.tasks.task(at).is_some_and(|task| task.effect().is_none())
 }
 
 /// It may have been sent: check with the tool, or leave it to a person.
@@ -303,8 +302,8 @@ fn resolve_maybe_sent(
 ) -> Result<(), Unstorable> {
     if spec.checkable && has_checks_left(run, at) {
         if let Some(task) = run.tasks.task_mut(at) {
-            task.checks += 1;
-            task.doubt = Some(error.body);
+            task.count_check();
+            task.keep_doubt(error.body);
         }
         return start::dispatch(run, at, spec, CallMode::Check, cx);
     }
@@ -317,7 +316,7 @@ pub(crate) fn settle_lost(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>)
     let Work::Tool(spec) = start::work(run, at) else { return Ok(()) };
     let left = has_checks_left(run, at);
     if let Some(task) = run.tasks.task_mut(at) {
-        task.in_doubt = true;
+        task.set_in_doubt(true);
     }
     if spec.checkable && left {
         if !start::take_slot(run, at, &spec, &mut cx.env) {
@@ -325,7 +324,7 @@ pub(crate) fn settle_lost(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>)
             return Ok(());
         }
         if let Some(task) = run.tasks.task_mut(at) {
-            task.checks += 1;
+            task.count_check();
         }
         return start::dispatch(run, at, &spec, CallMode::Check, cx);
     }
@@ -339,7 +338,7 @@ pub(crate) fn settle_lost(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>)
 }
 
 pub(crate) fn has_checks_left(run: &Run, at: RunPlace) -> bool {
-    run.tasks.task(at).is_some_and(|task| task.checks + task.resends < limits::RESENDS_MAX)
+    run.tasks.task(at).is_some_and(Task::has_checks_left)
 }
 
 /// The check found that it did not take effect: fail with the original error, or resend it after a crash.
@@ -350,11 +349,11 @@ fn check_found_nothing(run: &mut Run, called: Called<'_>, cx: &mut TurnContext<'
         return outcome_unknown(run, at, RECORD_MISSING, cx);
     }
     let Some(task) = run.tasks.task_mut(at) else { return Ok(()) };
-    task.in_doubt = false;
+    task.set_in_doubt(false);
     if restored {
         cx.book.settle_effect(task, EffectStatus::Failed, now)?;
     }
-    match task.doubt.take() {
+    match task.take_doubt() {
         Some(body) => call_failed(run, called, ToolError { body, sent: Sent::No }, cx),
         None => resend(run, at, cx),
     }
@@ -366,7 +365,7 @@ fn resend(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -> Result<(), U
         return give_up(run, at, ErrorBody::new(Code::Cancelled, "the run was stopped"), cx);
     }
     if let Some(task) = run.tasks.task_mut(at) {
-        task.resends += 1;
+        task.count_resend();
     }
     run.tasks.enter(at, TaskState::Ready);
     run.tasks.push_ready(at);
@@ -427,7 +426,7 @@ fn cache_output(
     cx: &mut TurnContext<'_>,
 ) -> Result<(), Unstorable> {
     let ttl = run.tasks.function(at).and_then(|function| function.cache.as_ref()).and_then(|cache| cache.ttl_seconds);
-    let Some(digest) = run.tasks.task(at).and_then(|task| task.digest) else { return Ok(()) };
+    let Some(digest) = run.tasks.input_digest(at) else { return Ok(()) };
     let key = cache_key(run.tasks.name(at), spec, digest);
     let expires_at = ttl.map(|seconds| cx.env.now.plus_seconds(i64::from(seconds)));
     let entry = CacheEntry { key, tool_version: &spec.version, output, expires_at, at: cx.env.now };

@@ -5,9 +5,13 @@ use super::close::names_or_null;
 use super::turn_builder::TurnBuilder;
 use crate::access::Level;
 use crate::flow::approval::{ApprovalRequest, ApprovalRequirement, RequestStatus, RequestedAction, SHOWING};
-use crate::flow::tables::{APPROVAL_DETAILS, APPROVAL_REQUESTS, INBOX_MESSAGES, NOTIFICATIONS};
+use crate::flow::status::NotificationStatus;
+use crate::flow::tables::{
+    APPROVAL_DETAILS, APPROVAL_REQUESTS, INBOX_MESSAGES, NOTIFICATIONS, approval_details, approval_requests,
+    inbox_messages, notifications,
+};
 use crate::json::Digest32;
-use crate::ledger::tables::RECORD_SCOPES;
+use crate::ledger::tables::{RECORD_SCOPES, record_scopes};
 use crate::record::{Insert, Json, Unstorable, Value};
 use crate::time::Timestamp;
 use crate::{id, limits};
@@ -58,24 +62,24 @@ pub(crate) fn add_request(head: &RunHead, request: NewRequest<'_>, book: &mut Tu
     book.insert(Insert::new(
         &APPROVAL_REQUESTS,
         vec![
-            ("approval_request_id", asked.id.into()),
-            ("action_type", action_type.into()),
-            ("action_data", Json::encode(&data)?.into()),
-            ("requester_agent_id", id::agent(&head.tenant, &head.actor).into()),
-            ("workflow_type", "run".into()),
-            ("status", RequestStatus::Pending.as_str().into()),
-            ("policy_references", Vec::<String>::new().into()),
-            ("created_at", at.into()),
-            ("expires_at", asked.expires_at.into()),
+            (approval_requests::approval_request_id, asked.id.into()),
+            (approval_requests::action_type, action_type.into()),
+            (approval_requests::action_data, Json::encode(&data)?.into()),
+            (approval_requests::requester_agent_id, id::agent(&head.tenant, &head.actor).into()),
+            (approval_requests::workflow_type, "run".into()),
+            (approval_requests::status, RequestStatus::Pending.as_str().into()),
+            (approval_requests::policy_references, Vec::<String>::new().into()),
+            (approval_requests::created_at, at.into()),
+            (approval_requests::expires_at, asked.expires_at.into()),
         ],
     )?);
     book.insert(Insert::new(
         &RECORD_SCOPES,
         vec![
-            ("record_kind", "approval_request".into()),
-            ("record_id", asked.id.into()),
-            ("tenant_id", head.tenant.as_str().into()),
-            ("trace_id", id::trace_id(head.id).into()),
+            (record_scopes::record_kind, "approval_request".into()),
+            (record_scopes::record_id, asked.id.into()),
+            (record_scopes::tenant_id, head.tenant.as_str().into()),
+            (record_scopes::trace_id, id::trace_id(head.id).into()),
         ],
     )?);
     let approvers = demand.approver_patterns();
@@ -83,18 +87,18 @@ pub(crate) fn add_request(head: &RunHead, request: NewRequest<'_>, book: &mut Tu
     book.insert(Insert::new(
         &APPROVAL_DETAILS,
         vec![
-            ("approval_request_id", asked.id.into()),
-            ("tenant_id", head.tenant.as_str().into()),
-            ("action_digest", Value::Bytes(asked.digest.to_vec())),
-            ("run_id", head.id.into()),
-            ("step_id", step.map(|(step, _)| step).into()),
-            ("node_id", step.map(|(_, node)| node.to_owned()).into()),
-            ("requester_actor", head.actor.as_str().into()),
-            ("co_requesters", names_or_null(requesters.get(1..).unwrap_or_default())),
-            ("approvals_needed", i64::from(demand.people()).into()),
-            ("approvers", approvers),
-            ("decisions", Json::encode(&json!([]))?.into()),
-            ("state_version", 1.into()),
+            (approval_details::approval_request_id, asked.id.into()),
+            (approval_details::tenant_id, head.tenant.as_str().into()),
+            (approval_details::action_digest, Value::Bytes(asked.digest.to_vec())),
+            (approval_details::run_id, head.id.into()),
+            (approval_details::step_id, step.map(|(step, _)| step).into()),
+            (approval_details::node_id, step.map(|(_, node)| node.to_owned()).into()),
+            (approval_details::requester_actor, head.actor.as_str().into()),
+            (approval_details::co_requesters, names_or_null(requesters.get(1..).unwrap_or_default())),
+            (approval_details::approvals_needed, i64::from(demand.people()).into()),
+            (approval_details::approvers, approvers),
+            (approval_details::decisions, Json::encode(&json!([]))?.into()),
+            (approval_details::state_version, 1.into()),
         ],
     )?);
     // At L3 there are no notifications.
@@ -129,17 +133,17 @@ pub fn outbox_row(head: &RunHead, message: &OutboxMessage<'_>, payload: &impl Se
     Ok(Insert::new(
         &NOTIFICATIONS,
         vec![
-            ("id", id.into()),
-            ("tenant_id", head.tenant.as_str().into()),
-            ("run_id", head.id.into()),
-            ("channel", channel.into()),
-            ("target", target.into()),
-            ("payload", Json::encode(payload)?.into()),
-            ("status", "pending".into()),
-            ("next_attempt_at", now.into()),
-            ("created_at", now.into()),
-            ("state_version", 1.into()),
-            ("approval_id", approval.into()),
+            (notifications::id, id.into()),
+            (notifications::tenant_id, head.tenant.as_str().into()),
+            (notifications::run_id, head.id.into()),
+            (notifications::channel, channel.into()),
+            (notifications::target, target.into()),
+            (notifications::payload, Json::encode(payload)?.into()),
+            (notifications::status, NotificationStatus::Pending.into()),
+            (notifications::next_attempt_at, now.into()),
+            (notifications::created_at, now.into()),
+            (notifications::state_version, 1.into()),
+            (notifications::approval_id, approval.into()),
         ],
     )?)
 }
@@ -155,13 +159,13 @@ pub fn inbox_row(
     Ok(Insert::new(
         &INBOX_MESSAGES,
         vec![
-            ("tenant_id", head.tenant.as_str().into()),
-            ("actor", actor.into()),
-            ("id", id.into()),
-            ("run_id", head.id.into()),
-            ("event_type", event_type.into()),
-            ("data", data.map(Json::encode).transpose()?.into()),
-            ("created_at", now.into()),
+            (inbox_messages::tenant_id, head.tenant.as_str().into()),
+            (inbox_messages::actor, actor.into()),
+            (inbox_messages::id, id.into()),
+            (inbox_messages::run_id, head.id.into()),
+            (inbox_messages::event_type, event_type.into()),
+            (inbox_messages::data, data.map(Json::encode).transpose()?.into()),
+            (inbox_messages::created_at, now.into()),
         ],
     )?)
 }

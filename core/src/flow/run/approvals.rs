@@ -23,7 +23,7 @@ impl Approvals {
     }
 
     pub(crate) fn load(stored: &[StoredApproval]) -> Self {
-        let last_at = stored.iter().filter_map(|approval| approval.created_at).max();
+        let last_at = stored.iter().map(|approval| approval.created_at).max();
         Self {
             requested: u32::try_from(stored.len()).unwrap_or(u32::MAX),
             last_at: last_at.unwrap_or(Timestamp::from_micros(0)),

@@ -8,7 +8,6 @@ use super::drafting::plan;
 use super::event::GovernanceDecision;
 use super::patches::apply;
 use super::replay::RecordedOutcome;
-use super::requesters::merge_names;
 use super::scope::RunScope;
 use super::start::{Work, too_deep, validate_input};
 use super::stopping::rejection_reason;
@@ -34,7 +33,7 @@ use uuid::Uuid;
 
 /// The digest of exactly what a place would do.
 pub(crate) fn action_digest(run: &Run, at: RunPlace) -> Digest32 {
-    let mut input = run.tasks.task(at).and_then(|task| task.digest);
+    let mut input = run.tasks.input_digest(at);
     let (tool, version) = match start::work(run, at) {
         Work::Map => {
             input = Some(map_calls::calls_of_map(run, at.node).digest());
@@ -74,7 +73,7 @@ fn request_data(
     demand: &ApprovalRequirement,
     policy: &dyn Policy,
 ) -> (RequestedAction, Value) {
-    let input = || run.tasks.task(at).and_then(|task| task.input.as_deref()).cloned();
+    let input = || run.tasks.input(at).cloned();
     let (node, item, reason) = (run.tasks.name(at), at.item, &demand.reason);
     match start::work(run, at) {
         Work::Map => {
@@ -122,8 +121,8 @@ pub(crate) fn request_approval(
     let digest = run.approvals.next_digest(action_digest(run, at));
     let asked = run.approvals.next(digest, demand, &mut cx.env);
     let (action, mut data) = request_data(run, at, demand, cx.env.policy);
-    if let Some(task) = run.tasks.task(at).filter(|task| !task.changed_by.is_empty()) {
-        data[EDITED_BY] = task.changed_by.clone().into();
+    if let Some(task) = run.tasks.task(at).filter(|task| !task.editors().is_empty()) {
+        data[EDITED_BY] = task.editors().to_vec().into();
     }
     let requesters = requesters::requesters_of(run, at);
     let request = NewRequest {
@@ -200,7 +199,7 @@ pub(crate) fn apply_approval(
     let Some((at, asked)) = place_awaiting(run, approval) else { return Ok(()) };
     if let Some(task) = run.tasks.task_mut(at) {
         let (digest, showing) = (asked.digest, asked.earlier_requests);
-        task.approved = Some(StepApproval { digest, earlier_requests: showing, by: by.clone(), notes: notes.clone() });
+        task.approve(StepApproval { digest, earlier_requests: showing, by: by.clone(), notes: notes.clone() });
     }
     if matches!(start::work(run, at), Work::Person) {
         // Later steps may use their notes.
@@ -302,7 +301,7 @@ pub(crate) fn expire(
 pub(crate) fn apply_edit(run: &mut Run, edit: StepEdit, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
     let StepEdit { step, input, by, approval } = edit;
     let Some(at) = run.tasks.place_of_step(step) else { return Ok(()) };
-    let Some(TaskState::AwaitingApproval(asked)) = run.tasks.task(at).map(|task| task.state.clone()) else {
+    let Some(TaskState::AwaitingApproval(asked)) = run.tasks.state(at).cloned() else {
         return Ok(());
     };
     let Work::Tool(spec) = start::work(run, at) else { return Ok(()) };
@@ -323,14 +322,12 @@ pub(crate) fn apply_edit(run: &mut Run, edit: StepEdit, cx: &mut TurnContext<'_>
             cx.book.add_note("step.edited", Some(step), Some(by.clone()), data);
             // An edit that changes nothing does not make its author a requester. The input stays as written, since
             // numbers in different notations have the same digest.
-            let same = run.tasks.task(at).is_some_and(|task| task.digest == Some(input.digest()));
+            let same = run.tasks.input_digest(at) == Some(input.digest());
             if !same {
                 run.tasks.fix_input(at, input);
             }
             if let Some(task) = run.tasks.task_mut(at).filter(|_| !same) {
-                task.approved = None;
-                // Earlier editors stay: parts of their input may remain.
-                task.changed_by = merge_names(std::mem::take(&mut task.changed_by), [by.id.as_str()]);
+                task.edited_by(&by.id);
             }
         }
     }
@@ -343,7 +340,7 @@ pub(crate) fn apply_edit(run: &mut Run, edit: StepEdit, cx: &mut TurnContext<'_>
 }
 
 fn place_awaiting(run: &Run, approval: Uuid) -> Option<(RunPlace, ApprovalRequest)> {
-    run.tasks.places().find_map(|at| match &run.tasks.task(at)?.state {
+    run.tasks.places().find_map(|at| match run.tasks.state(at)? {
         TaskState::AwaitingApproval(asked) if asked.id == approval => Some((at, asked.clone())),
         _ => None,
     })

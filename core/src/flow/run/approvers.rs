@@ -4,8 +4,10 @@
 //! steps. The approval of a person who was disabled or lost the right to decide meanwhile no longer counts. There is no
 //! search for the runs of such a person: the policy is checked at every dispatch that depends on an approval.
 
+use super::drafting::plan::DraftedPlan;
 use super::env::Env;
 use super::requesters::merge_names;
+use super::tasks::task::Task;
 use super::{ReplayMode, Run, RunPlace, approve, demands, replay, requesters};
 use crate::access::Level;
 use crate::flow::approval::ApprovalRequirement;
@@ -58,7 +60,7 @@ pub(crate) fn was_approved(run: &Run, at: RunPlace) -> bool {
 /// Who approved exactly this call: by itself, and together with others.
 fn approvals_of(run: &Run, at: RunPlace) -> impl Iterator<Item = &[String]> {
     let content = approve::action_digest(run, at);
-    let own = run.tasks.task(at).and_then(|task| task.approved.as_ref()).filter(|own| own.is_about(content));
+    let own = run.tasks.task(at).and_then(Task::approval).filter(|own| own.is_about(content));
     own.map(|approved| approved.by.as_slice()).into_iter().chain(demands::plan_approvers(run, at))
 }
 
@@ -70,8 +72,8 @@ fn covering_approvers(run: &Run, at: RunPlace) -> Option<&[String]> {
     let plans = run.head.level == Level::Draft
         && !matches!(replay::replay_mode(run), Some(ReplayMode::Freeze | ReplayMode::Shadow));
     match run.patches.of_node(at.node).filter(|_| plans) {
-        Some(overlay) => Some(&overlay.approved_by),
-        None => run.drafting.approved_plan().filter(|_| plans).map(|plan| plan.by.as_slice()),
+        Some(patch) => Some(patch.approvers()),
+        None => run.drafting.approved_plan().filter(|_| plans).map(DraftedPlan::approvers),
     }
 }
 

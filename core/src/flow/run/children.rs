@@ -82,7 +82,7 @@ pub(crate) fn start_child(
         Ok(inputs) => inputs,
         Err(error) => return answer::fail_step(run, at, too_deep("the input", &error), cx),
     };
-    if run.tasks.task(at).is_some_and(|task| task.input.is_none())
+    if run.tasks.task(at).is_some_and(|task| task.input().is_none())
         && let Err(error) = run.budget.count_input(inputs.value(), run.tasks.name(at))
     {
         return answer::fail_step(run, at, error, cx);
@@ -120,8 +120,7 @@ pub(crate) fn start_child(
     };
     cx.book.add_child_run(&head)?;
     if let Some(task) = run.tasks.task_mut(at) {
-        task.started_at = Some(cx.env.now);
-        task.child = Some(child);
+        task.begin_child(child, cx.env.now);
     }
     run.tasks.enter(at, TaskState::AwaitingChild { run: child });
     run.tasks.mark_dirty(at, cx);
@@ -190,7 +189,7 @@ pub(crate) fn child_ended(
     cx: &mut TurnContext<'_>,
 ) -> Result<(), Unstorable> {
     let Some(at) = run.tasks.place_of_step(step) else { return Ok(()) };
-    let Some(TaskState::AwaitingChild { .. }) = run.tasks.task(at).map(|task| &task.state) else { return Ok(()) };
+    let Some(TaskState::AwaitingChild { .. }) = run.tasks.state(at) else { return Ok(()) };
     if RunStatus::parse(&end.status) == Some(RunStatus::Completed) {
         return complete_nested(run, at, end.result.unwrap_or_default(), "child", cx);
     }

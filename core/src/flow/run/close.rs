@@ -5,7 +5,7 @@ use super::event::{CallMode, Turn};
 use super::tasks::task::TaskState;
 use super::turn_builder::{TurnBuilder, TurnContext};
 use super::{LaneOwner, Run, RunPlace, RunStatus, end};
-use crate::flow::tables::{RUNS, STEPS};
+use crate::flow::tables::{RUNS, STEPS, runs, steps};
 use crate::json::Digest32;
 use crate::limits;
 use crate::record::{Insert, Json, Unstorable, Update, Value};
@@ -115,37 +115,37 @@ fn write_run(run: &mut Run, attendance: Continuation, book: &mut TurnBuilder) ->
     let new = run.row.is_new();
     let (owner, until) = (attendance.owner(), attendance.until());
     if new || book.status.is_some() {
-        book.set_run_column("status", run.status.as_str());
+        book.set_run_column(runs::status, run.status.as_str());
     }
     let failure = run.stopping.failure();
     if book.ended {
-        book.set_run_column("completed_at", run.completed_at);
-        book.set_run_column("error_message", failure.map(|error| error.message.clone()));
+        book.set_run_column(runs::completed_at, run.completed_at);
+        book.set_run_column(runs::error_message, failure.map(|error| error.message.clone()));
     }
-    book.set_run_column("run_seq", book.last_seq());
+    book.set_run_column(runs::run_seq, book.last_seq());
     if new || owner != run.row.owner() {
-        book.set_run_column("owner_lane", owner.map(|owner| owner.lane));
-        book.set_run_column("owner_epoch", owner.map(|owner| owner.epoch));
+        book.set_run_column(runs::owner_lane, owner.map(|owner| owner.lane));
+        book.set_run_column(runs::owner_epoch, owner.map(|owner| owner.epoch));
     }
     // The row of an owned run has no deadline.
     if new || until.is_some() || run.row.owner().is_none() {
-        book.set_run_column("next_deadline", until);
+        book.set_run_column(runs::next_deadline, until);
     }
     if book.ended {
-        book.set_run_column("result", run.result.as_ref().map(Json::encode).transpose()?);
-        book.set_run_column("error_data", failure.map(Json::encode).transpose()?);
+        book.set_run_column(runs::result, run.result.as_ref().map(Json::encode).transpose()?);
+        book.set_run_column(runs::error_data, failure.map(Json::encode).transpose()?);
     } else if !run.status.is_final() {
         run.stopping.write(book)?;
     }
     run.doubts.write(book);
     if !new && run.row.co_requesters() < run.head.co_requesters.len() {
-        book.set_run_column("co_requesters", names_or_null(&run.head.co_requesters));
+        book.set_run_column(runs::co_requesters, names_or_null(&run.head.co_requesters));
     }
     let mut cells = book.take_run();
     if new {
         cells.extend(run.head.cells()?);
-        cells.push(("workflow_digest", Value::Bytes(run.tasks.graph().digest.to_vec())));
-        cells.push(("state_version", 1.into()));
+        cells.push((runs::workflow_digest, Value::Bytes(run.tasks.graph().digest.to_vec())));
+        cells.push((runs::state_version, 1.into()));
         book.insert(Insert::new(&RUNS, cells)?);
     } else {
         book.update(Update::versioned(&RUNS, vec![run.head.id.into()], run.row.version(), cells)?);
@@ -158,38 +158,38 @@ fn write_step(run: &mut Run, at: RunPlace, now: Timestamp, book: &mut TurnBuilde
     let mut cells = step_cells(run, at, now)?;
     let since = run.doubts.since(at);
     if since.is_some() || book.settled.contains(&at) {
-        cells.push(("in_doubt_since", since.into()));
+        cells.push((steps::in_doubt_since, since.into()));
     }
     let parent = at.item.and_then(|_| run.tasks.step_id(RunPlace::node(at.node)));
     let (node, kind, tool) = step_names(run, at);
     let position = i64::try_from(at.node).unwrap_or(i64::MAX);
     let head = &run.head;
     let Some(task) = run.tasks.task_mut(at) else { return Ok(()) };
-    let Some(step) = &mut task.step else { return Ok(()) };
+    let Some(step) = task.step() else { return Ok(()) };
     if step.version > 0 {
         // Its tool may have changed since the row was written: record the version that makes the call.
-        if let (TaskState::Running { mode: CallMode::Execute, .. }, Some((_, version))) = (&task.state, tool) {
-            cells.push(("tool_version", version.into()));
+        if let (TaskState::Running { mode: CallMode::Execute, .. }, Some((_, version))) = (task.state(), tool) {
+            cells.push((steps::tool_version, version.into()));
         }
         book.update(Update::versioned(&STEPS, vec![step.id.into()], step.version, cells)?);
-        step.version += 1;
+        task.step_written();
         return Ok(());
     }
     cells.extend([
-        ("id", step.id.into()),
-        ("run_id", head.id.into()),
-        ("tenant_id", head.tenant.as_str().into()),
-        ("node_id", node.into()),
-        ("node_type", kind.into()),
-        ("position", position.into()),
-        ("parent_step_id", parent.into()),
-        ("map_index", at.item.map(i64::from).into()),
-        ("tool", tool.as_ref().map(|(name, _)| name.clone()).into()),
-        ("tool_version", tool.map(|(_, version)| version).into()),
-        ("created_at", now.into()),
-        ("state_version", 1.into()),
+        (steps::id, step.id.into()),
+        (steps::run_id, head.id.into()),
+        (steps::tenant_id, head.tenant.as_str().into()),
+        (steps::node_id, node.into()),
+        (steps::node_type, kind.into()),
+        (steps::position, position.into()),
+        (steps::parent_step_id, parent.into()),
+        (steps::map_index, at.item.map(i64::from).into()),
+        (steps::tool, tool.as_ref().map(|(name, _)| name.clone()).into()),
+        (steps::tool_version, tool.map(|(_, version)| version).into()),
+        (steps::created_at, now.into()),
+        (steps::state_version, 1.into()),
     ]);
-    step.version = 1;
+    task.step_written();
     book.insert(Insert::new(&STEPS, cells)?);
     Ok(())
 }
@@ -197,21 +197,23 @@ fn write_step(run: &mut Run, at: RunPlace, now: Timestamp, book: &mut TurnBuilde
 /// Records only that its undo was sent or has ended. The step itself stays as it is.
 fn write_undo_deadline(run: &mut Run, at: RunPlace, book: &mut TurnBuilder) -> Result<(), Unstorable> {
     let until = run.rollback.sent_until(at);
-    let Some(step) = run.tasks.task_mut(at).and_then(|task| task.step.as_mut()) else { return Ok(()) };
-    let set = vec![("retry_at", until.into())];
+    let Some((task, step)) = run.tasks.task_mut(at).and_then(|task| task.step().map(|step| (task, step))) else {
+        return Ok(());
+    };
+    let set = vec![(steps::retry_at, until.into())];
     book.update(Update::versioned(&STEPS, vec![step.id.into()], step.version, set)?);
-    step.version += 1;
+    task.step_written();
     Ok(())
 }
 
 /// The columns that change with the state.
 fn step_cells(run: &Run, at: RunPlace, now: Timestamp) -> Result<Vec<(&'static str, Value)>, Unstorable> {
     let Some(task) = run.tasks.task(at) else { return Ok(Vec::new()) };
-    let output = match &task.state {
+    let output = match task.state() {
         TaskState::Completed { output, .. } | TaskState::Failed { output, .. } => Some(Json::encode(&**output)?),
         _ => None,
     };
-    let error = match &task.state {
+    let error = match task.state() {
         TaskState::Failed { error, .. } | TaskState::OutcomeUnknown { error } | TaskState::RetryWait { error, .. } => {
             Some(Json::encode(&**error)?)
         }
@@ -219,25 +221,25 @@ fn step_cells(run: &Run, at: RunPlace, now: Timestamp) -> Result<Vec<(&'static s
     };
     let settled = task.is_settled();
     let mut cells = vec![
-        ("status", task.status().as_str().into()),
-        ("attempt", i64::from(task.attempt).into()),
-        ("input_digest", task.digest.map(|digest| Value::Bytes(digest.to_vec())).unwrap_or(Value::Null)),
-        ("error", error.into()),
-        ("retry_at", task.wait_until().or_else(|| run.rollback.sent_until(at)).into()),
-        ("started_at", task.started_at.into()),
-        ("completed_at", settled.then_some(now).into()),
+        (steps::status, task.status().as_str().into()),
+        (steps::attempt, i64::from(task.attempt()).into()),
+        (steps::input_digest, task.digest().map(|digest| Value::Bytes(digest.to_vec())).unwrap_or(Value::Null)),
+        (steps::error, error.into()),
+        (steps::retry_at, task.wait_until().or_else(|| run.rollback.sent_until(at)).into()),
+        (steps::started_at, task.started_at().into()),
+        (steps::completed_at, settled.then_some(now).into()),
     ];
     if output.is_some() {
-        cells.push(("output", output.into()));
+        cells.push((steps::output, output.into()));
     }
-    if let TaskState::AwaitingChild { run } = &task.state {
-        cells.push(("child_run_id", (*run).into()));
+    if let TaskState::AwaitingChild { run } = task.state() {
+        cells.push((steps::child_run_id, (*run).into()));
     }
-    if let TaskState::Completed { seq, .. } | TaskState::Failed { seq, .. } = &task.state {
-        cells.push(("completed_seq", (*seq).into()));
+    if let TaskState::Completed { seq, .. } | TaskState::Failed { seq, .. } = task.state() {
+        cells.push((steps::completed_seq, (*seq).into()));
     }
     if task.needs_input_row() {
-        cells.push(("input", task.input.as_deref().map(Json::encode).transpose()?.into()));
+        cells.push((steps::input, task.input().map(Json::encode).transpose()?.into()));
     }
     Ok(cells)
 }

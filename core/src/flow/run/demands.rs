@@ -2,6 +2,7 @@
 //!
 //! The rules of the policy come on top: `start::judge_anew` combines them all.
 
+use super::drafting::plan::DraftedPlan;
 use super::env::Env;
 use super::patches::apply;
 use super::start::{self, Work};
@@ -88,7 +89,7 @@ fn demand_of_shadow(run: &Run, at: RunPlace, spec: &Spec, input: &Value) -> Opti
     if spec.metadata.requires_approval && !is_dry_run(input) {
         return Some(ApprovalRequirement::one_approval("the tool requires approval for every call"));
     }
-    let digest = run.tasks.task(at).and_then(|task| task.digest);
+    let digest = run.tasks.input_digest(at);
     let reason = match replay::recording(run, at) {
         Some(recording) if recording.tool_version.as_ref() != Some(&spec.version) => {
             "the original run made this call with another version of the tool"
@@ -134,11 +135,11 @@ pub(crate) fn is_planned(run: &Run, at: RunPlace) -> bool {
 /// Who approved exactly this call, within the plan or with its map.
 pub(crate) fn plan_approvers(run: &Run, at: RunPlace) -> Option<&[String]> {
     let Work::Tool(spec) = start::work(run, at) else { return None };
-    let digest = run.tasks.task(at)?.digest?;
+    let digest = run.tasks.input_digest(at)?;
     let plan = run.drafting.approved_plan();
     let plan =
         plan.filter(|plan| plan.node(run.tasks.name(at)).is_some_and(|planned| planned.covers(at.item, digest, &spec)));
-    map_calls::map_approvers(run, at, digest, &spec).or(plan.map(|plan| plan.by.as_slice()))
+    map_calls::map_approvers(run, at, digest, &spec).or(plan.map(DraftedPlan::approvers))
 }
 
 pub(crate) fn demand(approval: &Approval, reason: &str) -> ApprovalRequirement {

@@ -8,7 +8,7 @@ use super::RunPlace;
 use super::tasks::Tasks;
 use super::tasks::task::TaskState;
 use super::turn_builder::{TurnBuilder, TurnContext};
-use crate::record::Row;
+use crate::flow::tables::{RunRow, StepRow, runs};
 use crate::time::Timestamp;
 use std::collections::BTreeMap;
 use uuid::Uuid;
@@ -38,9 +38,9 @@ pub(crate) struct Doubts {
 }
 
 impl Doubts {
-    pub(crate) fn load(run: &Row, steps: &[Row], tasks: &Tasks) -> Self {
-        let since = |row: &Row| Some((tasks.place_of_step(row.uuid("id"))?, row.get("in_doubt_since").as_time()?));
-        Self { since: steps.iter().filter_map(since).collect(), stored: run.get("in_doubt_since").as_time() }
+    pub(crate) fn load(run: &RunRow, steps: &[StepRow], tasks: &Tasks) -> Self {
+        let since = |row: &StepRow| Some((tasks.place_of_step(row.id)?, row.in_doubt_since?));
+        Self { since: steps.iter().filter_map(since).collect(), stored: run.in_doubt_since }
     }
 
     /// Since when the outcome of a place is unknown.
@@ -53,7 +53,7 @@ impl Doubts {
         let since = *self.since.entry(at).or_insert(cx.env.now);
         cx.book.dirty.insert(at);
         let Some(step) = tasks.step_id(at) else { return };
-        let undo = !tasks.task(at).is_some_and(|task| matches!(task.state, TaskState::OutcomeUnknown { .. }));
+        let undo = !tasks.task(at).is_some_and(|task| matches!(task.state(), TaskState::OutcomeUnknown { .. }));
         let (node, reason) = (tasks.name(at).to_owned(), reason.to_owned());
         let tool = tasks.tool(at).map(|spec| spec.name.clone()).unwrap_or_default();
         cx.book.unknown_outcomes.push(UnknownOutcome { step, node, item: at.item, tool, undo, reason, since });
@@ -80,7 +80,7 @@ impl Doubts {
         let oldest = self.since.values().min().copied();
         if oldest != self.stored {
             self.stored = oldest;
-            book.set_run_column("in_doubt_since", oldest);
+            book.set_run_column(runs::in_doubt_since, oldest);
         }
     }
 }

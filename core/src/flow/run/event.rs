@@ -9,9 +9,9 @@ use super::status::RunStatus;
 use crate::access::Actor;
 use crate::error::ErrorBody;
 use crate::flow::call::CallOutcome;
-use crate::flow::tables::RUN_SIGNALS;
+use crate::flow::tables::{RUN_SIGNALS, SignalRow, run_signals};
 use crate::ledger::decision::{DecisionSource, Outcome};
-use crate::record::{Insert, Json, JsonError, Row, Tx, Unstorable};
+use crate::record::{Insert, Json, JsonError, Tx, Unstorable};
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -374,12 +374,12 @@ impl Signal {
         Ok(Insert::new(
             &RUN_SIGNALS,
             vec![
-                ("run_id", run.into()),
-                ("id", self.id.into()),
-                ("tenant_id", tenant.into()),
-                ("kind", self.told.kind().into()),
-                ("payload", self.payload()?.into()),
-                ("created_at", now.into()),
+                (run_signals::run_id, run.into()),
+                (run_signals::id, self.id.into()),
+                (run_signals::tenant_id, tenant.into()),
+                (run_signals::kind, self.told.kind().into()),
+                (run_signals::payload, self.payload()?.into()),
+                (run_signals::created_at, now.into()),
             ],
         )?)
     }
@@ -395,11 +395,12 @@ impl Signal {
 
     /// Reads the signal of a row. An unreadable one becomes `Unreadable`, which the run records in the ledger.
     #[must_use]
-    pub fn of_row(row: &Row) -> Self {
-        let payload = row.get("payload").as_json().map(Json::to_value).unwrap_or_default();
-        let unreadable = |_| SignalKind::Unreadable { kind: row.text("kind").to_owned() };
+    pub fn of_row(row: SignalRow) -> Self {
+        let SignalRow { id, kind, payload, .. } = row;
+        let Ok(payload) = payload.value() else { return Self::new(id, SignalKind::Unreadable { kind }) };
         let requests = payload.get(TAKEN_BACK).and_then(Value::as_array).into_iter().flatten();
         let withdrawn = requests.filter_map(|id| Uuid::parse_str(id.as_str()?).ok()).collect();
-        Self { id: row.uuid("id"), told: serde_json::from_value(payload).unwrap_or_else(unreadable), withdrawn }
+        let told = serde_json::from_value(payload).unwrap_or(SignalKind::Unreadable { kind });
+        Self { id, told, withdrawn }
     }
 }

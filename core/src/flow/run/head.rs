@@ -6,8 +6,9 @@ use super::requesters::merge_names;
 use crate::access::{Actor, Claimant, Level};
 use crate::flow::air::Graph;
 use crate::flow::pins::Pins;
+use crate::flow::tables::{RunRow, runs};
 use crate::ledger::ActorType;
-use crate::record::{DamagedRows, Json, Row, Unstorable, Value as Cell};
+use crate::record::{DamagedRows, Json, Unstorable, Value as Cell};
 use crate::time::Timestamp;
 use crate::words::words;
 use crate::{id, limits};
@@ -145,75 +146,74 @@ impl RunHead {
     pub(crate) fn cells(&self) -> Result<Vec<(&'static str, Cell)>, Unstorable> {
         // In table order, so that each column is found at once.
         Ok(vec![
-            ("id", self.id.into()),
-            ("actor", self.actor.as_str().into()),
-            ("request_payload", with_pins(&self.request, &self.pins)?.into()),
-            ("autonomy_level", self.level.as_str().into()),
-            ("trace_id", id::trace_id(self.id).into()),
-            ("idempotency_key", self.idempotency_key.clone().into()),
-            ("created_at", self.created_at.into()),
-            ("tenant_id", self.tenant.as_str().into()),
-            ("source", self.source.as_str().into()),
-            ("workflow_id", self.workflow.id.as_str().into()),
-            ("workflow_version", self.workflow.version.into()),
-            ("inputs", Json::encode(&*self.inputs)?.into()),
-            ("priority", i64::from(self.priority).into()),
-            ("dry_run", self.dry_run.into()),
-            ("correlation_id", self.correlation_id.clone().into()),
-            ("parent_run_id", self.parent.map(|(run, _)| run).into()),
-            ("parent_step_id", self.parent.map(|(_, step)| step).into()),
-            ("replay_of", self.replay.as_ref().map(|replay| replay.of).into()),
-            ("replay_mode", self.replay.as_ref().map(|replay| replay.mode.as_str().to_owned()).into()),
-            ("notify", self.notify.as_ref().map(Json::encode).transpose()?.into()),
-            ("risk", self.risk.as_deref().map(Json::encode).transpose()?.into()),
-            ("depth", i64::from(self.depth).into()),
-            ("replay_from", self.replay.as_ref().and_then(|replay| replay.from.clone()).into()),
-            ("timeout_at", self.timeout_at.into()),
-            ("actor_kind", self.actor_kind.as_str().into()),
-            ("co_requesters", names_or_null(&self.co_requesters)),
+            (runs::id, self.id.into()),
+            (runs::actor, self.actor.as_str().into()),
+            (runs::request_payload, with_pins(&self.request, &self.pins)?.into()),
+            (runs::autonomy_level, self.level.as_str().into()),
+            (runs::trace_id, id::trace_id(self.id).into()),
+            (runs::idempotency_key, self.idempotency_key.clone().into()),
+            (runs::created_at, self.created_at.into()),
+            (runs::tenant_id, self.tenant.as_str().into()),
+            (runs::source, self.source.as_str().into()),
+            (runs::workflow_id, self.workflow.id.as_str().into()),
+            (runs::workflow_version, self.workflow.version.into()),
+            (runs::inputs, Json::encode(&*self.inputs)?.into()),
+            (runs::priority, i64::from(self.priority).into()),
+            (runs::dry_run, self.dry_run.into()),
+            (runs::correlation_id, self.correlation_id.clone().into()),
+            (runs::parent_run_id, self.parent.map(|(run, _)| run).into()),
+            (runs::parent_step_id, self.parent.map(|(_, step)| step).into()),
+            (runs::replay_of, self.replay.as_ref().map(|replay| replay.of).into()),
+            (runs::replay_mode, self.replay.as_ref().map(|replay| replay.mode.as_str().to_owned()).into()),
+            (runs::notify, self.notify.as_ref().map(Json::encode).transpose()?.into()),
+            (runs::risk, self.risk.as_deref().map(Json::encode).transpose()?.into()),
+            (runs::depth, i64::from(self.depth).into()),
+            (runs::replay_from, self.replay.as_ref().and_then(|replay| replay.from.clone()).into()),
+            (runs::timeout_at, self.timeout_at.into()),
+            (runs::actor_kind, self.actor_kind.as_str().into()),
+            (runs::co_requesters, names_or_null(&self.co_requesters)),
         ])
     }
 
     /// Reads the head from a run's row.
-    pub fn of_row(row: &Row) -> Result<Self, DamagedRows> {
-        let word = |what: &str| DamagedRows { what: what.to_owned() };
-        let replay = match row.get("replay_mode").as_text() {
+    pub fn of_row(row: &RunRow) -> Result<Self, DamagedRows> {
+        let missing = |column: &str| DamagedRows { what: format!("runs.{column} has no value") };
+        let replay = match row.replay_mode {
             None => None,
             Some(mode) => Some(Replay {
-                of: row.uuid("replay_of"),
-                mode: ReplayMode::parse(mode).ok_or_else(|| word("replay_mode"))?,
-                from: row.get("replay_from").as_text().map(str::to_owned),
+                of: row.replay_of.ok_or_else(|| missing(runs::replay_of))?,
+                mode,
+                from: row.replay_from.clone(),
             }),
         };
-        let parent = row.get("parent_run_id").as_uuid().zip(row.get("parent_step_id").as_uuid());
-        let json = |column| row.get(column).as_json().map(Json::to_value);
-        let (request, pins) = request_of_row(row);
+        let json = |document: &Option<Json>| document.as_ref().map(Json::value).transpose();
+        let (request, pins) = request_of_row(row)?;
         Ok(Self {
-            id: row.uuid("id"),
-            tenant: row.text("tenant_id").to_owned(),
-            actor_kind: Actor::from_record(row.text("actor"), row.get("actor_kind").as_text()).kind,
-            co_requesters: row.get("co_requesters").as_texts().to_vec(),
-            actor: row.text("actor").to_owned(),
-            level: Level::parse(row.text("autonomy_level")).ok_or_else(|| word("autonomy_level"))?,
-            priority: i32::try_from(row.int("priority")).unwrap_or(5),
-            dry_run: row.get("dry_run") == &Cell::Bool(true),
-            source: Source::parse(row.text("source")).ok_or_else(|| word("source"))?,
+            id: row.id,
+            tenant: row.tenant_id.clone(),
+            actor_kind: Actor::from_record(&row.actor, row.actor_kind).kind,
+            co_requesters: row.co_requesters.clone().unwrap_or_default(),
+            actor: row.actor.clone(),
+            level: row.autonomy_level.ok_or_else(|| missing(runs::autonomy_level))?,
+            priority: row.priority,
+            dry_run: row.dry_run,
+            source: row.source,
             workflow: WorkflowRef {
-                id: row.text("workflow_id").to_owned(),
-                version: row.get("workflow_version").as_int(),
+                id: row.workflow_id.clone().ok_or_else(|| missing(runs::workflow_id))?,
+                version: row.workflow_version,
             },
             pins: Arc::new(pins),
-            parent,
-            depth: u32::try_from(row.int("depth")).unwrap_or(0),
+            parent: row.parent_run_id.zip(row.parent_step_id),
+            depth: row.depth,
             replay,
-            inputs: Arc::new(json("inputs").unwrap_or_else(|| json!({}))),
+            inputs: Arc::new(json(&row.inputs)?.unwrap_or_else(|| json!({}))),
             request: Arc::new(request),
-            risk: json("risk").map(Arc::new),
-            idempotency_key: row.get("idempotency_key").as_text().map(str::to_owned),
-            correlation_id: row.get("correlation_id").as_text().map(str::to_owned),
-            notify: json("notify"),
-            created_at: row.get("created_at").as_time().unwrap_or(Timestamp::from_micros(0)),
-            timeout_at: row.get("timeout_at").as_time(),
+            risk: json(&row.risk)?.map(Arc::new),
+            idempotency_key: row.idempotency_key.clone(),
+            correlation_id: row.correlation_id.clone(),
+            notify: json(&row.notify)?,
+            created_at: row.created_at.ok_or_else(|| missing(runs::created_at))?,
+            timeout_at: row.timeout_at,
         })
     }
 }

@@ -7,6 +7,7 @@
 //! runs because it was left out of what people saw.
 
 use super::env::Env;
+use super::patches::apply::RunPatch;
 use super::scope::RunScope;
 use super::start::Work;
 use super::tasks::task::TaskState;
@@ -179,7 +180,7 @@ pub(crate) fn demand_of_item(run: &Run, at: RunPlace) -> Option<ApprovalRequirem
             planned.is_some_and(|planned| planned.list.is_some() && index < planned.listed())
         }
         // An approval of the map no longer covers these calls.
-        (None, _) => run.tasks.node(at.node).approved.is_none(),
+        (None, _) => run.tasks.node(at.node).approval().is_none(),
     };
     (!shown).then(|| ApprovalRequirement::one_approval("this item was not shown when the others were approved"))
 }
@@ -194,7 +195,7 @@ pub(crate) fn demand_of_map(run: &Run, node: usize, env: &Env<'_>) -> Option<App
     match run.head.level {
         Level::Ask => None,
         Level::Draft => {
-            let list = run.tasks.node(node).digest;
+            let list = run.tasks.node(node).digest();
             let planned = run.drafting.planned(run.tasks.name(RunPlace::node(node)));
             let reason = match planned.map(|planned| planned.list) {
                 Some(shown) if shown.is_some() && shown == list => return None,
@@ -296,7 +297,7 @@ fn calls_known(run: &Run) -> usize {
 /// The number of calls that patches have added.
 fn calls_patched(run: &Run) -> usize {
     let applied = run.patches.applied();
-    let counted = applied.filter_map(|overlay| overlay.patch.calls).fold(0, usize::saturating_add);
+    let counted = applied.filter_map(RunPatch::calls).fold(0, usize::saturating_add);
     counted.max(added_calls(run, run.patches.unpatched(run.tasks.graph()), run.tasks.graph()))
 }
 
@@ -363,8 +364,10 @@ fn calls_reserved_for(run: &Run, node: usize) -> usize {
     let late = |node: usize| first.nodes[node].over.is_some() && first.nodes[node].tool.is_some();
     let lists = (0..first.nodes.len()).any(|node| late(node) && !is_counted(run, node));
     // A child run that has started keeps the share that it was given before the patch.
-    let is_waiting =
-        matches!(run.tasks.node(node).state, TaskState::Pending { .. } | TaskState::Delayed { .. } | TaskState::Ready);
+    let is_waiting = matches!(
+        run.tasks.node(node).state(),
+        TaskState::Pending { .. } | TaskState::Delayed { .. } | TaskState::Ready
+    );
     let patched = if is_waiting { calls_patched(run) } else { 0 };
     let spare = PLAN_STEPS_FREE_MAX.saturating_sub(calls_counted(run)).saturating_sub(patched);
     spare / (first.child_nodes + usize::from(lists)).max(1)
@@ -372,7 +375,7 @@ fn calls_reserved_for(run: &Run, node: usize) -> usize {
 
 /// The number of calls reserved for child runs.
 fn calls_reserved_for_children(run: &Run) -> usize {
-    let open = (0..run.tasks.nodes().len()).filter(|node| !matches!(run.tasks.node(*node).state, TaskState::Skipped));
+    let open = (0..run.tasks.nodes().len()).filter(|node| !matches!(run.tasks.node(*node).state(), TaskState::Skipped));
     let left = open.map(|node| calls_reserved_for(run, node).saturating_sub(uncounted_items(run, node)));
     left.fold(0, usize::saturating_add)
 }
@@ -459,7 +462,7 @@ pub(crate) fn approve_map_calls(run: &mut Run, node: usize, approved: &StepAppro
 pub(crate) fn load_listed(run: &mut Run) {
     for node in 0..run.tasks.nodes().len() {
         let task = &run.tasks.node(node);
-        let approved = task.approved.clone().filter(|_| matches!(task.state, TaskState::Mapping(_)));
+        let approved = task.approval().cloned().filter(|_| matches!(task.state(), TaskState::Mapping(_)));
         if let Some(approved) = approved {
             approve_map_calls(run, node, &approved);
         }

@@ -17,15 +17,14 @@ use std::sync::Arc;
 
 /// Starts a map, or requests approval of its calls. False: it stays ready.
 pub(crate) fn start_map(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -> Result<bool, Unstorable> {
-    if run.tasks.task(at).is_none_or(|task| task.input.is_none()) {
+    if run.tasks.task(at).is_none_or(|task| task.input().is_none()) {
         let list = match list_of(run, at) {
             Ok(list) => list,
             Err(error) => return answer::fail_step(run, at, error, cx).map(|()| true),
         };
         let digest = Digest32::of(&json!(list));
         if let Some(task) = run.tasks.task_mut(at) {
-            task.input = Some(Arc::new(json!({ "over": list })));
-            task.digest = Some(digest);
+            task.fix_input(Arc::new(json!({ "over": list })), digest);
         }
     }
     match budget::check_map_size(run, at.node) {
@@ -44,7 +43,7 @@ fn begin_map(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -> Result<()
     let (demand, requesters) = (map_calls::demand_of_map(run, at.node, &cx.env), requesters::requesters_of(run, at));
     let same = |one: &str, other: &str| cx.env.policy.is_same_person(one, other);
     let met = |by: &[String]| demand.as_ref().is_none_or(|demand| demand.is_met(by, &requesters, &same));
-    let approved = run.tasks.task(at).and_then(|task| task.approved.clone());
+    let approved = run.tasks.task(at).and_then(Task::approval).cloned();
     let approved = approved.filter(|approved| met(&approvers::valid_approvers(run, &approved.by, &cx.env)));
     let is_listed = approved.is_some_and(|approved| map_calls::approve_map_calls(run, at.node, &approved));
     if let Some(demand) = demand.filter(|_| !is_listed) {
@@ -55,7 +54,7 @@ fn begin_map(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -> Result<()
     let over = Arc::new(run.tasks.map_list(at.node).unwrap_or_default().to_vec());
     let open = over.len();
     if let Some(task) = run.tasks.task_mut(at) {
-        task.started_at = Some(cx.env.now);
+        task.begin(cx.env.now);
     }
     run.tasks.enter(at, TaskState::Mapping(MapProgress { over, open, ..MapProgress::default() }));
     run.tasks.mark_dirty(at, cx);
@@ -108,15 +107,15 @@ fn list_of(run: &Run, at: RunPlace) -> Result<Vec<Value>, ErrorBody> {
 
 /// An item has settled: starts the next one, or ends the map.
 pub(crate) fn item_ended(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
-    let TaskState::Mapping(mapping) = &mut run.tasks.node_mut(at.node).state else { return Ok(()) };
+    let Some(mapping) = run.tasks.node_mut(at.node).mapping_mut() else { return Ok(()) };
     mapping.open = mapping.open.saturating_sub(1);
     mapping.busy = mapping.busy.saturating_sub(1);
     let item = at.item.and_then(|item| mapping.items.get(usize::try_from(item).ok()?));
-    if item.is_some_and(|item| matches!(item.state, TaskState::Failed { .. })) && mapping.failed.is_none() {
+    if item.is_some_and(|item| matches!(item.state(), TaskState::Failed { .. })) && mapping.failed.is_none() {
         mapping.failed = at.item;
         stop_items(run, at.node, cx)?;
     }
-    let TaskState::Mapping(mapping) = &mut run.tasks.node_mut(at.node).state else { return Ok(()) };
+    let Some(mapping) = run.tasks.node_mut(at.node).mapping_mut() else { return Ok(()) };
     if mapping.failed.is_some() {
         return map_failed(run, at.node, cx);
     }
@@ -136,10 +135,10 @@ pub(crate) fn item_ended(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) 
 
 /// An item has failed: fails the map once the items in flight have ended.
 fn map_failed(run: &mut Run, node: usize, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
-    let TaskState::Mapping(mapping) = &run.tasks.node(node).state else { return Ok(()) };
+    let TaskState::Mapping(mapping) = run.tasks.node(node).state() else { return Ok(()) };
     let Some(index) = mapping.failed.filter(|_| mapping.busy == 0) else { return Ok(()) };
     let item = usize::try_from(index).ok().and_then(|index| mapping.items.get(index));
-    let error = match item.map(|item| &item.state) {
+    let error = match item.map(Task::state) {
         Some(TaskState::Failed { error, .. }) => (**error).clone(),
         _ => ErrorBody::new(Code::Internal, "an item failed"),
     };
@@ -149,7 +148,7 @@ fn map_failed(run: &mut Run, node: usize, cx: &mut TurnContext<'_>) -> Result<()
 /// Ends the maps of a loaded run in which an item has failed.
 pub(crate) fn settle_maps(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
     for node in 0..run.tasks.nodes().len() {
-        if matches!(&run.tasks.node(node).state, TaskState::Mapping(mapping) if mapping.failed.is_some()) {
+        if matches!(run.tasks.node(node).state(), TaskState::Mapping(mapping) if mapping.failed.is_some()) {
             stop_items(run, node, cx)?;
             map_failed(run, node, cx)?;
         }
@@ -163,12 +162,12 @@ fn stop_items(run: &mut Run, node: usize, cx: &mut TurnContext<'_>) -> Result<()
     for item in items {
         let at = RunPlace { node, item: Some(item) };
         let waits = run.tasks.task(at).is_some_and(|task| {
-            matches!(task.state, TaskState::Ready | TaskState::AwaitingApproval(_) | TaskState::RetryWait { .. })
-                && !task.in_doubt
+            matches!(task.state(), TaskState::Ready | TaskState::AwaitingApproval(_) | TaskState::RetryWait { .. })
+                && !task.is_in_doubt()
         });
         if waits {
             stop::stop_step(run, at, cx)?;
-            let TaskState::Mapping(mapping) = &mut run.tasks.node_mut(node).state else { return Ok(()) };
+            let Some(mapping) = run.tasks.node_mut(node).mapping_mut() else { return Ok(()) };
             mapping.open = mapping.open.saturating_sub(1);
             mapping.busy = mapping.busy.saturating_sub(1);
         }

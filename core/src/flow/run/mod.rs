@@ -83,12 +83,13 @@ use doubts::Doubts;
 use drafting::Drafting;
 use patches::Patches;
 use rollback::Rollbacks;
-use row::RowState;
+use row::WrittenRow;
 use serde_json::Value;
 use start::Work;
 use std::sync::Arc;
 use stopping::Stopping;
 use tasks::Tasks;
+use tasks::task::Task;
 use uuid::Uuid;
 
 /// The in-memory state of a run: small machines, each of which owns its state.
@@ -97,7 +98,7 @@ pub struct Run {
     status: RunStatus,
     result: Option<Value>,
     completed_at: Option<Timestamp>,
-    row: RowState,
+    row: WrittenRow,
     tasks: Tasks,
     doubts: Doubts,
     children: ChildRuns,
@@ -126,7 +127,7 @@ impl Run {
             status: RunStatus::Pending,
             result: None,
             completed_at: None,
-            row: RowState::none(&head),
+            row: WrittenRow::none(&head),
             tasks: Tasks::new(graph),
             doubts: Doubts::default(),
             children: ChildRuns::default(),
@@ -286,7 +287,7 @@ impl Run {
     /// Whether an earlier send of the call in flight at a place may have taken effect.
     #[must_use]
     pub fn is_in_doubt(&self, at: RunPlace) -> bool {
-        let call = || self.tasks.task(at).is_some_and(|task| task.in_doubt);
+        let call = || self.tasks.task(at).is_some_and(Task::is_in_doubt);
         self.rollback.is_in_doubt(at).unwrap_or_else(call)
     }
 

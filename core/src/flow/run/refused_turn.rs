@@ -44,7 +44,7 @@ fn expect_answer(run: &mut Run, at: RunPlace, call: Uuid, in_doubt: bool) -> boo
         }
         return expected;
     }
-    run.tasks.task_mut(at).into_iter().for_each(|task| task.in_doubt = in_doubt);
+    run.tasks.task_mut(at).into_iter().for_each(|task| task.set_in_doubt(in_doubt));
     run.tasks.enter(at, TaskState::Running { call, mode: CallMode::Execute });
     run.tasks.call_started(at);
     true

@@ -37,7 +37,7 @@ pub(crate) fn renew_requests(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<
 
 /// The pending request of a place, if its tool has changed since.
 fn outdated(run: &Run, at: RunPlace) -> Option<ApprovalRequest> {
-    let TaskState::AwaitingApproval(asked) = &run.tasks.task(at)?.state else { return None };
+    let TaskState::AwaitingApproval(asked) = run.tasks.state(at)? else { return None };
     let calls = matches!(start::work(run, at), Work::Tool(_) | Work::Map);
     let known = calls && asked.is_pending() && !run.tasks.graph().nodes.get(at.node)?.is_tool_absent;
     (known && !asked.is_about(approve::action_digest(run, at))).then(|| asked.clone())
@@ -62,7 +62,9 @@ pub(crate) fn renew_plan(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), 
         let tool = compiled.tool.as_ref().filter(|_| !compiled.is_tool_absent);
         tool.is_some_and(|tool| changed(&compiled.node, &tool.version))
     });
-    let Some(asked) = plan.asked.clone().filter(|_| outdated && !run.stopping.is_stopping()) else { return Ok(()) };
+    let Some(asked) = plan.request().cloned().filter(|_| outdated && !run.stopping.is_stopping()) else {
+        return Ok(());
+    };
     cx.book.close_approval_request(&asked, RequestStatus::Superseded, cx.env.now)?;
     apply::withdraw(run, |_| true, RequestStatus::Cancelled, CHANGED, cx)?;
     run.drafting.drop_plan();

@@ -91,7 +91,7 @@ pub(crate) fn differences(run: &Run) -> Vec<Value> {
     for at in run.tasks.places() {
         let Some(task) = run.tasks.task(at) else { continue };
         let line = |what: &str, before: Value, after: Value| json!({"node": run.tasks.name(at), "item": at.item, "what": what, "before": before, "after": after});
-        let output = match &task.state {
+        let output = match task.state() {
             TaskState::Completed { output, .. } => Some(output),
             TaskState::Failed { output, .. } => Some(output),
             _ => None,
@@ -101,8 +101,8 @@ pub(crate) fn differences(run: &Run) -> Vec<Value> {
             (None, Some(output)) => found.push(line("not_recorded", Value::Null, (**output).clone())),
             (Some(recording), None) => found.push(line("not_reached", (*recording.output).clone(), Value::Null)),
             (Some(recording), Some(output)) => {
-                if recording.input.is_some() && task.digest.is_some() && recording.input != task.digest {
-                    let (before, after) = (recording.input, task.digest);
+                if recording.input.is_some() && task.digest().is_some() && recording.input != task.digest() {
+                    let (before, after) = (recording.input, task.digest());
                     found.push(line("input", json!(before), json!(after)));
                 }
                 if recording.output != *output {

@@ -30,7 +30,7 @@ pub(crate) fn merge_names<'a>(mut requesters: Vec<String>, others: impl IntoIter
 /// The requesters of the call at a place.
 pub(crate) fn requesters_of(run: &Run, at: RunPlace) -> Vec<String> {
     let edits = run.drafting.editors_of(run.tasks.name(at));
-    let changed = run.tasks.task(at).into_iter().flat_map(|task| task.changed_by.iter().map(String::as_str));
+    let changed = run.tasks.task(at).into_iter().flat_map(|task| task.editors().iter().map(String::as_str));
     let patch = run.patches.of_node(at.node).into_iter().flat_map(RunPatch::writers);
     merge_names(run.head.requesters(), patch.chain(edits).chain(changed))
 }
@@ -39,8 +39,8 @@ pub(crate) fn requesters_of(run: &Run, at: RunPlace) -> Vec<String> {
 /// authors are not among them: workflows outlive their authors.
 pub(crate) fn writers_of(run: &Run, at: RunPlace) -> impl Iterator<Item = &str> {
     let edits = run.drafting.editors_of(run.tasks.name(at));
-    let changed = run.tasks.task(at).into_iter().flat_map(|task| task.changed_by.iter().map(String::as_str));
-    let patch = run.patches.of_node(at.node).map(|overlay| overlay.by.id.as_str());
+    let changed = run.tasks.task(at).into_iter().flat_map(|task| task.editors().iter().map(String::as_str));
+    let patch = run.patches.of_node(at.node).map(RunPatch::proposer);
     let around = map_calls::parent_setting(run, ADDED_BY)
         .and_then(Value::as_array)
         .into_iter()
@@ -74,7 +74,7 @@ pub(crate) fn add_edge_writers(run: &mut Run, edge: usize) {
 
 /// Adds the requesters of a place that has ended: later steps use its output.
 pub(crate) fn add_requesters_of_place(run: &mut Run, at: RunPlace) {
-    let own = run.tasks.task(at).is_some_and(|task| !task.changed_by.is_empty());
+    let own = run.tasks.task(at).is_some_and(|task| !task.editors().is_empty());
     if own || run.drafting.has_edits() || !run.patches.is_empty() {
         let changed = requesters_of(run, at);
         add_co_requesters(run, changed.iter().map(String::as_str));

@@ -10,7 +10,8 @@ use super::tasks::task::Task;
 use super::turn_builder::EffectRecord;
 use super::turn_builder::TurnContext;
 use super::{EffectStatus, Run, RunPlace, answer, start};
-use crate::record::{Row, Unstorable};
+use crate::flow::tables::EffectRow;
+use crate::record::Unstorable;
 use crate::time::Timestamp;
 use crate::tool::{EffectKind, Spec, is_dry_run};
 use serde_json::Value;
@@ -32,8 +33,8 @@ pub struct UncertainStep {
 }
 
 /// Whether an effect's row was written after the restore.
-pub(crate) fn is_written_since_restore(row: &Row, restored_at: Option<Timestamp>) -> bool {
-    let written = ["created_at", "dispatched_at", "settled_at"].iter().filter_map(|column| row.get(column).as_time());
+pub(crate) fn is_written_since_restore(row: &EffectRow, restored_at: Option<Timestamp>) -> bool {
+    let written = [Some(row.created_at), row.dispatched_at, row.settled_at].into_iter().flatten();
     restored_at.is_none_or(|at| written.max().is_some_and(|written| written >= at))
 }
 
@@ -44,7 +45,7 @@ pub(crate) fn uncertain_steps(run: &Run) -> Vec<UncertainStep> {
     let unsure = |at: RunPlace| {
         let tool = match start::work(run, at) {
             Work::Tool(spec) if changes_something(run, at, &spec) => Some(spec.name.clone()),
-            Work::Child { .. } if run.tasks.task(at).is_some_and(|task| task.child.is_none()) => None,
+            Work::Child { .. } if run.tasks.task(at).is_some_and(|task| task.child().is_none()) => None,
             // A map without started items stands for all of them.
             Work::Map if run.tasks.task(at).is_some_and(|task| task.items().is_empty()) => {
                 let inside = RunPlace { node: at.node, item: Some(0) };
@@ -66,7 +67,7 @@ pub(crate) fn uncertain_steps(run: &Run) -> Vec<UncertainStep> {
 }
 
 fn changes_something(run: &Run, at: RunPlace, spec: &Spec) -> bool {
-    match run.tasks.task(at).and_then(|task| task.input.as_deref()) {
+    match run.tasks.input(at) {
         Some(input) => spec.effect_of(input) == EffectKind::Write && !is_dry_run(input),
         None => may_write(run, at, spec),
     }
@@ -81,8 +82,9 @@ fn may_write(run: &Run, at: RunPlace, spec: &Spec) -> bool {
 
 /// Whether a call that is about to be made may have been made after the backup, and this is not resolved yet.
 pub(crate) fn may_be_already_done(run: &Run, at: RunPlace, spec: &Spec) -> bool {
-    let settled =
-        |task: &Task| task.effect.is_some_and(|effect| effect.since_restore && effect.status != EffectStatus::Unknown);
+    let settled = |task: &Task| {
+        task.effect().is_some_and(|effect| effect.since_restore && effect.status != EffectStatus::Unknown)
+    };
     run.row.restored_at().is_some() && changes_something(run, at, spec) && !run.tasks.task(at).is_some_and(settled)
 }
 
@@ -101,7 +103,7 @@ pub(crate) fn resolve_before_dispatch(
     run.tasks.ensure_step(at, &mut cx.env);
     let (head, now, key) = (Arc::clone(&run.head), cx.env.now, start::effect_key(run, at, &CallMode::Execute));
     if let Some(task) = run.tasks.task_mut(at) {
-        task.in_doubt = true;
+        task.set_in_doubt(true);
         let (key, tool, status) = (key.as_str(), spec.name.as_str(), EffectStatus::Unknown);
         cx.book.write_effect(&head, task, EffectRecord { key, tool, status, deadline: now, at: now })?;
     }
@@ -109,7 +111,7 @@ pub(crate) fn resolve_before_dispatch(
         return answer::outcome_unknown(run, at, MAY_BE_DONE, cx).map(|()| true);
     }
     if let Some(task) = run.tasks.task_mut(at) {
-        task.checks += 1;
+        task.count_check();
     }
     run.tasks.mark_dirty(at, cx);
     start::dispatch(run, at, spec, CallMode::Check, cx)?;
@@ -120,7 +122,7 @@ pub(crate) fn resolve_before_dispatch(
 /// resolved yet.
 pub(crate) fn may_be_already_started(run: &Run, at: RunPlace) -> bool {
     run.row.restored_at().is_some_and(|restored| {
-        let settled = run.tasks.task(at).and_then(|task| task.started_at);
+        let settled = run.tasks.task(at).and_then(Task::started_at);
         settled.is_none_or(|settled| settled < restored)
     })
 }

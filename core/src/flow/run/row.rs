@@ -3,11 +3,11 @@
 //! `close` compares these with the state after a turn, and writes only what has changed.
 
 use super::{LaneOwner, RunHead};
-use crate::record::Row;
+use crate::flow::tables::RunRow;
 use crate::time::Timestamp;
 
 /// The row in `runs`, as the last turn wrote it.
-pub(crate) struct RowState {
+pub(crate) struct WrittenRow {
     /// Zero until it is first written.
     version: i64,
     /// The sequence number of the run's last ledger entry.
@@ -18,19 +18,19 @@ pub(crate) struct RowState {
     restored_at: Option<Timestamp>,
 }
 
-impl RowState {
+impl WrittenRow {
     /// The row of a run that is not stored yet.
     pub(crate) const fn none(head: &RunHead) -> Self {
         Self { version: 0, run_seq: 0, owner: None, co_requesters: head.co_requesters.len(), restored_at: None }
     }
 
-    pub(crate) fn load(row: &Row, head: &RunHead) -> Self {
-        let owner = row.get("owner_lane").as_int().zip(row.get("owner_epoch").as_int());
+    pub(crate) fn load(row: &RunRow, head: &RunHead) -> Self {
+        let owner = row.owner_lane.zip(row.owner_epoch);
         Self {
-            version: row.int("state_version"),
-            run_seq: row.int("run_seq"),
+            version: row.state_version,
+            run_seq: row.run_seq,
             owner: owner.map(|(lane, epoch)| LaneOwner { lane, epoch }),
-            restored_at: row.get("restored_at").as_time(),
+            restored_at: row.restored_at,
             ..Self::none(head)
         }
     }

@@ -9,7 +9,7 @@ use super::drafting::plan;
 use super::drafting::plan::PlanChange;
 use super::event::{Signal, SignalKind};
 use super::patches::apply;
-use super::patches::apply::{PatchRow, ProposedPatch};
+use super::patches::apply::{PatchVersion, ProposedPatch};
 use super::refused_turn::TURN_REFUSED;
 use super::rollback::child_undo;
 use super::rollback::undo;
@@ -44,11 +44,11 @@ pub(crate) fn apply(run: &mut Run, signal: Signal, cx: &mut TurnContext<'_>) -> 
             Ok(())
         }
         SignalKind::Patch { number, by, .. } if run.status.is_final() => {
-            apply::refuse(run, PatchRow::proposed(number), &by, "the run has ended", &mut cx.book)
+            apply::refuse(run, PatchVersion::proposed(number), &by, "the run has ended", &mut cx.book)
         }
         _ if run.status.is_final() => Ok(()),
         SignalKind::Patch { number, by, .. } if run.stopping.can_only_end() => {
-            apply::refuse(run, PatchRow::proposed(number), &by, TURN_REFUSED, &mut cx.book)
+            apply::refuse(run, PatchVersion::proposed(number), &by, TURN_REFUSED, &mut cx.book)
         }
         // A run that can only end ignores signals that would let it continue.
         SignalKind::Approved { .. }
@@ -101,7 +101,7 @@ pub(crate) fn apply(run: &mut Run, signal: Signal, cx: &mut TurnContext<'_>) -> 
 }
 
 fn is_current_attempt(run: &Run, step: Uuid, attempt: u32) -> bool {
-    run.tasks.place_of_step(step).and_then(|at| run.tasks.task(at)).is_some_and(|task| task.attempt == attempt)
+    run.tasks.place_of_step(step).and_then(|at| run.tasks.task(at)).is_some_and(|task| task.attempt() == attempt)
 }
 
 /// What a person found out about an unknown outcome.
@@ -122,7 +122,7 @@ fn resolve_outcome(
 ) -> Result<(), Unstorable> {
     let Resolution { output, by, notes } = resolution;
     let Some(at) = run.tasks.place_of_step(step) else { return Ok(()) };
-    let Some(TaskState::OutcomeUnknown { .. }) = run.tasks.task(at).map(|task| &task.state) else { return Ok(()) };
+    let Some(TaskState::OutcomeUnknown { .. }) = run.tasks.state(at) else { return Ok(()) };
     let work = start::work(run, at);
     if !matches!(work, Work::Tool(_) | Work::Child { .. }) {
         return Ok(());
@@ -137,13 +137,13 @@ fn resolve_outcome(
     let Some(task) = run.tasks.task_mut(at) else { return Ok(()) };
     match output {
         Some(output) => {
-            task.in_doubt = false;
+            task.set_in_doubt(false);
             cx.book.settle_effect(task, EffectStatus::Succeeded, now)?;
             answer::complete_without_call(run, at, output, "resolved", cx)
         }
         None => {
             cx.book.settle_effect(task, EffectStatus::Failed, now)?;
-            (task.in_doubt, task.resends, task.checks) = (false, 0, 0);
+            task.reset_doubt();
             let demand = match start::judge_anew(run, at, &spec, &cx.env) {
                 PolicyVerdict::Ask(demand) => Some(demand),
                 PolicyVerdict::Allow | PolicyVerdict::Deny { .. } => None,
@@ -165,8 +165,7 @@ fn resolve_child_outcome(
     }
     let now = cx.env.now;
     if let Some(task) = run.tasks.task_mut(at) {
-        task.attempt += 1;
-        task.started_at = Some(now);
+        task.begin_again(now);
     }
     let demand = children::demand_of_child(run, at, &cx.env);
     send_settled(run, at, demand, cx)

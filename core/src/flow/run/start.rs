@@ -10,7 +10,7 @@ use super::event::{Call, CallMode, Effect, GovernanceDecision};
 use super::patches::pins;
 use super::replay::RecordedOutcome;
 use super::scope::RunScope;
-use super::tasks::task::TaskState;
+use super::tasks::task::{Task, TaskState};
 use super::turn_builder::EffectRecord;
 use super::turn_builder::{TurnBuilder, TurnContext};
 use super::{
@@ -50,7 +50,7 @@ pub(crate) fn start_ready(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(),
             break;
         }
         let Some(at) = run.tasks.next_ready() else { break };
-        if !run.tasks.task(at).is_some_and(|task| matches!(task.state, TaskState::Ready)) {
+        if !run.tasks.task(at).is_some_and(|task| matches!(task.state(), TaskState::Ready)) {
             continue;
         }
         if !start(run, at, cx)? {
@@ -134,9 +134,7 @@ fn start_tool(run: &mut Run, at: RunPlace, spec: &Arc<Spec>, cx: &mut TurnContex
     if restore::may_be_already_done(run, at, spec) {
         return restore::resolve_before_dispatch(run, at, spec, cx);
     }
-    if run.tasks.task(at).is_some_and(|task| task.attempt == 0 && !task.not_recorded)
-        && look_in_cache(run, at, spec, &mut cx.book)
-    {
+    if run.tasks.task(at).is_some_and(Task::may_be_cached) && look_in_cache(run, at, spec, &mut cx.book) {
         return Ok(true);
     }
     if !take_slot(run, at, spec, &mut cx.env) {
@@ -153,7 +151,7 @@ pub(crate) fn take_slot(run: &Run, at: RunPlace, spec: &Spec, env: &mut Env<'_>)
     if !env.gate.may_grow(id, run.memory_bytes()) {
         return false;
     }
-    let input = run.tasks.task(at).and_then(|task| task.input.as_deref()).filter(|_| spec.effect != EffectKind::Pure);
+    let input = run.tasks.input(at).filter(|_| spec.effect != EffectKind::Pure);
     env.gate.enter(SlotRequest { run: id, at, tenant, tool: &spec.name, input, priority })
 }
 
@@ -164,7 +162,7 @@ fn must_wait_to_ask(run: &Run) -> bool {
 
 /// Renders, checks and fixes the input of a place.
 fn prepare_input(run: &mut Run, at: RunPlace, spec: &Spec) -> Result<(), ErrorBody> {
-    if run.tasks.task(at).is_some_and(|task| task.input.is_some()) {
+    if run.tasks.task(at).is_some_and(|task| task.input().is_some()) {
         return Ok(());
     }
     let input = match run.drafting.edited_input(run.tasks.name(at), at) {
@@ -197,10 +195,10 @@ pub(crate) fn judge(run: &Run, at: RunPlace, spec: &Spec, env: &Env<'_>) -> Poli
     }
 }
 
-/// What they say about a call that nobody has approved by itself.
+/// The verdict of rules, node and level about a call, without earlier approvals.
 pub(crate) fn judge_anew(run: &Run, at: RunPlace, spec: &Spec, env: &Env<'_>) -> PolicyVerdict {
     let Some(task) = run.tasks.task(at) else { return PolicyVerdict::Allow };
-    let Some(input) = task.input.as_deref() else { return PolicyVerdict::Allow };
+    let Some(input) = task.input() else { return PolicyVerdict::Allow };
     let (tenant, actor, level) = (run.head.tenant.as_str(), run.head.actor.as_str(), run.head.level);
     let action = Action { tenant, actor, level, node: run.tasks.name(at), tool: spec, input };
     let mut demand = match judge::judge_for_requesters(run, at, &action, env) {
@@ -255,10 +253,8 @@ pub(crate) fn dispatch(
     let key = effect_key(run, at, &mode);
     let head = Arc::clone(&run.head);
     let Some(task) = run.tasks.task_mut(at) else { return Ok(()) };
-    task.attempt += u32::from(mode == CallMode::Execute);
-    task.started_at.get_or_insert(now);
-    let attempt = task.attempt.max(1);
-    let input = task.input.clone().unwrap_or_default();
+    let attempt = task.begin_call(&mode, now);
+    let input = task.shared_input();
     let digest = task.input_digest();
     // A check looks for the call as it was sent, even if the row of its effect is missing.
     let effect = if mode == CallMode::Check { id::effect(head.id, &key) } else { step };
@@ -274,7 +270,7 @@ pub(crate) fn dispatch(
         });
         note_dry(&mut data, &made.input);
         cx.book.add_note("step.dispatched", Some(step), None, data);
-    } else if let Some(stored) = task.effect {
+    } else if let Some(stored) = task.effect() {
         made.effect = stored.id;
     }
     run.tasks.enter(at, TaskState::Running { call, mode: made.mode.clone() });
@@ -304,7 +300,7 @@ fn look_in_cache(run: &mut Run, at: RunPlace, spec: &Spec, book: &mut TurnBuilde
     if run.tasks.function(at).is_none_or(|function| function.cache.is_none()) {
         return false;
     }
-    let Some(digest) = run.tasks.task(at).and_then(|task| task.digest) else { return false };
+    let Some(digest) = run.tasks.input_digest(at) else { return false };
     let key = cache_key(run.tasks.name(at), spec, digest);
     run.tasks.enter(at, TaskState::LookingUpCache);
     run.tasks.call_started(at);
@@ -318,7 +314,7 @@ pub(crate) fn cache_looked_up(
     hit: Option<Value>,
     cx: &mut TurnContext<'_>,
 ) -> Result<(), Unstorable> {
-    let Some(TaskState::LookingUpCache) = run.tasks.task(at).map(|task| &task.state) else { return Ok(()) };
+    let Some(TaskState::LookingUpCache) = run.tasks.state(at) else { return Ok(()) };
     run.tasks.call_ended(at);
     match hit {
         Some(output) => answer::complete_without_call(run, at, output, "cached", cx),
@@ -326,7 +322,7 @@ pub(crate) fn cache_looked_up(
             // It is judged again: the lookup took time.
             run.tasks.enter(at, TaskState::Ready);
             if let Some(task) = run.tasks.task_mut(at) {
-                task.not_recorded = true;
+                task.miss_cache();
             }
             run.tasks.push_ready_first(at);
             Ok(())

@@ -17,6 +17,7 @@ use super::{
 };
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
+use crate::flow::tables::runs;
 use crate::limits;
 use crate::record::{Unstorable, Value};
 use std::sync::Arc;
@@ -93,7 +94,7 @@ fn begin(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
     }
     if map_calls::exceeds_call_limit(run) {
         Arc::make_mut(&mut run.head).level = Level::Draft;
-        cx.book.set_run_column("autonomy_level", Level::Draft.as_str());
+        cx.book.set_run_column(runs::autonomy_level, Level::Draft.as_str());
     }
     if draft::is_wanted(run) {
         return draft::begin(run, cx);
@@ -104,9 +105,9 @@ fn begin(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
 
 /// Records the workflow version and timeout of a child run. They are fixed when it is first claimed.
 fn pin(run: &Run, book: &mut TurnBuilder) {
-    book.set_run_column("workflow_version", run.head.workflow.version);
-    book.set_run_column("workflow_digest", Value::Bytes(run.tasks.graph().digest.to_vec()));
-    book.set_run_column("timeout_at", run.head.timeout_at);
+    book.set_run_column(runs::workflow_version, run.head.workflow.version);
+    book.set_run_column(runs::workflow_digest, Value::Bytes(run.tasks.graph().digest.to_vec()));
+    book.set_run_column(runs::timeout_at, run.head.timeout_at);
 }
 
 /// Checks that the workflow is supported and accepts these inputs.
@@ -121,11 +122,12 @@ fn check_inputs(run: &Run) -> Result<(), ErrorBody> {
     })
 }
 
-/// Resumes a run that another process owned or that was parked. Whatever was in flight there is lost.
+/// Resumes a run that was loaded. If `alone`, no other process can still be making its calls, so a lost one is settled
+/// at once; otherwise at its deadline.
 fn resume_claimed(run: &mut Run, alone: bool, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
     cx.book.claim = true;
     if alone {
-        run.rollback.mark_lost();
+        run.rollback.skip_lost_deadlines();
     }
     if run.status == RunStatus::Pending {
         return begin(run, cx);
@@ -175,7 +177,7 @@ fn handle_due(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Unstorable>
 }
 
 fn handle_timer(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
-    match run.tasks.task(at).map(|task| &task.state) {
+    match run.tasks.state(at) {
         Some(TaskState::Delayed { .. } | TaskState::RetryWait { .. }) => {
             run.tasks.enter(at, TaskState::Ready);
             run.tasks.push_ready(at);

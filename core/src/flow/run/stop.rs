@@ -22,7 +22,7 @@ pub(crate) fn cancel_run(run: &mut Run, by: Actor, reason: Option<String>, cx: &
 
 /// Cancels a place before it has done its work.
 pub(crate) fn stop_step(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
-    let asked = match run.tasks.task(at).map(|task| &task.state) {
+    let asked = match run.tasks.state(at) {
         Some(TaskState::AwaitingApproval(asked)) => Some(asked.clone()),
         _ => None,
     };
@@ -36,7 +36,7 @@ pub(crate) fn stop_step(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -
     if let Some(task) = run.tasks.task_mut(at) {
         cx.book.settle_effect(task, EffectStatus::Failed, now)?;
     }
-    let recorded = run.tasks.task(at).is_some_and(|task| task.step.is_some());
+    let recorded = run.tasks.task(at).is_some_and(|task| task.step().is_some());
     // The items of a map stay: their rows are written, and what they did can be undone.
     let items = run.tasks.task_mut(at).and_then(|task| task.items_mut().map(std::mem::take)).unwrap_or_default();
     run.tasks.enter(at, TaskState::Cancelled { items });
@@ -50,7 +50,7 @@ pub(crate) fn stop_step(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -
 }
 
 fn is_mapping(run: &Run, node: usize) -> bool {
-    matches!(run.tasks.node(node).state, TaskState::Mapping(_))
+    matches!(run.tasks.node(node).state(), TaskState::Mapping(_))
 }
 
 /// Cancels everything that only waits. Returns whether something is still in flight.
@@ -64,7 +64,7 @@ pub(crate) fn cancel_waiting(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<
             return Ok(true);
         }
         let Some(task) = run.tasks.task(at) else { continue };
-        match &task.state {
+        match task.state() {
             TaskState::Delayed { .. }
             | TaskState::Ready
             | TaskState::AwaitingApproval(_)

@@ -8,8 +8,9 @@ use super::turn_builder::TurnBuilder;
 use crate::access::Actor;
 use crate::error::ErrorBody;
 use crate::flow::approval::Decision;
+use crate::flow::tables::{RunRow, runs};
 use crate::ledger::ActorType;
-use crate::record::{DamagedRows, Json, Row, Unstorable, Value};
+use crate::record::{DamagedRows, Json, Unstorable};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -47,12 +48,12 @@ pub(crate) struct Stopping {
 /// Who paused a run, according to its row. Rows written before this was recorded count as paused by a person, so that
 /// only people can resume them.
 #[must_use]
-pub fn paused_by(row: &Row) -> Option<Actor> {
-    if row.get("pause_requested") != &Value::Bool(true) {
+pub fn paused_by(row: &RunRow) -> Option<Actor> {
+    if !row.pause_requested {
         return None;
     }
-    let name = row.get("paused_by").as_text();
-    Some(name.map_or_else(|| Actor::person(""), |name| Actor::from_record(name, row.get("paused_by_kind").as_text())))
+    let name = row.paused_by.as_deref();
+    Some(name.map_or_else(|| Actor::person(""), |name| Actor::from_record(name, row.paused_by_kind)))
 }
 
 /// Whether an actor of this kind may take over or end a pause. A person's pause is reserved for people.
@@ -68,21 +69,19 @@ pub(crate) fn rejection_reason(by: &Actor, decision: Decision) -> String {
 
 impl Stopping {
     /// Loads why a run was paused or stopping.
-    pub(crate) fn load(row: &Row, has_ended: bool) -> Result<Self, DamagedRows> {
+    pub(crate) fn load(row: &RunRow, has_ended: bool) -> Result<Self, DamagedRows> {
         let mut loaded = Self { paused_by: paused_by(row), ..Self::default() };
         if has_ended {
             return Ok(loaded);
         }
-        if let Some(document) = row.get("error_data").as_json() {
-            let damaged = |_| DamagedRows { what: "error_data".to_owned() };
-            let stopping: StopReason = serde_json::from_value(document.to_value()).map_err(damaged)?;
+        if let Some(document) = &row.error_data {
+            let stopping: StopReason = document.decode()?;
             loaded.failure = stopping.error.map(Box::new);
             loaded.cancelled = stopping.cancelled_by.map(|by| Cancellation { by, reason: stopping.reason });
         }
         // An older version, which did not record the actor, has started to cancel it.
-        if loaded.cancelled.is_none() && row.get("cancel_requested") == &Value::Bool(true) {
-            let reason = row.get("error_message").as_text().map(str::to_owned);
-            loaded.cancelled = Some(Cancellation { by: Actor::system(), reason });
+        if loaded.cancelled.is_none() && row.cancel_requested {
+            loaded.cancelled = Some(Cancellation { by: Actor::system(), reason: row.error_message.clone() });
         }
         loaded.stored = (loaded.failure.is_some(), loaded.cancelled.is_some());
         Ok(loaded)
@@ -97,7 +96,7 @@ impl Stopping {
         self.stored = reasons;
         let (cancelled_by, reason) = self.cancelled.clone().map(|cancelled| (cancelled.by, cancelled.reason)).unzip();
         let stopping = StopReason { error: self.failure.as_deref().cloned(), cancelled_by, reason: reason.flatten() };
-        book.set_run_column("error_data", Json::encode(&stopping)?);
+        book.set_run_column(runs::error_data, Json::encode(&stopping)?);
         Ok(())
     }
 
@@ -131,8 +130,8 @@ impl Stopping {
             return false;
         }
         book.add_note("run.cancel_requested", None, Some(by.clone()), json!({"reason": reason}));
-        book.set_run_column("cancel_requested", true);
-        book.set_run_column("error_message", reason.clone());
+        book.set_run_column(runs::cancel_requested, true);
+        book.set_run_column(runs::error_message, reason.clone());
         self.cancelled = Some(Cancellation { by, reason });
         true
     }
@@ -149,9 +148,9 @@ impl Stopping {
             return;
         }
         let holder = pause.then(|| by.clone());
-        book.set_run_column("pause_requested", pause);
-        book.set_run_column("paused_by", holder.as_ref().map(|by| by.id.clone()));
-        book.set_run_column("paused_by_kind", holder.as_ref().map(|by| by.kind.as_str().to_owned()));
+        book.set_run_column(runs::pause_requested, pause);
+        book.set_run_column(runs::paused_by, holder.as_ref().map(|by| by.id.clone()));
+        book.set_run_column(runs::paused_by_kind, holder.as_ref().map(|by| by.kind.as_str().to_owned()));
         self.paused_by = holder;
         book.add_note(if pause { "run.paused" } else { "run.resumed" }, None, Some(by), json!({}));
     }

@@ -8,12 +8,15 @@ use super::doubts::UnknownOutcome;
 use super::env::Env;
 use super::event::{Call, Effect, GovernanceDecision, LedgerNote, Signal, SignalKind};
 use super::merge::merge;
-use super::tasks::task::{StoredEffect, Task};
+use super::tasks::task::Task;
 use super::{EffectStatus, RunHead, RunPlace, RunStatus};
 use crate::access::Actor;
 use crate::flow::approval::{ApprovalRequest, RequestStatus};
 use crate::flow::call::{Sent, ToolError};
-use crate::flow::tables::{APPROVAL_REQUESTS, CACHE_ENTRIES, EFFECTS, RUN_SIGNALS, RUNS, TOOL_CALLS};
+use crate::flow::tables::{
+    APPROVAL_REQUESTS, CACHE_ENTRIES, EFFECTS, RUN_SIGNALS, RUNS, TOOL_CALLS, approval_requests, cache_entries,
+    effects, run_signals, runs, tool_calls,
+};
 use crate::id;
 use crate::record::{Comparison, Condition, Insert, Json, RowCount, Step, Tx, Unstorable, Update, Value};
 use crate::time::Timestamp;
@@ -85,7 +88,7 @@ pub(crate) struct EffectRecord<'a> {
 }
 
 /// How a call ended.
-pub(crate) struct CallEnd<'a> {
+pub(crate) struct EndedCall<'a> {
     pub(crate) call: Uuid,
     pub(crate) step: Uuid,
     pub(crate) spec: &'a Spec,
@@ -208,8 +211,9 @@ impl TurnBuilder {
         if !asked.is_pending() {
             return Ok(());
         }
-        let set = vec![("status", status.as_str().into()), ("reviewed_at", now.into())];
-        let expect = vec![("status", RequestStatus::Pending.as_str().into())];
+        let set =
+            vec![(approval_requests::status, status.as_str().into()), (approval_requests::reviewed_at, now.into())];
+        let expect = vec![(approval_requests::status, RequestStatus::Pending.as_str().into())];
         self.update(Update::new(&APPROVAL_REQUESTS, vec![asked.id.into()], expect, set)?);
         Ok(())
     }
@@ -219,7 +223,7 @@ impl TurnBuilder {
         let fresh = self.consumed.insert(signal);
         if fresh {
             let is = |column, value: Uuid| Condition { column, compare: Comparison::Is, value: value.into() };
-            let conditions = vec![is("run_id", run), is("id", signal)];
+            let conditions = vec![is(run_signals::run_id, run), is(run_signals::id, signal)];
             self.rows.steps.push(Step::Delete { table: &RUN_SIGNALS, conditions, rows: RowCount::Exactly(1) });
         }
         fresh
@@ -247,40 +251,39 @@ impl TurnBuilder {
     ) -> Result<Uuid, Unstorable> {
         let EffectRecord { key, tool, status, deadline, at: now } = effect;
         // Resends don't count here. The step's row counts all attempts, so the difference survives a crash.
-        let attempt = i64::from(task.attempt.saturating_sub(task.resends));
-        if let Some(effect) = &mut task.effect {
+        let attempt = i64::from(task.tries());
+        if let Some(effect) = task.effect() {
             let set = vec![
-                ("status", status.as_str().into()),
-                ("attempt", attempt.into()),
-                ("deadline", deadline.into()),
-                ("dispatched_at", now.into()),
-                ("settled_at", Value::Null),
+                (effects::status, status.as_str().into()),
+                (effects::attempt, attempt.into()),
+                (effects::deadline, deadline.into()),
+                (effects::dispatched_at, now.into()),
+                (effects::settled_at, Value::Null),
             ];
             self.update(Update::versioned(&EFFECTS, vec![effect.id.into()], effect.version, set)?);
-            effect.version += 1;
-            (effect.status, effect.since_restore) = (status, true);
+            task.effect_written(effect.id, status);
             return Ok(effect.id);
         }
         let id = id::effect(head.id, key);
         self.rows.inserts.push(Insert::new(
             &EFFECTS,
             vec![
-                ("id", id.into()),
-                ("tenant_id", head.tenant.as_str().into()),
-                ("run_id", head.id.into()),
-                ("step_id", task.step.map(|step| step.id).into()),
-                ("tool", tool.into()),
-                ("status", status.as_str().into()),
-                ("idempotency_key", key.into()),
-                ("attempt", attempt.into()),
-                ("deadline", deadline.into()),
-                ("input_digest", Value::Bytes(task.input_digest().to_vec())),
-                ("created_at", now.into()),
-                ("dispatched_at", now.into()),
-                ("state_version", 1.into()),
+                (effects::id, id.into()),
+                (effects::tenant_id, head.tenant.as_str().into()),
+                (effects::run_id, head.id.into()),
+                (effects::step_id, task.step().map(|step| step.id).into()),
+                (effects::tool, tool.into()),
+                (effects::status, status.as_str().into()),
+                (effects::idempotency_key, key.into()),
+                (effects::attempt, attempt.into()),
+                (effects::deadline, deadline.into()),
+                (effects::input_digest, Value::Bytes(task.input_digest().to_vec())),
+                (effects::created_at, now.into()),
+                (effects::dispatched_at, now.into()),
+                (effects::state_version, 1.into()),
             ],
         )?);
-        task.effect = Some(StoredEffect { id, version: 1, status, since_restore: true });
+        task.effect_written(id, status);
         Ok(id)
     }
 
@@ -291,14 +294,13 @@ impl TurnBuilder {
         status: EffectStatus,
         now: Timestamp,
     ) -> Result<(), Unstorable> {
-        let Some(effect) = &mut task.effect else { return Ok(()) };
+        let Some(effect) = task.effect() else { return Ok(()) };
         if effect.status == status && effect.since_restore {
             return Ok(());
         }
-        let set = vec![("status", status.as_str().into()), ("settled_at", now.into())];
+        let set = vec![(effects::status, status.as_str().into()), (effects::settled_at, now.into())];
         self.update(Update::versioned(&EFFECTS, vec![effect.id.into()], effect.version, set)?);
-        effect.version += 1;
-        (effect.status, effect.since_restore) = (status, true);
+        task.effect_written(effect.id, status);
         Ok(())
     }
 
@@ -307,18 +309,18 @@ impl TurnBuilder {
         self.rows.inserts.push(Insert::new(
             &TOOL_CALLS,
             vec![
-                ("id", call.id.into()),
-                ("step_id", call.step.into()),
-                ("tool_name", call.tool.as_str().into()),
-                ("tool_input", Json::encode(&*call.input)?.into()),
-                ("dry_run", is_dry_run(&call.input).into()),
-                ("idempotency_key", call.key.as_str().into()),
-                ("created_at", now.into()),
-                ("actor", head.actor.as_str().into()),
-                ("tenant_id", head.tenant.as_str().into()),
-                ("run_id", head.id.into()),
-                ("effect_id", call.effect.into()),
-                ("attempt", i64::from(call.attempt).into()),
+                (tool_calls::id, call.id.into()),
+                (tool_calls::step_id, call.step.into()),
+                (tool_calls::tool_name, call.tool.as_str().into()),
+                (tool_calls::tool_input, Json::encode(&*call.input)?.into()),
+                (tool_calls::dry_run, is_dry_run(&call.input).into()),
+                (tool_calls::idempotency_key, call.key.as_str().into()),
+                (tool_calls::created_at, now.into()),
+                (tool_calls::actor, head.actor.as_str().into()),
+                (tool_calls::tenant_id, head.tenant.as_str().into()),
+                (tool_calls::run_id, head.id.into()),
+                (tool_calls::effect_id, call.effect.into()),
+                (tool_calls::attempt, i64::from(call.attempt).into()),
             ],
         )?);
         Ok(())
@@ -329,39 +331,42 @@ impl TurnBuilder {
         &mut self,
         head: &RunHead,
         task: Option<&Task>,
-        end: CallEnd<'_>,
+        end: EndedCall<'_>,
     ) -> Result<(), Unstorable> {
-        let CallEnd { call, step, spec, ended, at: now } = end;
+        let EndedCall { call, step, spec, ended, at: now } = end;
         let outcome = match ended {
             Ok(_) => "succeeded",
             Err(error) if error.sent == Sent::Maybe => "unknown",
             Err(_) => "failed",
         };
-        let mut cells =
-            vec![("outcome", outcome.into()), ("duration_ms", self.took_ms.into()), ("completed_at", now.into())];
+        let mut cells = vec![
+            (tool_calls::outcome, outcome.into()),
+            (tool_calls::duration_ms, self.took_ms.into()),
+            (tool_calls::completed_at, now.into()),
+        ];
         match ended {
-            Ok(output) => cells.push(("tool_output", output.into())),
+            Ok(output) => cells.push((tool_calls::tool_output, output.into())),
             Err(error) => {
-                cells.push(("error", error.body.message.as_str().into()));
-                cells.push(("error_data", Json::encode(&*error.body)?.into()));
+                cells.push((tool_calls::error, error.body.message.as_str().into()));
+                cells.push((tool_calls::error_data, Json::encode(&*error.body)?.into()));
             }
         }
         if spec.effect != EffectKind::Pure {
             self.update(Update::new(&TOOL_CALLS, vec![call.into()], Vec::new(), cells)?);
             return Ok(());
         }
-        let Some(input) = task.and_then(|task| task.input.as_deref()) else { return Ok(()) };
+        let Some(input) = task.and_then(Task::input) else { return Ok(()) };
         cells.extend([
-            ("id", call.into()),
-            ("step_id", step.into()),
-            ("tool_name", spec.name.as_str().into()),
-            ("tool_input", Json::encode(input)?.into()),
-            ("dry_run", is_dry_run(input).into()),
-            ("created_at", now.into()),
-            ("actor", head.actor.as_str().into()),
-            ("tenant_id", head.tenant.as_str().into()),
-            ("run_id", head.id.into()),
-            ("attempt", i64::from(task.map_or(1, |task| task.attempt)).into()),
+            (tool_calls::id, call.into()),
+            (tool_calls::step_id, step.into()),
+            (tool_calls::tool_name, spec.name.as_str().into()),
+            (tool_calls::tool_input, Json::encode(input)?.into()),
+            (tool_calls::dry_run, is_dry_run(input).into()),
+            (tool_calls::created_at, now.into()),
+            (tool_calls::actor, head.actor.as_str().into()),
+            (tool_calls::tenant_id, head.tenant.as_str().into()),
+            (tool_calls::run_id, head.id.into()),
+            (tool_calls::attempt, i64::from(task.map_or(1, Task::attempt)).into()),
         ]);
         self.rows.inserts.push(Insert::new(&TOOL_CALLS, cells)?);
         Ok(())
@@ -375,23 +380,23 @@ impl TurnBuilder {
         replaced: ReplacedCall<'_>,
     ) -> Result<(), Unstorable> {
         let ReplacedCall { call, step, tool, output, how, at: now } = replaced;
-        let input = task.and_then(|task| task.input.as_deref()).cloned().unwrap_or_default();
+        let input = task.and_then(Task::input).cloned().unwrap_or_default();
         self.rows.inserts.push(Insert::new(
             &TOOL_CALLS,
             vec![
-                ("id", call.into()),
-                ("step_id", step.into()),
-                ("tool_name", tool.into()),
-                ("tool_input", Json::encode(&input)?.into()),
-                ("tool_output", output.into()),
-                ("dry_run", is_dry_run(&input).into()),
-                ("created_at", now.into()),
-                ("actor", head.actor.as_str().into()),
-                ("tenant_id", head.tenant.as_str().into()),
-                ("run_id", head.id.into()),
-                ("attempt", i64::from(task.map_or(0, |task| task.attempt)).into()),
-                ("outcome", how.into()),
-                ("completed_at", now.into()),
+                (tool_calls::id, call.into()),
+                (tool_calls::step_id, step.into()),
+                (tool_calls::tool_name, tool.into()),
+                (tool_calls::tool_input, Json::encode(&input)?.into()),
+                (tool_calls::tool_output, output.into()),
+                (tool_calls::dry_run, is_dry_run(&input).into()),
+                (tool_calls::created_at, now.into()),
+                (tool_calls::actor, head.actor.as_str().into()),
+                (tool_calls::tenant_id, head.tenant.as_str().into()),
+                (tool_calls::run_id, head.id.into()),
+                (tool_calls::attempt, i64::from(task.map_or(0, Task::attempt)).into()),
+                (tool_calls::outcome, how.into()),
+                (tool_calls::completed_at, now.into()),
             ],
         )?);
         Ok(())
@@ -401,8 +406,8 @@ impl TurnBuilder {
     /// deadline is now, so that it is claimed at once.
     pub(crate) fn add_child_run(&mut self, head: &RunHead) -> Result<(), Unstorable> {
         let mut cells = head.cells()?;
-        cells.extend([("status", RunStatus::Pending.as_str().into()), ("state_version", 1.into())]);
-        cells.push(("next_deadline", head.created_at.into()));
+        cells.extend([(runs::status, RunStatus::Pending.as_str().into()), (runs::state_version, 1.into())]);
+        cells.push((runs::next_deadline, head.created_at.into()));
         self.rows.inserts.push(Insert::new(&RUNS, cells)?);
         Ok(())
     }
@@ -411,20 +416,23 @@ impl TurnBuilder {
     pub(crate) fn cache_output(&mut self, head: &RunHead, entry: CacheEntry<'_>) -> Result<(), Unstorable> {
         let CacheEntry { key, tool_version, output, expires_at, at: now } = entry;
         let is = |column, value: &str| Condition { column, compare: Comparison::Is, value: value.into() };
-        let conditions =
-            vec![is("tenant_id", &head.tenant), is("workflow_id", &head.workflow.id), is("cache_key", &key)];
+        let conditions = vec![
+            is(cache_entries::tenant_id, &head.tenant),
+            is(cache_entries::workflow_id, &head.workflow.id),
+            is(cache_entries::cache_key, &key),
+        ];
         self.rows.steps.push(Step::Delete { table: &CACHE_ENTRIES, conditions, rows: RowCount::AtMost(1) });
         self.rows.steps.push(Step::Insert(Insert::new(
             &CACHE_ENTRIES,
             vec![
-                ("tenant_id", head.tenant.as_str().into()),
-                ("workflow_id", head.workflow.id.as_str().into()),
-                ("cache_key", key.into()),
-                ("tool_version", tool_version.into()),
-                ("output", output.into()),
-                ("run_id", head.id.into()),
-                ("created_at", now.into()),
-                ("expires_at", expires_at.into()),
+                (cache_entries::tenant_id, head.tenant.as_str().into()),
+                (cache_entries::workflow_id, head.workflow.id.as_str().into()),
+                (cache_entries::cache_key, key.into()),
+                (cache_entries::tool_version, tool_version.into()),
+                (cache_entries::output, output.into()),
+                (cache_entries::run_id, head.id.into()),
+                (cache_entries::created_at, now.into()),
+                (cache_entries::expires_at, expires_at.into()),
             ],
         )?));
         Ok(())

@@ -1,10 +1,9 @@
 //! Approval requests: pending ones with everything needed to decide, closed ones with how they ended.
 
-use super::{decoded, json};
-use crate::flow::decide::people_needed;
 use crate::flow::review;
 use chimera_core::flow::review::{ApprovalState, Review};
-use chimera_core::record::{DamagedRows, Json, Row};
+use chimera_core::flow::tables::{ApprovalRow, RunRow};
+use chimera_core::record::{DamagedRows, Json};
 use chimera_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -53,34 +52,40 @@ pub struct ClosedApproval {
 
 impl PendingApproval {
     /// `all` are the requests of the run.
-    pub(in crate::flow) fn of(run: &Row, row: &Row, all: &[Row], now: Timestamp) -> Result<Self, DamagedRows> {
+    pub(in crate::flow) fn of(
+        run: &RunRow,
+        request: &ApprovalRow,
+        all: &[ApprovalRow],
+        now: Timestamp,
+    ) -> Result<Self, DamagedRows> {
+        let review = review::of_row(run, request, all, now)?;
         Ok(Self {
-            approval_id: row.uuid("approval_request_id"),
-            step_id: row.get("step_id").as_uuid(),
-            node_id: super::text(row, "node_id"),
-            action_type: row.text("action_type").to_owned(),
-            action: json(row, "action_data"),
-            review: review::of_row(run, row, all, now),
-            digest: row.get("action_digest").as_bytes().map(hex::encode),
-            approvals_needed: people_needed(row, &|one, other| one == other),
-            decisions: decoded(row, "decisions")?.unwrap_or_default(),
-            requested_by: row.text("requester_actor").to_owned(),
-            changed_by: row.get("co_requesters").as_texts().to_vec(),
-            created_at: row.get("created_at").as_time(),
-            expires_at: row.get("expires_at").as_time(),
+            approval_id: request.approval_request_id,
+            step_id: request.step_id,
+            node_id: request.node_id.clone(),
+            action_type: request.action_type.clone(),
+            action: Some(request.action_data.clone()),
+            digest: Some(request.action_digest.to_string()),
+            approvals_needed: review.approvals_needed,
+            review,
+            decisions: request.decisions.decode()?,
+            requested_by: request.requester_actor.clone(),
+            changed_by: request.co_requesters.clone().unwrap_or_default(),
+            created_at: Some(request.created_at),
+            expires_at: request.expires_at,
         })
     }
 }
 
 impl ClosedApproval {
-    pub(in crate::flow) fn of(run: &Row, row: &Row, now: Timestamp) -> Self {
-        let review = review::of_row(run, row, &[], now);
-        Self {
+    pub(in crate::flow) fn of(run: &RunRow, request: &ApprovalRow, now: Timestamp) -> Result<Self, DamagedRows> {
+        let review = review::of_row(run, request, &[], now)?;
+        Ok(Self {
             approval_id: review.approval_id,
             node_id: review.node_id,
-            action_type: row.text("action_type").to_owned(),
+            action_type: request.action_type.clone(),
             digest: review.digest,
             standing: review.standing,
-        }
+        })
     }
 }

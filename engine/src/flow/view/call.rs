@@ -1,9 +1,9 @@
 //! Tool calls.
 
-use super::{flag, json, optional_word, text};
 use chimera_core::flow::call::CallEnd;
 use chimera_core::flow::run::RunStatus;
-use chimera_core::record::{DamagedRows, Json, Row};
+use chimera_core::flow::tables::ToolCallRow;
+use chimera_core::record::Json;
 use chimera_core::time::Timestamp;
 use serde::Serialize;
 use uuid::Uuid;
@@ -36,31 +36,26 @@ pub struct ListedCall {
 }
 
 impl CallView {
-    pub(in crate::flow) fn of(row: &Row) -> Result<Self, DamagedRows> {
-        Ok(Self {
-            tool_name: row.text("tool_name").to_owned(),
-            tool_input: json(row, "tool_input"),
-            tool_output: json(row, "tool_output"),
-            error: text(row, "error"),
-            duration_ms: row.get("duration_ms").as_int(),
-            dry_run: flag(row, "dry_run"),
-            idempotency_key: text(row, "idempotency_key"),
-            attempt: row.int("attempt"),
-            outcome: optional_word(row, "outcome", CallEnd::parse)?,
-            created_at: row.get("created_at").as_time(),
-            completed_at: row.get("completed_at").as_time(),
-        })
+    pub(in crate::flow) fn of(call: ToolCallRow) -> Self {
+        Self {
+            tool_name: call.tool_name,
+            tool_input: Some(call.tool_input),
+            tool_output: call.tool_output,
+            error: call.error,
+            duration_ms: call.duration_ms.map(i64::from),
+            dry_run: call.dry_run.unwrap_or_default(),
+            idempotency_key: call.idempotency_key,
+            attempt: call.attempt.into(),
+            outcome: call.outcome,
+            created_at: call.created_at,
+            completed_at: call.completed_at,
+        }
     }
 }
 
 impl ListedCall {
-    pub(in crate::flow) fn of(row: &Row, run_status: Option<RunStatus>) -> Result<Self, DamagedRows> {
-        Ok(Self {
-            call: CallView::of(row)?,
-            run_id: row.uuid("run_id"),
-            actor: text(row, "actor"),
-            run_status,
-            step_id: row.get("step_id").as_uuid(),
-        })
+    pub(in crate::flow) fn of(run_status: Option<RunStatus>, mut call: ToolCallRow) -> Self {
+        let (run_id, step_id, actor) = (call.run_id, call.step_id, call.actor.take());
+        Self { call: CallView::of(call), run_id, actor, run_status, step_id }
     }
 }

@@ -1,9 +1,10 @@
 //! Calls whose outcome is unknown, and how to resolve them.
 
-use super::{RollbackView, decoded, text, title, word};
+use super::{RollbackView, title};
 use chimera_core::error::ErrorBody;
 use chimera_core::flow::run::{RunStatus, StepStatus};
-use chimera_core::record::{DamagedRows, Row};
+use chimera_core::flow::tables::{DoubtfulRun, DoubtfulStep};
+use chimera_core::record::{DamagedRows, Json};
 use chimera_core::time::Timestamp;
 use serde::Serialize;
 use uuid::Uuid;
@@ -42,38 +43,37 @@ pub struct DoubtView {
 }
 
 impl DoubtView {
-    pub(in crate::flow) fn of(run: &Row, step: &Row) -> Result<Self, DamagedRows> {
-        let (run_id, step_id) = (run.uuid("id"), step.uuid("id"));
-        let undo = step.text("status") != StepStatus::OutcomeUnknown.as_str();
+    pub(in crate::flow) fn of(run: &DoubtfulRun, step: DoubtfulStep) -> Result<Self, DamagedRows> {
+        let undo = step.status != StepStatus::OutcomeUnknown;
         let call = if undo { DoubtfulCall::Undo } else { DoubtfulCall::Execute };
         Ok(Self {
-            run_id,
-            title: title(run),
-            workflow_id: text(run, "workflow_id"),
-            actor: run.text("actor").to_owned(),
-            run_status: word(run, "status", RunStatus::parse)?,
-            step_id,
-            node_id: step.text("node_id").to_owned(),
-            map_index: step.get("map_index").as_int(),
-            tool: text(step, "tool"),
+            run_id: run.id,
+            title: title(&run.request_payload, run.workflow_id.as_deref()),
+            workflow_id: run.workflow_id.clone(),
+            actor: run.actor.clone(),
+            run_status: run.status,
+            step_id: step.id,
             call,
-            attempt: step.int("attempt"),
-            since: step.get("in_doubt_since").as_time(),
-            reason: if undo { undo_reason(run, step_id)? } else { call_reason(step)? },
-            resolve_url: (!undo).then(|| call.settle_url(run_id, step_id)),
-            settle_url: call.settle_url(run_id, step_id),
-            settle_with: call.resolve_commands(run_id, step_id).into(),
+            reason: if undo { undo_reason(run, step.id)? } else { call_reason(step.error.as_ref())? },
+            node_id: step.node_id,
+            map_index: step.map_index.map(i64::from),
+            tool: step.tool,
+            attempt: step.attempt.into(),
+            since: step.in_doubt_since,
+            resolve_url: (!undo).then(|| call.settle_url(run.id, step.id)),
+            settle_url: call.settle_url(run.id, step.id),
+            settle_with: call.resolve_commands(run.id, step.id).into(),
         })
     }
 }
 
-fn call_reason(step: &Row) -> Result<Option<String>, DamagedRows> {
-    Ok(decoded::<ErrorBody>(step, "error")?.map(|error| error.message))
+fn call_reason(error: Option<&Json>) -> Result<Option<String>, DamagedRows> {
+    Ok(error.map(Json::decode::<ErrorBody>).transpose()?.map(|error| error.message))
 }
 
 /// Why the outcome of an undo is unknown, according to the last rollback.
-fn undo_reason(run: &Row, step: Uuid) -> Result<Option<String>, DamagedRows> {
-    let rollback: Option<RollbackView> = decoded(run, "rollback")?;
+fn undo_reason(run: &DoubtfulRun, step: Uuid) -> Result<Option<String>, DamagedRows> {
+    let rollback: Option<RollbackView> = run.rollback.as_ref().map(Json::decode).transpose()?;
     let mut left = rollback.into_iter().flat_map(|rollback| rollback.left);
     Ok(left.find(|line| line.step_id == Some(step)).and_then(|line| line.reason))
 }

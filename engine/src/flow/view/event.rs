@@ -1,7 +1,7 @@
 //! The events of a run: its ledger entries.
 
-use super::text;
-use chimera_core::record::{Json, Row};
+use chimera_core::ledger::tables::RunEntry;
+use chimera_core::record::Json;
 use chimera_core::time::Timestamp;
 use serde::Serialize;
 
@@ -20,17 +20,16 @@ pub struct EventView {
 }
 
 impl EventView {
-    pub(in crate::flow) fn of(row: &Row) -> Self {
+    pub(in crate::flow) fn of(entry: RunEntry) -> Self {
         Self {
-            run_seq: row.int("run_seq"),
-            event_type: row.text("event_type").to_owned(),
-            subject_id: row.text("subject_id").to_owned(),
-            actor_id: text(row, "actor_id"),
-            timestamp: row.get("timestamp").as_time(),
-            data: super::json(row, "data_json")
-                .or_else(|| row.get("data_json").as_text().map(|text| Json::from_stored(text.to_owned()))),
-            lane: row.int("lane"),
-            seq: row.int("seq"),
+            run_seq: entry.run_seq.unwrap_or_default(),
+            event_type: entry.event_type,
+            subject_id: entry.subject_id,
+            actor_id: entry.actor_id,
+            timestamp: Some(entry.timestamp),
+            data: Some(entry.data_json),
+            lane: entry.lane,
+            seq: entry.seq,
         }
     }
 }

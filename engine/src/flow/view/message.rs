@@ -1,9 +1,9 @@
 //! Notifications about a run, and how their delivery stands.
 
-use super::{decoded, word};
 use chimera_core::error::ErrorBody;
 use chimera_core::flow::status::NotificationStatus;
-use chimera_core::record::{DamagedRows, Row};
+use chimera_core::flow::tables::NotificationRow;
+use chimera_core::record::{DamagedRows, Json};
 use chimera_core::time::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 use uuid::Uuid;
@@ -77,18 +77,18 @@ struct Payload {
 }
 
 impl MessageView {
-    pub(in crate::flow) fn of(row: &Row) -> Result<Self, DamagedRows> {
+    pub(in crate::flow) fn of(message: NotificationRow) -> Result<Self, DamagedRows> {
         Ok(Self {
-            r#type: decoded::<Payload>(row, "payload")?.and_then(|payload| payload.r#type),
-            approval_id: row.get("approval_id").as_uuid(),
-            channel: row.text("channel").to_owned(),
-            target: row.text("target").to_owned(),
-            status: word(row, "status", NotificationStatus::parse)?,
-            attempt: row.int("attempt"),
-            sent_at: row.get("sent_at").as_time(),
-            next_attempt_at: row.get("next_attempt_at").as_time(),
-            error: decoded(row, "error")?,
-            deliveries: decoded(row, "deliveries")?.unwrap_or_default(),
+            r#type: message.payload.decode::<Payload>()?.r#type,
+            approval_id: message.approval_id,
+            channel: message.channel,
+            target: message.target,
+            status: message.status,
+            attempt: message.attempt.into(),
+            sent_at: message.sent_at,
+            next_attempt_at: message.next_attempt_at,
+            error: message.error.as_ref().map(Json::decode).transpose()?,
+            deliveries: message.deliveries.decode()?,
         })
     }
 }

@@ -1,8 +1,7 @@
 //! Patches of a run's graph.
 
-use super::{text, word};
 use chimera_core::flow::status::PatchStatus;
-use chimera_core::record::{DamagedRows, Row};
+use chimera_core::flow::tables::PatchRow;
 use chimera_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -21,22 +20,22 @@ pub struct PatchView {
 }
 
 impl PatchView {
-    pub(in crate::flow) fn of(row: &Row) -> Result<Self, DamagedRows> {
-        Ok(Self {
-            number: row.int("number"),
-            status: word(row, "status", PatchStatus::parse)?,
-            actor: row.text("actor").to_owned(),
-            justification: text(row, "justification"),
-            reason: text(row, "reason"),
-            approval_id: row.get("approval_request_id").as_uuid(),
-            created_at: row.get("created_at").as_time(),
-        })
+    pub(in crate::flow) fn of(patch: PatchRow) -> Self {
+        Self {
+            number: patch.number.into(),
+            status: patch.status,
+            actor: patch.actor,
+            justification: patch.justification,
+            reason: patch.reason,
+            approval_id: patch.approval_request_id,
+            created_at: Some(patch.created_at),
+        }
     }
 }
 
 /// What a patch changes, and how to revert it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PreviewView {
+pub struct PatchChanges {
     pub diff: GraphDiff,
     pub inverse: PatchInverse,
 }

@@ -1,9 +1,8 @@
 //! The plan of a run: as drafted by a dry run, or as its workflow says.
 
-use super::decoded;
 use chimera_core::error::ErrorBody;
 use chimera_core::flow::plan::Plan;
-use chimera_core::record::{DamagedRows, JsonError, Row};
+use chimera_core::record::{DamagedRows, Json, JsonError};
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
@@ -132,9 +131,9 @@ struct StoredResult {
 }
 
 impl PlanView {
-    /// The drafted plan of a run, and the dry-run result of each line.
-    pub(in crate::flow) fn drafted(row: &Row) -> Result<Option<(Self, Vec<DryRunResult>)>, DamagedRows> {
-        let Some(stored) = decoded::<StoredPlan>(row, "plan")? else { return Ok(None) };
+    /// The plan that a draft stored, and the dry-run result of each line.
+    pub(in crate::flow) fn drafted(plan: &Json) -> Result<(Self, Vec<DryRunResult>), DamagedRows> {
+        let stored: StoredPlan = plan.decode()?;
         let damaged = |error: serde_json::Error| DamagedRows { what: format!("a line of a plan: {error}") };
         let mut steps = Vec::with_capacity(stored.steps.len());
         let mut results = Vec::with_capacity(stored.steps.len());
@@ -145,7 +144,7 @@ impl PlanView {
             results.push(DryRunResult::of(&line, result.unwrap_or_default()));
             steps.push(line);
         }
-        Ok(Some((Self { steps, more: false, digest: stored.digest }, results)))
+        Ok((Self { steps, more: false, digest: stored.digest }, results))
     }
 
     /// The plan of a workflow that was not drafted.

@@ -2,14 +2,14 @@
 
 use super::{
     ClosedApproval, DoubtView, DryRunResult, MessageView, NotifyTargets, PatchView, PendingApproval, PlanView,
-    RiskView, RollbackView, flag, optional_word, text, word,
+    RiskView, RollbackView,
 };
 use chimera_core::access::Level;
 use chimera_core::error::ErrorBody;
 use chimera_core::flow::run::{ReplayMode, RunStatus};
-use chimera_core::flow::tables::runs;
+use chimera_core::flow::tables::ListedRun;
 use chimera_core::flow::title::title_of_request;
-use chimera_core::record::{DamagedRows, Json, Row};
+use chimera_core::record::Json;
 use chimera_core::time::Timestamp;
 use serde::Serialize;
 use uuid::Uuid;
@@ -43,37 +43,36 @@ pub struct RunSummary {
 }
 
 impl RunSummary {
-    pub(in crate::flow) fn of(row: &Row) -> Result<Self, DamagedRows> {
-        Ok(Self {
-            run_id: row.uuid("id"),
-            title: title(row),
-            status: word(row, "status", RunStatus::parse)?,
-            workflow_id: text(row, "workflow_id"),
-            workflow_version: row.get("workflow_version").as_int(),
-            actor: row.text("actor").to_owned(),
-            autonomy_level: optional_word(row, "autonomy_level", Level::parse)?,
-            trace_id: row.text("trace_id").to_owned(),
-            created_at: row.get("created_at").as_time(),
-            completed_at: row.get("completed_at").as_time(),
-            priority: row.int("priority"),
-            dry_run: flag(row, "dry_run"),
-            paused: flag(row, "pause_requested"),
-            cancel_requested: flag(row, "cancel_requested"),
-            state_version: row.int("state_version"),
-            run_seq: row.int("run_seq"),
-            parent_run_id: row.get("parent_run_id").as_uuid(),
-            replay_of: row.get("replay_of").as_uuid(),
-            replay_mode: optional_word(row, "replay_mode", ReplayMode::parse)?,
-            error_message: text(row, "error_message"),
-            in_doubt_since: row.get("in_doubt_since").as_time(),
-        })
+    pub(in crate::flow) fn of(run: ListedRun) -> Self {
+        Self {
+            run_id: run.id,
+            title: run.workflow_id.clone().unwrap_or_default(),
+            status: run.status,
+            workflow_id: run.workflow_id,
+            workflow_version: run.workflow_version,
+            actor: run.actor,
+            autonomy_level: run.autonomy_level,
+            trace_id: run.trace_id,
+            created_at: run.created_at,
+            completed_at: run.completed_at,
+            priority: run.priority.into(),
+            dry_run: run.dry_run,
+            paused: run.pause_requested,
+            cancel_requested: run.cancel_requested,
+            state_version: run.state_version,
+            run_seq: run.run_seq,
+            parent_run_id: run.parent_run_id,
+            replay_of: run.replay_of,
+            replay_mode: run.replay_mode,
+            error_message: run.error_message,
+            in_doubt_since: run.in_doubt_since,
+        }
     }
 }
 
-/// The title of a run: what it was requested with, if that was read, else the name of its workflow.
-pub(in crate::flow) fn title(row: &Row) -> String {
-    let requested = row.get(runs::request_payload).as_json().and_then(|request| title_of_request(request.as_str()));
-    requested.unwrap_or_else(|| row.text(runs::workflow_id).to_owned())
+/// The title of a run: what it was requested with, else the name of its workflow.
+pub(in crate::flow) fn title(request: &Json, workflow: Option<&str>) -> String {
+    title_of_request(request.as_str()).unwrap_or_else(|| workflow.unwrap_or_default().to_owned())
 }
 
 /// A run with everything needed to decide its approvals.

@@ -1,11 +1,12 @@
 //! Steps. A node that has not started has no row: it is shown as pending, or as skipped or cancelled once the run has
 //! ended.
 
-use super::{CallView, decoded, json, text, word};
+use super::CallView;
 use chimera_core::error::ErrorBody;
 use chimera_core::flow::air::{CompiledNode, NodeKind};
 use chimera_core::flow::run::StepStatus;
-use chimera_core::record::{DamagedRows, Json, Row};
+use chimera_core::flow::tables::StepRow;
+use chimera_core::record::{DamagedRows, Json};
 use chimera_core::time::Timestamp;
 use serde::Serialize;
 use uuid::Uuid;
@@ -40,24 +41,24 @@ pub struct StepView {
 }
 
 impl StepView {
-    pub(in crate::flow) fn started(row: &Row, tool_calls: Vec<CallView>) -> Result<Self, DamagedRows> {
+    pub(in crate::flow) fn started(step: StepRow, tool_calls: Vec<CallView>) -> Result<Self, DamagedRows> {
         Ok(Self {
-            step_id: Some(row.uuid("id")),
-            node_id: row.text("node_id").to_owned(),
-            node_type: word(row, "node_type", NodeKind::parse)?,
-            map_index: row.get("map_index").as_int(),
-            tool: text(row, "tool"),
-            status: word(row, "status", StepStatus::parse)?,
-            attempt: row.int("attempt"),
-            input: json(row, "input"),
-            input_digest: row.get("input_digest").as_bytes().map(hex::encode),
-            outputs: json(row, "output"),
-            error: decoded(row, "error")?,
-            child_run_id: row.get("child_run_id").as_uuid(),
+            step_id: Some(step.id),
+            node_id: step.node_id,
+            node_type: step.node_type,
+            map_index: step.map_index.map(i64::from),
+            tool: step.tool,
+            status: step.status,
+            attempt: step.attempt.into(),
+            input: step.input,
+            input_digest: step.input_digest.map(|digest| digest.to_string()),
+            outputs: step.output,
+            error: step.error.as_ref().map(Json::decode).transpose()?,
+            child_run_id: step.child_run_id,
             // For a finished step the column records that an undo was sent.
-            retry_at: row.get("retry_at").as_time().filter(|_| row.get("completed_at").is_null()),
-            started_at: row.get("started_at").as_time(),
-            completed_at: row.get("completed_at").as_time(),
+            retry_at: step.retry_at.filter(|_| step.completed_at.is_none()),
+            started_at: step.started_at,
+            completed_at: step.completed_at,
             tool_calls,
         })
     }

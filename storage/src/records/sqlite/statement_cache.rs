@@ -18,13 +18,25 @@ enum Verb {
     Update,
 }
 
-struct StatementShape {
+/// What a statement does, apart from the columns that it names.
+#[derive(Clone, Copy)]
+struct Operation {
     verb: Verb,
     table: &'static str,
+    /// How many of the named columns are set.
+    set: usize,
+}
+
+impl Operation {
+    fn is_same(self, other: Self) -> bool {
+        self.verb == other.verb && std::ptr::eq(self.table, other.table) && self.set == other.set
+    }
+}
+
+struct StatementShape {
+    operation: Operation,
     /// Positions of the named columns, those set before those expected.
     positions: Vec<usize>,
-    /// How many of them are set.
-    set: usize,
     text: String,
 }
 
@@ -44,46 +56,37 @@ impl StatementCache {
     /// The number of the `INSERT` of a row with these columns.
     pub(super) fn insert(&mut self, insert: &Insert) -> usize {
         let positions = || insert.cells.iter().map(|(at, _)| *at);
-        self.find(Verb::Insert, insert.table.name, insert.cells.len(), positions, || {
-            sql::insert(SqlDialect::Sqlite, insert.table, positions())
-        })
+        let operation = Operation { verb: Verb::Insert, table: insert.table.name, set: insert.cells.len() };
+        self.find(operation, positions, || sql::insert(SqlDialect::Sqlite, insert.table, positions()))
     }
 
     /// The number of the `INSERT` of a row with all columns into an append-only table. A failure ends the whole
     /// batch, so SQLite need not keep page copies to undo the single statement.
     pub(super) fn append(&mut self, table: &'static Table) -> usize {
         let columns = table.columns.len();
-        self.find(
-            Verb::Append,
-            table.name,
-            columns,
-            || 0..columns,
-            || sql::insert(SqlDialect::Sqlite, table, 0..columns).replacen("INSERT", "INSERT OR FAIL", 1),
-        )
+        let operation = Operation { verb: Verb::Append, table: table.name, set: columns };
+        let spell = || sql::insert(SqlDialect::Sqlite, table, 0..columns).replacen("INSERT", "INSERT OR FAIL", 1);
+        self.find(operation, || 0..columns, spell)
     }
 
     /// The number of the `UPDATE` of a row by its key, conditional on the expected column values.
     pub(super) fn update(&mut self, update: &Update) -> usize {
         let positions = || update.set.iter().chain(&update.expect).map(|(at, _)| *at);
-        self.find(Verb::Update, update.table.name, update.set.len(), positions, || spell(update))
+        let operation = Operation { verb: Verb::Update, table: update.table.name, set: update.set.len() };
+        self.find(operation, positions, || spell(update))
     }
 
     fn find<P: Iterator<Item = usize>>(
         &mut self,
-        verb: Verb,
-        table: &'static str,
-        set: usize,
+        operation: Operation,
         positions: impl Fn() -> P,
         spell: impl FnOnce() -> String,
     ) -> usize {
         let same = |shape: &StatementShape| {
-            shape.verb == verb
-                && std::ptr::eq(shape.table, table)
-                && shape.set == set
-                && shape.positions.iter().copied().eq(positions())
+            shape.operation.is_same(operation) && shape.positions.iter().copied().eq(positions())
         };
         self.0.iter().position(same).unwrap_or_else(|| {
-            self.0.push(StatementShape { verb, table, positions: positions().collect(), set, text: spell() });
+            self.0.push(StatementShape { operation, positions: positions().collect(), text: spell() });
             self.0.len() - 1
         })
     }

@@ -2,16 +2,19 @@
 
 use super::{LedgerNodes, entries, join_workers};
 use crate::seeded::Seeded;
+use chimera_core::audit::export::ExportHeader;
 use chimera_core::audit::{VerificationReport, verify};
 use chimera_core::ledger::LedgerFault;
 use chimera_core::record::Scope;
 use chimera_engine::audit::{ExportSummary, export, prove};
 use chimera_engine::ledger::LedgerError;
-use chimera_engine::port::Records;
+use chimera_engine::port::{Clock, Records};
 
 async fn exported(stage: &LedgerNodes, records: &dyn Records, tenant: Option<&str>) -> (ExportSummary, Vec<u8>) {
     let (world, mut out) = (&stage.world, Vec::new());
-    let done = export(records, &world.clock, tenant, &world.keys(), Some(&world.signer), &mut out).await.unwrap();
+    let header =
+        ExportHeader { created_at: world.clock.now(), tenant: tenant.map(str::to_owned), keys: world.keys().into() };
+    let done = export(records, header, Some(&world.signer), &mut out).await.unwrap();
     (done, out)
 }
 
@@ -27,7 +30,9 @@ async fn owned(stage: &LedgerNodes, tenant: &str) -> u64 {
 pub(super) async fn what_no_checkpoint_covers_can_not_be_proven(stage: &LedgerNodes) {
     assert!(check(stage, &exported(stage, &*stage.one, Some("acme")).await.1).is_intact(), "nothing to prove");
     let receipt = stage.world.write(&*stage.one, 0, "acme", 2).await;
-    let tenants = export(&*stage.two, &stage.world.clock, Some("acme"), &[], None, &mut Vec::new()).await;
+    let (created_at, tenant) = (stage.world.clock.now(), Some("acme".to_owned()));
+    let header = ExportHeader { created_at, tenant, keys: Vec::new() };
+    let tenants = export(&*stage.two, header, None, &mut Vec::new()).await;
     assert!(matches!(tenants, Err(LedgerError::NoCheckpoint)));
     let proof = prove(&*stage.two, Scope::System, receipt.lane, 1).await;
     assert!(matches!(proof, Err(LedgerError::NoCheckpoint)));

@@ -5,32 +5,11 @@
 //! is exempt, since it owns the SQL, and so are the memory store of `testkit` and `core/src/record`, which know no table.
 //! The contract suites, the simulator and the crash matrix follow the rule; the tests of the crates need not.
 
-use super::finding::{Exception, Finding, apply_exceptions, assert_none};
+use super::finding::{Finding, assert_none};
 use super::rust_file::RustFile;
 use super::scan::{self, SpanKind};
 use super::tree;
 use std::collections::BTreeSet;
-
-/// Findings in each of these count as one file.
-const FOLDERS: [&str; 2] = ["core/src/flow/run", "engine/src/flow/view"];
-
-const RUN: &str = "rows of the run's state machine, which still loads and writes them itself";
-const VIEW: &str = "builds typed read models from rows; to be built from decoded ones";
-const DECISION: &str = "decides about approval requests by their rows; to be replaced by the typed ones";
-
-const EXCEPTIONS: &[Exception] = &[
-    Exception { file: "core/src/flow/run", why: RUN },
-    Exception { file: "engine/src/flow/calls.rs", why: VIEW },
-    Exception { file: "engine/src/flow/contributor_rules.rs", why: DECISION },
-    Exception { file: "engine/src/flow/decide.rs", why: DECISION },
-    Exception { file: "engine/src/flow/doubt.rs", why: VIEW },
-    Exception { file: "engine/src/flow/inbox.rs", why: VIEW },
-    Exception { file: "engine/src/flow/review.rs", why: VIEW },
-    Exception { file: "engine/src/flow/show.rs", why: VIEW },
-    Exception { file: "engine/src/flow/steps.rs", why: VIEW },
-    Exception { file: "engine/src/flow/view", why: VIEW },
-    Exception { file: "engine/src/flow/void_requests.rs", why: DECISION },
-];
 
 /// Methods of a row that take a column.
 const READS: &[&str] = &["get", "text", "int", "uuid"];
@@ -39,7 +18,7 @@ const READS: &[&str] = &["get", "text", "int", "uuid"];
 const QUERIES: &[&str] = &["with", "filter"];
 
 /// What the value of a column is asked for. JSON documents have other accessors.
-const VALUES: &[&str] = &["as_int", "as_text", "as_uuid", "as_time", "as_bytes", "as_texts", "as_json"];
+const VALUES: &[&str] = &["as_int", "as_text", "as_uuid", "as_time", "as_bytes", "as_json"];
 
 fn columns() -> BTreeSet<&'static str> {
     chimera_core::catalog().into_iter().flat_map(|table| table.columns).map(|column| column.name).collect()
@@ -60,8 +39,6 @@ fn check(file: &RustFile) -> Vec<Finding> {
     let (columns, tokens) = (columns(), &file.tokens);
     let word = |at: usize| tokens.get(at).map_or("", |token| token.word.as_str());
     let spans = scan::spans(&file.text).into_iter().filter(|span| span.kind == SpanKind::Literal);
-    let folder = FOLDERS.into_iter().find(|folder| file.path.starts_with(folder));
-    let place = folder.unwrap_or(file.path.as_str());
     let mut found = Vec::new();
     for span in spans {
         let name = scan::content(&file.text[span.start..span.end]);
@@ -69,7 +46,7 @@ fn check(file: &RustFile) -> Vec<Finding> {
         let line = tokens[at].line;
         let is_tested = !file.is_test_file() && file.is_test(line);
         if columns.contains(name) && !is_tested && names_column(&word, at) {
-            found.push(Finding::new(place, line, format!("name the column {name} through the catalogue")));
+            found.push(Finding::new(&file.path, line, format!("name the column {name} through the catalogue")));
         }
     }
     found
@@ -85,7 +62,7 @@ fn names_column<'a>(word: &impl Fn(usize) -> &'a str, at: usize) -> bool {
     let is_helper = is_first && !is_call && ["is", "equals"].contains(&before(2)) && word(at + 1) == ",";
     let is_cell = is_first && word(at + 1) == "," && ["(", "[", ","].contains(&before(2)) && is_change(word, at);
     let is_condition = before(1) == ":" && before(2) == "column";
-    let is_list = before(1) == "[" && before(2) == "&" && ["by", "without"].contains(&before(4));
+    let is_list = before(1) == "[" && before(2) == "&" && before(4) == "by";
     (is_read && is_row_read) || is_query || is_helper || is_cell || is_condition || is_list
 }
 
@@ -105,7 +82,7 @@ fn is_change<'a>(word: &impl Fn(usize) -> &'a str, at: usize) -> bool {
 
 #[test]
 fn columns_are_named_through_the_catalogue() {
-    assert_none(&apply_exceptions(tree::rust().iter().flat_map(check).collect(), EXCEPTIONS));
+    assert_none(&tree::rust().iter().flat_map(check).collect::<Vec<_>>());
 }
 
 #[test]

@@ -1,35 +1,28 @@
-//! Types stay small: one file for the methods of a type, five arguments for a function, fifteen fields for a struct.
+//! Types stay small: one file for the methods of a type, fifteen fields for a struct.
 //!
-//! A type whose methods are spread over files, or whose functions pass the same values around, has several machines in
-//! it. Rows, configuration and wire types may be wide, because their shape is given. The lists may only shrink.
+//! A type whose methods are spread over files has several machines in it. Rows, configuration and wire types may be
+//! wide, because their shape is given. The lists may only shrink. Clippy limits the arguments of a function.
 
-use super::finding::{Exception, Finding, apply_exceptions, assert_none};
+use super::finding::{Finding, assert_none};
 use super::rust_file::{RustFile, body_start, closing_brace, is_name};
 use super::scan::Token;
 use super::tree;
 use std::collections::BTreeMap;
 
-const ARGUMENTS_MAX: usize = 5;
 const FIELDS_MAX: usize = 15;
 
 /// Types of a layer whose methods are in several files, and why.
 const SPREAD: &[(&str, &str, &str)] = &[
     ("core", "ActorEntry", "what a person is, apart from what the registry says"),
-    ("core", "Document", "reading and writing are apart"),
-    ("core", "Node", "reading and writing are apart"),
     ("core", "Plan", "compiling and expanding are apart"),
     ("core", "PlannedCall", "the text that people read is apart from the model"),
-    ("core", "Redactor", "documents and texts are apart"),
-    ("core", "RequestParts", "signing is apart from verifying"),
     ("core", "Review", "the text that people read is apart from the model"),
-    ("core", "SealedEntry", "sealing and storing are apart"),
     ("core", "Spec", "the flow room knows where a tool reaches"),
     ("engine", "Actions", "one file per use case"),
     ("engine", "Asking", "messages and their links are apart"),
     ("engine", "Authenticator", "one file per kind of credential"),
     ("engine", "Directory", "one file per use case"),
     ("engine", "Flow", "one file per use case"),
-    ("engine", "Snapshot", "tenants are apart from actors"),
     ("engine", "Workflows", "sharing is apart from storing"),
     ("storage", "PostgresRecords", "one file per operation, next to its SQLite sibling"),
     ("storage", "SqliteRecords", "one file per operation, next to its PostgreSQL sibling"),
@@ -45,58 +38,13 @@ const WIDE: &[(&str, &str)] = &[
     ("ApprovalRecord", "row"),
     ("Config", "configuration"),
     ("DoubtView", "wire type"),
-    ("EdgeState", "the parts of the server"),
     ("EntryView", "read model of a row"),
     ("PlanLine", "read model of a stored document"),
     ("RestoredRun", "row"),
     ("Review", "wire type"),
-    ("RunDriver", "the parts of the engine that a run uses"),
     ("RunHead", "row"),
     ("RunSummary", "wire type"),
     ("StepView", "read model of a row"),
-];
-
-/// Files with a function that takes too many arguments.
-const LONG_SIGNATURES: &[Exception] = &[
-    Exception { file: "api/src/act/run_call.rs", why: "extractors of a request" },
-    Exception { file: "api/src/flow/run_events.rs", why: "extractors of a request" },
-    Exception { file: "chimera/src/command/audit/ledger.rs", why: "arguments of a command" },
-    Exception { file: "chimera/src/command/bench_flow.rs", why: "arguments of a command" },
-    Exception { file: "chimera/src/command/runs/restart.rs", why: "arguments of a command" },
-    Exception { file: "chimera/src/command/runs/signal.rs", why: "arguments of a command" },
-    Exception { file: "chimera/src/compose/access.rs", why: "parts that are put together" },
-    Exception { file: "chimera/src/compose/flow.rs", why: "parts that are put together" },
-    Exception { file: "chimera/src/flow/render.rs", why: "to be split" },
-    Exception { file: "chimera/src/serve.rs", why: "parts that are put together" },
-    Exception { file: "chimera/src/telemetry/preset_ids.rs", why: "the signature of a foreign trait" },
-    Exception { file: "connect/src/flow/declared/paging.rs", why: "to be split" },
-    Exception { file: "connect/src/flow/declared/tool.rs", why: "to be split" },
-    Exception { file: "connect/src/flow/local/markdown_to_pdf/draw.rs", why: "to be split" },
-    Exception { file: "connect/src/flow/local/markdown_to_pdf/table.rs", why: "to be split" },
-    Exception { file: "core/src/act/risk/input_scanner.rs", why: "to be split" },
-    Exception { file: "core/src/flow/air/check.rs", why: "to be split" },
-    Exception { file: "core/src/flow/air/compile.rs", why: "to be split" },
-    Exception { file: "core/src/flow/air/reach.rs", why: "to be split" },
-    Exception { file: "core/src/flow/air/references.rs", why: "to be split" },
-    Exception { file: "engine/src/access/actors.rs", why: "columns of a row" },
-    Exception { file: "engine/src/access/tokens.rs", why: "claims of a token" },
-    Exception { file: "engine/src/act/actions.rs", why: "to be split" },
-    Exception { file: "engine/src/act/change.rs", why: "to be split" },
-    Exception { file: "engine/src/audit/export.rs", why: "to be split" },
-    Exception { file: "engine/src/commit/machine.rs", why: "to be split" },
-    Exception { file: "engine/src/flow/approval_messages.rs", why: "to be split" },
-    Exception { file: "engine/src/flow/commit_turn.rs", why: "to be split" },
-    Exception { file: "engine/src/flow/drive.rs", why: "to be split" },
-    Exception { file: "engine/src/flow/patch.rs", why: "to be split" },
-    Exception { file: "engine/src/flow/restore.rs", why: "columns of a row" },
-    Exception { file: "engine/src/flow/share.rs", why: "columns of a row" },
-    Exception { file: "engine/src/flow/signals.rs", why: "to be split" },
-    Exception { file: "engine/src/flow/steps.rs", why: "to be split" },
-    Exception { file: "expr/src/eval.rs", why: "to be split" },
-    Exception { file: "storage/src/bench/bare_postgres.rs", why: "settings of a benchmark" },
-    Exception { file: "storage/src/bench/workload.rs", why: "columns of a row" },
-    Exception { file: "storage/src/records/copy.rs", why: "to be split" },
-    Exception { file: "storage/src/records/sqlite/statement_cache.rs", why: "to be split" },
 ];
 
 /// The position after the group that opens at `at`: brackets, or the angle brackets of generics.
@@ -190,22 +138,6 @@ fn spread(files: &[&RustFile], allowed: &[(&str, &str, &str)]) -> Vec<Finding> {
     found.chain(unused).collect()
 }
 
-/// Functions outside tests that take too many arguments.
-fn long_signatures(file: &RustFile) -> Vec<Finding> {
-    let tokens = &file.tokens;
-    let starts = tokens.windows(2).enumerate().filter(|(_, pair)| pair[0].word == "fn" && is_name(&pair[1].word));
-    let found = starts.filter(|(_, pair)| !file.is_test(pair[0].line)).filter_map(|(at, pair)| {
-        let after = at + 2;
-        let open = if tokens.get(after)?.word == "<" { group_end(tokens, after) } else { after };
-        let count = items(tokens, open);
-        let what = || {
-            format!("{} takes {count} arguments, more than {ARGUMENTS_MAX}: name what belongs together", pair[1].word)
-        };
-        (count > ARGUMENTS_MAX).then(|| Finding::new(&file.path, pair[0].line, what()))
-    });
-    found.collect()
-}
-
 /// Line, name and number of fields of every struct outside tests.
 fn structs(file: &RustFile) -> Vec<(usize, String, usize)> {
     let tokens = &file.tokens;
@@ -249,12 +181,6 @@ fn the_methods_of_a_type_are_in_one_file() {
 }
 
 #[test]
-fn no_function_takes_more_than_five_arguments() {
-    let found = tree::rust().iter().flat_map(long_signatures).collect();
-    assert_none(&apply_exceptions(found, LONG_SIGNATURES));
-}
-
-#[test]
 fn no_struct_has_more_than_fifteen_fields_but_rows_configuration_and_wire_types() {
     assert_none(&tree::rust().iter().flat_map(wide).collect::<Vec<_>>());
     let large = |listed: &str| {
@@ -282,13 +208,6 @@ mod tests {
         );
         assert_eq!(spread(&[&one, &two], &[("core", "A", "why")]), []);
         assert_eq!(spread(&[&one], &[("core", "A", "why")]).len(), 1, "the list has an entry too many");
-    }
-
-    #[test]
-    fn arguments_are_counted_and_not_the_commas_within_them() {
-        let text = "fn five(&self, a: (u8, u8), b: Map<u8, fn(u8, u8) -> u8>, c: [u8; 2], d: u8,) {}\nfn six<T>(a: T, b: T, c: T, d: T, e: T, f: T) {}\n";
-        let found = long_signatures(&RustFile::new("core/src/a.rs", text));
-        assert_eq!(found.iter().map(|found| found.line).collect::<Vec<_>>(), [2]);
     }
 
     #[test]

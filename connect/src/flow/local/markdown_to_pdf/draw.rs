@@ -82,7 +82,7 @@ fn marks(surface: &mut Surface<'_>, fonts: &Fonts, page: &PdfPage, pictures: &[P
     for mark in page.under.iter().chain(&page.over) {
         match mark {
             DrawOp::Fill { x, y, width, height, color } => fill(surface, [*x, *y, *width, *height], *color),
-            DrawOp::Text { x, y, color, run } => text(surface, fonts, *x, *y, *color, run),
+            DrawOp::Text { x, y, color, run } => text(surface, fonts, Point::from_xy(*x, *y), *color, run),
             DrawOp::Image { number, x, y, width, height } => {
                 if let (Some(picture), Some(size)) = (pictures.get(*number), Size::from_wh(*width, *height)) {
                     surface.push_transform(&Transform::from_translate(*x, *y));
@@ -114,13 +114,13 @@ fn fill(surface: &mut Surface<'_>, [x, y, width, height]: [f32; 4], color: Color
     }
 }
 
-fn text(surface: &mut Surface<'_>, fonts: &Fonts, x: f32, y: f32, color: Color, run: &Run) {
+fn text(surface: &mut Surface<'_>, fonts: &Fonts, at: Point, color: Color, run: &Run) {
     let glyph =
         |placed: &PlacedGlyph| KrillaGlyph::new(placed.id, placed.advance, 0.0, 0.0, 0.0, placed.bytes.clone(), None);
     let glyphs: Vec<KrillaGlyph> = run.glyphs.iter().map(glyph).collect();
     let lean = if run.style.italic { -SLANT } else { 0.0 };
     surface.set_fill(Some(paint(color)));
-    surface.push_transform(&Transform::from_row(1.0, 0.0, lean, 1.0, x, y));
+    surface.push_transform(&Transform::from_row(1.0, 0.0, lean, 1.0, at.x, at.y));
     surface.draw_glyphs(Point::from_xy(0.0, 0.0), &glyphs, fonts.font(run.face), &run.text, run.size, false);
     surface.pop();
 }
@@ -131,7 +131,7 @@ fn number(surface: &mut Surface<'_>, fonts: &Fonts, sheet: PaperSize, page: usiz
     for line in wrap(&cells, FOOTER, sheet.width) {
         let x = (sheet.width - line.width) / 2.0;
         for run in &line.runs {
-            text(surface, fonts, x + run.x, sheet.height - 36.0, Color::MUTED, run);
+            text(surface, fonts, Point::from_xy(x + run.x, sheet.height - 36.0), Color::MUTED, run);
         }
     }
 }

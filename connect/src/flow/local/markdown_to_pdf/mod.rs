@@ -13,7 +13,7 @@ mod parse;
 mod picture;
 mod table;
 
-use crate::aside::ParsePool;
+use crate::cpu_pool::CpuPool;
 use crate::flow::artifact;
 use crate::flow::input::read;
 use async_trait::async_trait;
@@ -63,11 +63,11 @@ struct RenderedPdf {
 pub(super) struct MarkdownToPdf {
     spec: Arc<Spec>,
     blobs: TenantBlobs,
-    aside: ParsePool,
+    aside: CpuPool,
 }
 
 impl MarkdownToPdf {
-    pub(super) fn new(blobs: TenantBlobs, aside: ParsePool) -> Result<Self, InvalidSchema> {
+    pub(super) fn new(blobs: TenantBlobs, aside: CpuPool) -> Result<Self, InvalidSchema> {
         let declared = ToolDeclaration {
             name: "local.markdown_to_pdf",
             version: "1",

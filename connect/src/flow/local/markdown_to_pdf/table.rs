@@ -10,6 +10,7 @@ use super::lines::{Cell, TextLine, extent, wrap};
 use super::page::{Color, DrawOp};
 use super::parse::Table;
 use pulldown_cmark::Alignment;
+use std::ops::Range;
 
 const SIZE: f32 = 9.5;
 const HEIGHT: f32 = SIZE * 1.38;
@@ -71,7 +72,7 @@ impl LayoutBuilder<'_> {
         while from < lines {
             let fit = ((self.room() - 2.0 * PAD_Y) / HEIGHT).floor().max(1.0) as usize;
             let count = fit.min(lines - from);
-            self.part(grid, row, from, count, is_head);
+            self.part(grid, row, from..from + count, is_head);
             from += count;
             if from < lines {
                 self.next_page(grid)?;
@@ -83,19 +84,19 @@ impl LayoutBuilder<'_> {
     fn next_page(&mut self, grid: &Grid<'_>) -> Result<(), RenderError> {
         self.start_page()?;
         if let Some(head) = &grid.head {
-            self.part(grid, head, 0, lines(head), true);
+            self.part(grid, head, 0..lines(head), true);
         }
         Ok(())
     }
 
     /// Draws some lines of a row and moves below them.
-    fn part(&mut self, grid: &Grid<'_>, row: &Row, from: usize, count: usize, is_head: bool) {
+    fn part(&mut self, grid: &Grid<'_>, row: &Row, shown: Range<usize>, is_head: bool) {
         let top = self.place();
         let y = self.y + PAD_Y + (HEIGHT - (ASCENT + DESCENT) * SIZE) / 2.0 + ASCENT * SIZE;
         let left = self.left;
         self.draw_markers(y);
         for (at, (cell, (x, width))) in row.iter().zip(&grid.columns).enumerate() {
-            for (number, line) in cell.iter().skip(from).take(count).enumerate() {
+            for (number, line) in cell.iter().skip(shown.start).take(shown.len()).enumerate() {
                 let free = width - 2.0 * PAD_X - line.width;
                 let shift = match grid.alignments.get(at) {
                     Some(Alignment::Right) => free,
@@ -105,7 +106,7 @@ impl LayoutBuilder<'_> {
                 self.runs(line, x + PAD_X + shift.max(0.0), y + number as f32 * HEIGHT);
             }
         }
-        self.advance(count as f32 * HEIGHT + 2.0 * PAD_Y);
+        self.advance(shown.len() as f32 * HEIGHT + 2.0 * PAD_Y);
         let (below, width) = (self.y - 0.4, grid.width);
         self.draw(DrawOp::Fill { x: left, y: below, width, height: 0.6, color: Color::LINE });
         if is_head {

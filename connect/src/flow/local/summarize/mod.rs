@@ -6,7 +6,7 @@
 mod score;
 mod sentences;
 
-use crate::aside::ParsePool;
+use crate::cpu_pool::CpuPool;
 use crate::flow::input::read;
 use async_trait::async_trait;
 use chimera_core::error::Code;
@@ -29,11 +29,11 @@ struct SummarizeInput {
 
 pub(super) struct Summarize {
     spec: Arc<Spec>,
-    aside: ParsePool,
+    aside: CpuPool,
 }
 
 impl Summarize {
-    pub(super) fn new(aside: ParsePool) -> Result<Self, InvalidSchema> {
+    pub(super) fn new(aside: CpuPool) -> Result<Self, InvalidSchema> {
         let declared = ToolDeclaration {
             name: "local.summarize",
             version: "1",

@@ -8,7 +8,7 @@ use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::Body;
 use crate::flow::approval::ApprovalRequirement;
-use crate::flow::call::CallOutcome;
+use crate::flow::call::{CallEnd, CallOutcome};
 use crate::flow::expr::Preview;
 use crate::flow::outputs;
 use crate::flow::policy::{Action, PolicyVerdict};
@@ -23,6 +23,7 @@ use crate::flow::run::map_calls::CallList;
 use crate::flow::run::start::{Work, check_input, tool_absent};
 use crate::flow::run::turn_builder::{TurnBuilder, TurnContext};
 use crate::flow::run::{ReplayMode, Run, RunPlace, demands, judge, replay, start};
+use crate::flow::tables::{TOOL_CALLS, tool_calls};
 use crate::json::Digest32;
 use crate::ledger::decision::{DecisionSource, Outcome};
 use crate::limits;
@@ -397,23 +398,23 @@ pub(crate) fn answered(
     let step = run.tasks.ensure_step(RunPlace::node(at.node), &mut cx.env);
     let (result, error) = dry_result(answer);
     let row = Insert::new(
-        &crate::flow::tables::TOOL_CALLS,
+        &TOOL_CALLS,
         vec![
-            ("id", call.into()),
-            ("step_id", step.into()),
-            ("tool_name", spec.name.as_str().into()),
-            ("tool_input", Json::encode(&*input)?.into()),
-            ("tool_output", Json::encode(&result)?.into()),
-            ("error", error.clone().into()),
-            ("duration_ms", cx.book.took_ms.into()),
-            ("dry_run", true.into()),
-            ("created_at", cx.env.now.into()),
-            ("actor", run.head.actor.as_str().into()),
-            ("tenant_id", run.head.tenant.as_str().into()),
-            ("run_id", run.head.id.into()),
-            ("attempt", 1.into()),
-            ("outcome", "dry_run".into()),
-            ("completed_at", cx.env.now.into()),
+            (tool_calls::id, call.into()),
+            (tool_calls::step_id, step.into()),
+            (tool_calls::tool_name, spec.name.as_str().into()),
+            (tool_calls::tool_input, Json::encode(&*input)?.into()),
+            (tool_calls::tool_output, Json::encode(&result)?.into()),
+            (tool_calls::error, error.clone().into()),
+            (tool_calls::duration_ms, cx.book.took_ms.into()),
+            (tool_calls::dry_run, true.into()),
+            (tool_calls::created_at, cx.env.now.into()),
+            (tool_calls::actor, run.head.actor.as_str().into()),
+            (tool_calls::tenant_id, run.head.tenant.as_str().into()),
+            (tool_calls::run_id, run.head.id.into()),
+            (tool_calls::attempt, 1.into()),
+            (tool_calls::outcome, CallEnd::DryRun.into()),
+            (tool_calls::completed_at, cx.env.now.into()),
         ],
     )?;
     if let Some(draft) = &mut run.drafting.draft {

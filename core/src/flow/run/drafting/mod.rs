@@ -10,7 +10,8 @@ pub(crate) mod plan;
 use super::event::RunPlace;
 use super::map_calls::ApprovedMapCalls;
 use crate::flow::approval::{RequestedAction, StoredApproval, current, newest_approved};
-use crate::record::{Json, Row};
+use crate::flow::tables::RunRow;
+use crate::record::DamagedRows;
 use crate::time::Timestamp;
 use draft::Draft;
 use plan::{DraftedPlan, PlanEdit, PlannedNode};
@@ -33,8 +34,9 @@ pub(crate) struct Drafting {
 
 impl Drafting {
     /// Loads the plan of a run and its edits. A draft is not stored: it is made again.
-    pub(crate) fn load(row: &Row, approvals: &[StoredApproval]) -> Self {
-        let Some(document) = row.get("plan").as_json().map(Json::to_value) else { return Self::default() };
+    pub(crate) fn load(row: &RunRow, approvals: &[StoredApproval]) -> Result<Self, DamagedRows> {
+        let Some(document) = &row.plan else { return Ok(Self::default()) };
+        let document = document.value()?;
         let edits = document.get("edits").and_then(Value::as_object).into_iter().flatten();
         // Older rows hold a single name: that of the last editor.
         let by = |node: &str| match &document["edited_by"][node] {
@@ -45,12 +47,12 @@ impl Drafting {
         };
         let edits =
             edits.map(|(node, input)| (node.clone(), PlanEdit { input: input.clone(), by: by(node) })).collect();
-        let approved = !row.get("plan_digest").is_null();
+        let approved = row.plan_digest.is_some();
         let of_plan = |approval: &StoredApproval| approval.step.is_none() && approval.action == RequestedAction::Plan;
         let by = newest_approved(approvals, of_plan).map(|approved| approved.by);
         let asked = if approved { None } else { current(approvals, of_plan) };
         let plan = DraftedPlan::from_document(&document, asked, by.unwrap_or_default());
-        Self { edits, plan, ..Self::default() }
+        Ok(Self { edits, plan, ..Self::default() })
     }
 
     /// Whether a draft is in progress.

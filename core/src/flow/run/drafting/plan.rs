@@ -7,7 +7,6 @@
 use crate::access::Actor;
 use crate::error::{Code, ErrorBody};
 use crate::flow::approval::{ApprovalRequest, ApprovalRequirement, RequestStatus, RequestedAction};
-use crate::flow::patch;
 use crate::flow::run::approval_rows::NewRequest;
 use crate::flow::run::drafting::draft;
 use crate::flow::run::event::GovernanceDecision;
@@ -15,6 +14,7 @@ use crate::flow::run::patches::apply;
 use crate::flow::run::requesters::merge_names;
 use crate::flow::run::turn_builder::{TurnBuilder, TurnContext};
 use crate::flow::run::{Run, RunStatus, approval_rows, end, requesters, stop};
+use crate::flow::tables::runs;
 use crate::json::Digest32;
 use crate::ledger::decision::{DecisionSource, Outcome};
 use crate::record::{Json, Unstorable, Value as Cell};
@@ -114,17 +114,27 @@ pub(crate) struct PlanChange {
 /// A drafted plan.
 #[derive(Clone, Debug)]
 pub(crate) struct DraftedPlan {
-    pub(crate) digest: Digest32,
-    pub(crate) nodes: BTreeMap<String, PlannedNode>,
+    pub(super) digest: Digest32,
+    pub(super) nodes: BTreeMap<String, PlannedNode>,
     /// The approval request. `None` once it is decided.
-    pub(crate) asked: Option<ApprovalRequest>,
+    pub(super) asked: Option<ApprovalRequest>,
     /// Who approved it.
-    pub(crate) by: Vec<String>,
+    pub(super) by: Vec<String>,
 }
 
 impl DraftedPlan {
     pub(crate) fn node(&self, node: &str) -> Option<&PlannedNode> {
         self.nodes.get(node)
+    }
+
+    /// The request, until it is decided.
+    pub(crate) const fn request(&self) -> Option<&ApprovalRequest> {
+        self.asked.as_ref()
+    }
+
+    /// Who approved it.
+    pub(crate) fn approvers(&self) -> &[String] {
+        &self.by
     }
 
     pub(crate) fn approval(&self) -> Option<Uuid> {
@@ -154,9 +164,7 @@ fn parse_digest(value: &Value) -> Option<Digest32> {
 
 /// The digest that approvals cover so far: the plan with every applied patch.
 pub(crate) fn covered_digest(run: &Run) -> Option<Digest32> {
-    let applied = run.patches.applied();
-    let plan = run.drafting.plan.as_ref()?.digest;
-    Some(applied.fold(plan, |digest, overlay| patch::digest(digest, &overlay.patch)))
+    Some(run.patches.covered_digest(run.drafting.plan.as_ref()?.digest))
 }
 
 /// Fixes the plan after the draft. It awaits approval, or completes a dry run.
@@ -168,9 +176,9 @@ pub(crate) fn fix(run: &mut Run, drafted: FinishedDraft, cx: &mut TurnContext<'_
     if let (Value::Object(document), Value::Object(edits)) = (&mut document, edits_document(run)) {
         document.extend(edits.into_iter().filter(|_| !run.drafting.edits.is_empty()));
     }
-    cx.book.set_run_column("plan", Json::encode(&document)?);
+    cx.book.set_run_column(runs::plan, Json::encode(&document)?);
     if run.head.risk.is_none() {
-        cx.book.set_run_column("risk", Json::encode(&json!({"score": risk}))?);
+        cx.book.set_run_column(runs::risk, Json::encode(&json!({"score": risk}))?);
     }
     let data = json!({"digest": digest, "steps": lines.len(), "risk": risk});
     cx.book.add_note("plan.drafted", None, None, data);
@@ -213,7 +221,7 @@ pub(crate) fn edited(run: &mut Run, edit: PlanChange, cx: &mut TurnContext<'_>) 
         run.drafting.edits.insert(node, PlanEdit { input, by: merge_names(before, [by.id.as_str()]) });
     }
     // If the run is claimed before the draft is complete, it is drafted again with the stored edits.
-    cx.book.set_run_column("plan", Json::encode(&edits_document(run))?);
+    cx.book.set_run_column(runs::plan, Json::encode(&edits_document(run))?);
     if run.approvals.is_exhausted() {
         run.stopping
             .fail_with(ErrorBody::new(Code::ValidationFailed, "the run exceeds its limit of approval requests"));
@@ -244,7 +252,7 @@ pub(crate) fn approved(
     plan.asked = None;
     plan.by = by.to_vec();
     let digest = plan.digest;
-    book.set_run_column("plan_digest", Cell::Bytes(digest.to_vec()));
+    book.set_run_column(runs::plan_digest, Cell::Bytes(digest.to_vec()));
     book.add_note("plan.approved", None, by.first().map(Actor::person), json!({"digest": digest, "by": by}));
     run.tasks.queue_roots();
     Ok(true)

@@ -19,7 +19,8 @@ use crate::flow::run::tasks::edges::EdgeDecision;
 use crate::flow::run::tasks::task::{Task, TaskState};
 use crate::flow::run::turn_builder::{TurnBuilder, TurnContext};
 use crate::flow::run::{Run, RunPlace, approval_rows, map_calls};
-use crate::flow::tables::RUN_PATCHES;
+use crate::flow::status::PatchStatus;
+use crate::flow::tables::{RUN_PATCHES, run_patches, runs};
 use crate::json::Digest32;
 use crate::ledger::decision::{DecisionSource, Outcome};
 use crate::limits;
@@ -32,37 +33,56 @@ use uuid::Uuid;
 /// A proposed or applied patch.
 #[derive(Clone, Debug)]
 pub(crate) struct RunPatch {
-    pub(crate) patch: Patch,
-    pub(crate) by: Actor,
+    pub(super) patch: Patch,
+    pub(super) by: Actor,
     /// The version of its row.
-    pub(crate) version: i64,
+    pub(super) version: i64,
     /// The pending approval request.
-    pub(crate) asked: Option<ApprovalRequest>,
+    pub(super) asked: Option<ApprovalRequest>,
     /// The graph before the patch, once it is applied.
-    pub(crate) before: Option<Arc<Graph>>,
+    pub(super) before: Option<Arc<Graph>>,
     /// The sequence number, within the run, of the ledger entry that applied it.
-    pub(crate) seq: i64,
+    pub(super) seq: i64,
     /// The risk of what it adds.
-    pub(crate) risk: Option<Value>,
+    pub(super) risk: Option<Value>,
     /// Who approved it, where people were asked.
-    pub(crate) approved_by: Vec<String>,
+    pub(super) approved_by: Vec<String>,
 }
 
 impl RunPatch {
     /// The proposer of the patch and the authors of its child workflows.
     pub(crate) fn writers(&self) -> impl Iterator<Item = &str> {
-        std::iter::once(self.by.id.as_str()).chain(self.patch.authors.iter().map(String::as_str))
+        std::iter::once(self.proposer()).chain(self.patch.authors.iter().map(String::as_str))
+    }
+
+    pub(crate) fn proposer(&self) -> &str {
+        &self.by.id
+    }
+
+    /// Who approved it, where people were asked.
+    pub(crate) fn approvers(&self) -> &[String] {
+        &self.approved_by
+    }
+
+    /// The sequence number, within the run, of the ledger entry that applied it. The greatest until it is applied.
+    pub(crate) const fn applied_seq(&self) -> i64 {
+        self.seq
+    }
+
+    /// The number of calls that it adds, if they were counted.
+    pub(crate) const fn calls(&self) -> Option<usize> {
+        self.patch.calls
     }
 }
 
-/// The row of a patch.
+/// The row of a patch and its version.
 #[derive(Clone, Copy)]
-pub(crate) struct PatchRow {
+pub(crate) struct PatchVersion {
     pub(crate) number: u32,
     pub(crate) version: i64,
 }
 
-impl PatchRow {
+impl PatchVersion {
     /// The row of a patch that was just proposed.
     pub(crate) const fn proposed(number: u32) -> Self {
         Self { number, version: 1 }
@@ -96,7 +116,7 @@ fn patched_graph(run: &Run, patch: &Patch, env: &Env<'_>) -> Result<(Graph, Inve
         fitting.map(|(node, _)| run.tasks.name(RunPlace::node(node))).collect()
     };
     let finished = names(&Task::is_settled);
-    let current = names(&|task: &Task| !task.is_settled() && !matches!(task.state, TaskState::Pending { .. }));
+    let current = names(&|task: &Task| !task.is_settled() && !matches!(task.state(), TaskState::Pending { .. }));
     let graph = patch::apply(run.tasks.graph(), patch, &current, &finished, env.catalog)?;
     if let Some(problem) = graph.unsupported_problem() {
         return Err(vec![patch::relocate_problem(problem, run.tasks.graph())]);
@@ -125,18 +145,18 @@ pub(crate) fn propose(run: &mut Run, proposed: ProposedPatch, cx: &mut TurnConte
     };
     let patch = match fits {
         Ok(patch) => patch,
-        Err(why) => return refuse(run, PatchRow::proposed(number), &by, &why, &mut cx.book),
+        Err(why) => return refuse(run, PatchVersion::proposed(number), &by, &why, &mut cx.book),
     };
     let (mut patch, patched) = match patched_graph(run, &patch, &cx.env) {
         Ok((graph, inverse)) => (Patch { add_edges: inverse.remove_edges, ..patch }, graph),
         Err(problems) => {
-            return refuse(run, PatchRow::proposed(number), &by, &join_problems(&problems), &mut cx.book);
+            return refuse(run, PatchVersion::proposed(number), &by, &join_problems(&problems), &mut cx.book);
         }
     };
     patch.record_tool_versions(cx.env.catalog);
     let refused = judge(run, &patch, &by.id, &cx.env).err();
     if let Some(why) = refused.or_else(|| map_calls::patch_excess(run, &patch, &patched)) {
-        return refuse(run, PatchRow::proposed(number), &by, &why, &mut cx.book);
+        return refuse(run, PatchVersion::proposed(number), &by, &why, &mut cx.book);
     }
     let (asked, before, approved_by) = (None, None, Vec::new());
     let overlay = RunPatch { patch, by, version: 1, asked, before, seq: i64::MAX, risk, approved_by };
@@ -155,7 +175,10 @@ fn ask(run: &mut Run, number: u32, covered: Digest32, cx: &mut TurnContext<'_>) 
     let asked = run.approvals.next(digest, &demand, &mut cx.env);
     let requesters = merge_names(run.head.requesters(), overlay.writers());
     let document = overlay.patch.to_value();
-    let set = vec![("approval_request_id", asked.id.into()), ("patch", Json::encode(&document)?.into())];
+    let set = vec![
+        (run_patches::approval_request_id, asked.id.into()),
+        (run_patches::patch, Json::encode(&document)?.into()),
+    ];
     let data = json!({"patch": document, "number": number, "reason": demand.reason, "risk": overlay.risk});
     let (action, at) = (&RequestedAction::Patch, run.approvals.last_at());
     let request = NewRequest { asked: &asked, step: None, action, data, demand: &demand, requesters, at };
@@ -193,7 +216,7 @@ pub(crate) fn renew(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Unsto
         cx.book.close_approval_request(&asked, RequestStatus::Superseded, cx.env.now)?;
         if run.approvals.is_exhausted() {
             let why = "the run exceeds its limit of approval requests";
-            refuse(run, PatchRow { number, version }, &by, why, &mut cx.book)?;
+            refuse(run, PatchVersion { number, version }, &by, why, &mut cx.book)?;
         } else {
             ask(run, number, covered, cx)?;
         }
@@ -276,20 +299,20 @@ pub(crate) fn withdraw(
     });
     for (number, version, by, asked) in waiting.collect::<Vec<_>>() {
         cx.book.close_approval_request(&asked, status, cx.env.now)?;
-        refuse(run, PatchRow { number, version }, &by, why, &mut cx.book)?;
+        refuse(run, PatchVersion { number, version }, &by, why, &mut cx.book)?;
     }
     Ok(())
 }
 
 pub(crate) fn refuse(
     run: &mut Run,
-    patch: PatchRow,
+    patch: PatchVersion,
     by: &Actor,
     why: &str,
     book: &mut TurnBuilder,
 ) -> Result<(), Unstorable> {
-    let PatchRow { number, version } = patch;
-    let set = vec![("status", "refused".into()), ("reason", why.into())];
+    let PatchVersion { number, version } = patch;
+    let set = vec![(run_patches::status, PatchStatus::Refused.into()), (run_patches::reason, why.into())];
     book.update(Update::versioned(&RUN_PATCHES, key(run.head.id, number), version, set)?);
     book.add_note("patch.refused", None, Some(by.clone()), json!({"number": number, "reason": why}));
     run.patches.by_number.remove(&number);
@@ -303,7 +326,7 @@ fn apply(run: &mut Run, number: u32, cx: &mut TurnContext<'_>) -> Result<(), Uns
         Ok(applied) => applied,
         Err(problems) => {
             return {
-                let row = PatchRow { number, version: overlay.version };
+                let row = PatchVersion { number, version: overlay.version };
                 refuse(run, row, &overlay.by, &join_problems(&problems), &mut cx.book)
             };
         }
@@ -316,9 +339,13 @@ fn apply(run: &mut Run, number: u32, cx: &mut TurnContext<'_>) -> Result<(), Uns
     let seq = cx.book.add_note("patch.applied", None, Some(overlay.by.clone()), data);
     let (inverse, document) =
         (Json::encode(&inverse.to_value_applied_at(seq))?, Json::encode(&overlay.patch.to_value())?);
-    let set = vec![("status", "applied".into()), ("inverse", inverse.into()), ("patch", document.into())];
+    let set = vec![
+        (run_patches::status, PatchStatus::Applied.into()),
+        (run_patches::inverse, inverse.into()),
+        (run_patches::patch, document.into()),
+    ];
     cx.book.update(Update::versioned(&RUN_PATCHES, key(run.head.id, number), overlay.version, set)?);
-    cx.book.set_run_column("patches", i64::from(run.patches.count));
+    cx.book.set_run_column(runs::patches, i64::from(run.patches.count));
     if let Some(stored) = run.patches.by_number.get_mut(&number) {
         stored.version += 1;
         (stored.before, stored.seq) = (Some(before), seq);
@@ -366,7 +393,7 @@ pub(crate) fn approved(
 pub(crate) fn denied(run: &mut Run, approval: Uuid, by: &Actor, book: &mut TurnBuilder) -> Result<bool, Unstorable> {
     let Some(number) = patch_of(run, approval) else { return Ok(false) };
     let version = run.patches.by_number.get(&number).map_or(1, |overlay| overlay.version);
-    refuse(run, PatchRow { number, version }, by, "the approval was denied", book)?;
+    refuse(run, PatchVersion { number, version }, by, "the approval was denied", book)?;
     Ok(true)
 }
 
@@ -383,7 +410,7 @@ pub(crate) fn drop_proposals(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<
         if let Some(asked) = &overlay.asked {
             cx.book.close_approval_request(asked, RequestStatus::Cancelled, cx.env.now)?;
         }
-        let row = PatchRow { number, version: overlay.version };
+        let row = PatchVersion { number, version: overlay.version };
         refuse(run, row, &overlay.by, "the run has ended", &mut cx.book)?;
     }
     Ok(())
@@ -409,7 +436,7 @@ pub(crate) fn revert(run: &mut Run, number: u32, by: Actor, cx: &mut TurnContext
         return Ok(());
     };
     let begun =
-        run.tasks.nodes()[before.nodes.len()..].iter().any(|task| !matches!(task.state, TaskState::Pending { .. }));
+        run.tasks.nodes()[before.nodes.len()..].iter().any(|task| !matches!(task.state(), TaskState::Pending { .. }));
     if begun {
         cx.book.add_note(
             "patch.revert_refused",
@@ -421,7 +448,7 @@ pub(crate) fn revert(run: &mut Run, number: u32, by: Actor, cx: &mut TurnContext
     }
     let version = run.patches.by_number.remove(&number).map_or(1, |overlay| overlay.version);
     run.tasks.truncate_graph(before);
-    let set = vec![("status", "reverted".into())];
+    let set = vec![(run_patches::status, PatchStatus::Reverted.into())];
     cx.book.update(Update::versioned(&RUN_PATCHES, key(run.head.id, number), version, set)?);
     cx.book.add_note(
         "patch.reverted",

@@ -6,11 +6,15 @@
 pub(crate) mod apply;
 pub(crate) mod pins;
 
+use super::load::StoredPatch;
 use crate::flow::air::Graph;
-use crate::flow::approval::ApprovalRequest;
+use crate::flow::approval::{ApprovalRequest, RequestState, StoredApproval, current};
+use crate::flow::patch;
+use crate::json::Digest32;
 use crate::time::Timestamp;
 use apply::RunPatch;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// The patches of a run.
@@ -23,12 +27,35 @@ pub(crate) struct Patches {
 }
 
 impl Patches {
-    pub(crate) const fn load(count: u32) -> Self {
-        Self { count, by_number: BTreeMap::new() }
+    /// Loads the patches. `graph` becomes the patched graph.
+    pub(crate) fn load(
+        count: u32,
+        stored: Vec<StoredPatch>,
+        approvals: &[StoredApproval],
+        graph: &mut Arc<Graph>,
+    ) -> Self {
+        let mut by_number = BTreeMap::new();
+        for stored in stored {
+            let StoredPatch { number, patch, by, version, applied, applied_seq, approval } = stored;
+            let before = applied.map(|patched| std::mem::replace(graph, patched));
+            let asked =
+                approval.filter(|_| before.is_none()).and_then(|id| current(approvals, |approval| approval.id == id));
+            let request = approvals.iter().find(|request| Some(request.id) == approval);
+            let risk = request.and_then(|request| request.data.risk()).cloned();
+            let approved_by = match request.map(|request| &request.state) {
+                Some(RequestState::Approved { by, .. }) => by.clone(),
+                _ => Vec::new(),
+            };
+            // Older rows have no sequence number; they were applied in the order of their patch numbers.
+            let seq = applied_seq.unwrap_or(if before.is_some() { -1 } else { i64::MAX });
+            by_number.insert(number, RunPatch { patch, by, version, asked, before, seq, risk, approved_by });
+        }
+        Self { count, by_number }
     }
 
-    pub(crate) fn load_patch(&mut self, number: u32, patch: RunPatch) {
-        self.by_number.insert(number, patch);
+    /// The digest that approvals cover: that of the plan with every applied patch.
+    pub(crate) fn covered_digest(&self, plan: Digest32) -> Digest32 {
+        self.applied().fold(plan, |digest, applied| patch::digest(digest, &applied.patch))
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -5,7 +5,8 @@
 
 use crate::flow::pins::Pins;
 use crate::flow::run::Run;
-use crate::record::{Json, JsonError, Row};
+use crate::flow::tables::RunRow;
+use crate::record::{DamagedRows, Json, JsonError};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -26,11 +27,10 @@ pub(crate) fn with_pins(request: &Value, pins: &Pins) -> Result<Json, JsonError>
 }
 
 /// The original request of a run's row, and its pins.
-#[must_use]
-pub fn request_of_row(row: &Row) -> (Value, Pins) {
-    let mut request = row.get("request_payload").as_json().map(Json::to_value).unwrap_or_default();
+pub fn request_of_row(row: &RunRow) -> Result<(Value, Pins), DamagedRows> {
+    let mut request = row.request_payload.value()?;
     let pins = request.as_object_mut().and_then(|members| members.remove(PINS));
-    (request, pins.as_ref().map(Pins::from_value).unwrap_or_default())
+    Ok((request, pins.as_ref().map(Pins::from_value).unwrap_or_default()))
 }
 
 /// The pinned version of a workflow that a node starts without a version, if there is one.

@@ -33,7 +33,7 @@ pub(crate) fn child_undo(run: &Run, at: RunPlace, child: Uuid) -> CurrentUndo {
 /// A child run was rolled back as far as possible.
 pub(crate) fn child_undone(run: &mut Run, step: Uuid, whole: bool, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
     let Some(at) = run.tasks.place_of_step(step) else { return Ok(()) };
-    let Some(child) = run.tasks.task(at).and_then(|task| task.child) else { return Ok(()) };
+    let Some(child) = run.tasks.child(at) else { return Ok(()) };
     let unasked = child_undo(run, at, child);
     let Some(undo) = &mut run.rollback.progress else { return Ok(()) };
     let asked = undo.current.take_if(|current| current.at == at && current.child.is_some());

@@ -85,7 +85,7 @@ impl Rollbacks {
     }
 
     /// The previous owner is gone: an undo that was in flight there is lost now, without waiting for its deadline.
-    pub(crate) fn mark_lost(&mut self) {
+    pub(crate) fn skip_lost_deadlines(&mut self) {
         if self.current().is_some_and(|current| current.lost) {
             self.set_retry_at(None);
         }

@@ -21,7 +21,8 @@ use crate::flow::run::start::Work;
 use crate::flow::run::tasks::task::{Task, TaskState};
 use crate::flow::run::turn_builder::{TurnBuilder, TurnContext};
 use crate::flow::run::{EffectStatus, Run, RunPlace, RunStatus, retry, start};
-use crate::flow::tables::EFFECTS;
+use crate::flow::status::EffectPurpose;
+use crate::flow::tables::{EFFECTS, effects, runs};
 use crate::id;
 use crate::limits;
 use crate::record::{Insert, Json, Unstorable, Update, Value as Cell};
@@ -147,16 +148,16 @@ pub(crate) fn begin(run: &mut Run, wanted: RollbackRequest, cx: &mut TurnContext
 /// The sequence number of a place with something to undo: a write that took effect, or a child run.
 fn undoable(run: &Run, at: RunPlace, only: Option<&[Uuid]>) -> Option<i64> {
     let task = run.tasks.task(at)?;
-    let (TaskState::Completed { seq, .. } | TaskState::Failed { seq, .. }) = &task.state else { return None };
-    let step = task.step?.id;
+    let (TaskState::Completed { seq, .. } | TaskState::Failed { seq, .. }) = task.state() else { return None };
+    let step = task.step()?.id;
     if only.is_some_and(|only| !only.contains(&step)) {
         return None;
     }
-    let happened = task.effect.is_some_and(|effect| effect.status == EffectStatus::Succeeded);
-    let dry = task.input.as_deref().is_some_and(is_dry_run);
+    let happened = task.effect().is_some_and(|effect| effect.status == EffectStatus::Succeeded);
+    let dry = task.input().is_some_and(is_dry_run);
     match start::work(run, at) {
         Work::Tool(spec) => (run.tasks.reach(at, &spec) == EffectKind::Write && happened && !dry).then_some(*seq),
-        Work::Child { .. } => task.child.map(|_| *seq),
+        Work::Child { .. } => task.child().map(|_| *seq),
         _ => None,
     }
 }
@@ -173,7 +174,7 @@ pub(crate) fn proceed(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Uns
             report_not_undone(run, at, TURN_REFUSED);
             continue;
         }
-        if let Some(child) = run.tasks.task(at).and_then(|task| task.child) {
+        if let Some(child) = run.tasks.child(at) {
             return child_undo::undo_child(run, at, child, cx);
         }
         match may_undo(run, at, &cx.env) {
@@ -218,7 +219,7 @@ pub(crate) fn mark_rolled_back(run: &mut Run, by: Actor, reason: Option<String>,
 
 fn may_undo(run: &Run, at: RunPlace, env: &Env<'_>) -> Result<(), String> {
     let Work::Tool(spec) = start::work(run, at) else { return Err("it is not a tool call".to_owned()) };
-    if run.tasks.task(at).is_some_and(|task| matches!(task.state, TaskState::Failed { .. })) {
+    if run.tasks.task(at).is_some_and(|task| matches!(task.state(), TaskState::Failed { .. })) {
         return Err("its output can't be used, so it is unknown what to undo".to_owned());
     }
     if run.tasks.graph().nodes[at.node].is_tool_absent {
@@ -232,7 +233,7 @@ fn may_undo(run: &Run, at: RunPlace, env: &Env<'_>) -> Result<(), String> {
     if !named && spec.rollback == Rollback::Once && run.doubts.since(at).is_some() {
         return Err(IN_DOUBT.to_owned());
     }
-    let input = run.tasks.task(at).and_then(|task| task.input.clone()).unwrap_or_default();
+    let input = run.tasks.task(at).map(Task::shared_input).unwrap_or_default();
     let (tenant, actor, level) = (run.head.tenant.as_str(), run.head.actor.as_str(), run.head.level);
     let action = Action { tenant, actor, level, node: run.tasks.name(at), tool: &spec, input: &input };
     let of_run = match env.policy.judge(&action) {
@@ -267,9 +268,14 @@ pub(crate) fn write_compensation(
     let child = current.child;
     let sent = status == EffectStatus::Dispatched;
     if version > 0 {
-        let mut set = vec![("status", status.as_str().into()), ("settled_at", (!sent).then_some(now).into())];
+        let mut set =
+            vec![(effects::status, status.as_str().into()), (effects::settled_at, (!sent).then_some(now).into())];
         if sent {
-            set.extend([("attempt", attempt.into()), ("deadline", deadline.into()), ("dispatched_at", now.into())]);
+            set.extend([
+                (effects::attempt, attempt.into()),
+                (effects::deadline, deadline.into()),
+                (effects::dispatched_at, now.into()),
+            ]);
         }
         book.update(Update::versioned(&EFFECTS, vec![effect.into()], version, set)?);
     } else {
@@ -281,20 +287,20 @@ pub(crate) fn write_compensation(
         book.insert(Insert::new(
             &EFFECTS,
             vec![
-                ("id", effect.into()),
-                ("tenant_id", run.head.tenant.as_str().into()),
-                ("run_id", run.head.id.into()),
-                ("step_id", run.tasks.step_id(at).into()),
-                ("kind", "compensation".into()),
-                ("tool", tool.as_str().into()),
-                ("status", status.as_str().into()),
-                ("idempotency_key", undo_key(run, at, run.rollback.rounds).into()),
-                ("attempt", attempt.into()),
-                ("deadline", deadline.into()),
-                ("input_digest", Cell::Bytes(digest.to_vec())),
-                ("created_at", now.into()),
-                ("dispatched_at", now.into()),
-                ("state_version", 1.into()),
+                (effects::id, effect.into()),
+                (effects::tenant_id, run.head.tenant.as_str().into()),
+                (effects::run_id, run.head.id.into()),
+                (effects::step_id, run.tasks.step_id(at).into()),
+                (effects::kind, EffectPurpose::Compensation.into()),
+                (effects::tool, tool.as_str().into()),
+                (effects::status, status.as_str().into()),
+                (effects::idempotency_key, undo_key(run, at, run.rollback.rounds).into()),
+                (effects::attempt, attempt.into()),
+                (effects::deadline, deadline.into()),
+                (effects::input_digest, Cell::Bytes(digest.to_vec())),
+                (effects::created_at, now.into()),
+                (effects::dispatched_at, now.into()),
+                (effects::state_version, 1.into()),
             ],
         )?);
         run.rollback.undos += 1;
@@ -351,7 +357,7 @@ fn send(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
         key: start::effect_key(run, at, &mode),
         attempt,
         tool: spec.name.clone(),
-        input: task.input.clone().unwrap_or_default(),
+        input: task.shared_input(),
         mode,
         deadline,
     }));
@@ -491,6 +497,6 @@ pub(crate) fn write_progress(run: &Run, ended: bool, book: &mut TurnBuilder) -> 
         "for_parent": undo.for_parent, "began_at": undo.began_at.map(Timestamp::micros), "restored_at": run.row.restored_at().map(Timestamp::micros),
         "undone": undo.undone, "left": undo.not_undone, "steps": if ended { Vec::new() } else { only },
     });
-    book.set_run_column("rollback", Json::encode(&document)?);
+    book.set_run_column(runs::rollback, Json::encode(&document)?);
     Ok(())
 }

@@ -13,6 +13,7 @@
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::Join;
 use crate::flow::expr::Template;
+use crate::flow::run::patches::apply::RunPatch;
 use crate::flow::run::scope::RunScope;
 use crate::flow::run::tasks::task::TaskState;
 use crate::flow::run::turn_builder::TurnContext;
@@ -105,7 +106,7 @@ pub(crate) fn propagate(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), U
 
 /// The sequence number of the patch that added an edge, if one did.
 fn patch_seq_of_edge(run: &Run, edge: usize) -> Option<i64> {
-    run.patches.of_edge(edge).map(|overlay| overlay.seq)
+    run.patches.of_edge(edge).map(RunPatch::applied_seq)
 }
 
 /// Whether an edge was added after its source had settled.

@@ -6,6 +6,7 @@
 
 pub(crate) mod edges;
 pub(crate) mod in_flight;
+pub(crate) mod loading;
 pub(crate) mod task;
 pub(crate) mod trace;
 
@@ -13,7 +14,7 @@ use super::env::Env;
 use super::event::RunPlace;
 use super::turn_builder::{TurnBuilder, TurnContext};
 use crate::flow::air::{Body, Function, Graph, MapItem};
-use crate::json::CanonicalJson;
+use crate::json::{CanonicalJson, Digest32};
 use crate::limits;
 use crate::time::Timestamp;
 use crate::tool::{EffectKind, Spec};
@@ -154,8 +155,7 @@ impl Tasks {
     /// Fixes the input of a place.
     pub(crate) fn fix_input(&mut self, at: RunPlace, input: CanonicalJson) -> Arc<Value> {
         if let Some(task) = self.task_mut(at) {
-            task.input = Some(Arc::clone(input.value()));
-            task.digest = Some(input.digest());
+            task.fix_input(Arc::clone(input.value()), input.digest());
         }
         Arc::clone(input.value())
     }
@@ -196,6 +196,23 @@ impl Tasks {
     }
 
     /// The id of a place's step, if it has one.
+    pub(crate) fn state(&self, at: RunPlace) -> Option<&TaskState> {
+        self.task(at).map(Task::state)
+    }
+
+    pub(crate) fn input(&self, at: RunPlace) -> Option<&Value> {
+        self.task(at).and_then(Task::input)
+    }
+
+    pub(crate) fn input_digest(&self, at: RunPlace) -> Option<Digest32> {
+        self.task(at).and_then(Task::digest)
+    }
+
+    /// The child run that a place started.
+    pub(crate) fn child(&self, at: RunPlace) -> Option<Uuid> {
+        self.task(at).and_then(Task::child)
+    }
+
     pub(crate) fn step_id(&self, at: RunPlace) -> Option<Uuid> {
         self.task(at).and_then(|task| task.step).map(|step| step.id)
     }

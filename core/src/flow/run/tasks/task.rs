@@ -23,8 +23,10 @@
 use crate::error::ErrorBody;
 use crate::flow::approval::{ApprovalRequest, StepApproval};
 use crate::flow::run::event::CallMode;
+use crate::flow::run::requesters::merge_names;
 use crate::flow::run::status::{EffectStatus, StepStatus};
 use crate::json::Digest32;
+use crate::limits;
 use crate::time::Timestamp;
 use serde_json::Value;
 use std::sync::Arc;
@@ -33,33 +35,33 @@ use uuid::Uuid;
 /// The state of one place.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
-    pub(crate) state: TaskState,
+    pub(super) state: TaskState,
     /// Its row in `steps`, once it has one.
-    pub(crate) step: Option<StoredStep>,
+    pub(super) step: Option<StoredStep>,
     /// Its row in `effects`, once it has one.
-    pub(crate) effect: Option<StoredEffect>,
+    pub(super) effect: Option<StoredEffect>,
     /// The exact input, once it is rendered.
-    pub(crate) input: Option<Arc<Value>>,
-    pub(crate) digest: Option<Digest32>,
+    pub(super) input: Option<Arc<Value>>,
+    pub(super) digest: Option<Digest32>,
     /// Attempts so far.
-    pub(crate) attempt: u32,
+    pub(super) attempt: u32,
     /// Resends after a crash. They don't count as retries.
-    pub(crate) resends: u32,
+    pub(super) resends: u32,
     /// How often the tool was asked for the outcome.
-    pub(crate) checks: u32,
+    pub(super) checks: u32,
     /// The error that made the outcome unknown, while the tool is checked. `None` after a crash.
-    pub(crate) doubt: Option<Box<ErrorBody>>,
+    pub(super) doubt: Option<Box<ErrorBody>>,
     /// One of its sends may have taken effect.
-    pub(crate) in_doubt: bool,
+    pub(super) in_doubt: bool,
     /// The cache lookup missed. It is not repeated while the place waits for a slot.
-    pub(crate) not_recorded: bool,
+    pub(super) cache_missed: bool,
     /// The approval of exactly this input.
-    pub(crate) approved: Option<StepApproval>,
+    pub(super) approved: Option<StepApproval>,
     /// Everyone who edited the input.
-    pub(crate) changed_by: Vec<String>,
+    pub(super) changed_by: Vec<String>,
     /// The child run that it started.
-    pub(crate) child: Option<Uuid>,
-    pub(crate) started_at: Option<Timestamp>,
+    pub(super) child: Option<Uuid>,
+    pub(super) started_at: Option<Timestamp>,
 }
 
 /// The row in `steps`.
@@ -145,12 +147,176 @@ impl Task {
             checks: 0,
             doubt: None,
             in_doubt: false,
-            not_recorded: false,
+            cache_missed: false,
             approved: None,
             changed_by: Vec::new(),
             child: None,
             started_at: None,
         }
+    }
+
+    pub(crate) const fn state(&self) -> &TaskState {
+        &self.state
+    }
+
+    /// The state, if it is a running map.
+    pub(crate) const fn mapping_mut(&mut self) -> Option<&mut MapProgress> {
+        match &mut self.state {
+            TaskState::Mapping(mapping) => Some(mapping),
+            _ => None,
+        }
+    }
+
+    /// Its row in `steps`, once it has one.
+    pub(crate) const fn step(&self) -> Option<StoredStep> {
+        self.step
+    }
+
+    /// The next version of its row was written.
+    pub(crate) const fn step_written(&mut self) {
+        if let Some(step) = &mut self.step {
+            step.version += 1;
+        }
+    }
+
+    /// Its row in `effects`, once it has one.
+    pub(crate) const fn effect(&self) -> Option<StoredEffect> {
+        self.effect
+    }
+
+    /// The next version of its effect's row was written.
+    pub(crate) fn effect_written(&mut self, id: Uuid, status: EffectStatus) {
+        let version = self.effect.map_or(1, |effect| effect.version + 1);
+        self.effect = Some(StoredEffect { id, version, status, since_restore: true });
+    }
+
+    /// The exact input, once it is rendered.
+    pub(crate) fn input(&self) -> Option<&Value> {
+        self.input.as_deref()
+    }
+
+    /// The exact input, `null` until it is rendered.
+    pub(crate) fn shared_input(&self) -> Arc<Value> {
+        self.input.clone().unwrap_or_default()
+    }
+
+    /// The digest of the input or, for a map, of its list.
+    pub(crate) const fn digest(&self) -> Option<Digest32> {
+        self.digest
+    }
+
+    /// Fixes the input. Its digest may be that of a part of it.
+    pub(crate) fn fix_input(&mut self, input: Arc<Value>, digest: Digest32) {
+        (self.input, self.digest) = (Some(input), Some(digest));
+    }
+
+    /// Attempts so far.
+    pub(crate) const fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// Attempts so far, without resends after a crash.
+    pub(crate) const fn tries(&self) -> u32 {
+        self.attempt.saturating_sub(self.resends)
+    }
+
+    /// A call begins. Returns the number of its attempt: a check belongs to the last one.
+    pub(crate) fn begin_call(&mut self, mode: &CallMode, now: Timestamp) -> u32 {
+        self.attempt += u32::from(*mode == CallMode::Execute);
+        self.started_at.get_or_insert(now);
+        self.attempt.max(1)
+    }
+
+    /// What it starts is started again.
+    pub(crate) const fn begin_again(&mut self, now: Timestamp) {
+        self.attempt += 1;
+        self.begin(now);
+    }
+
+    pub(crate) const fn begin(&mut self, now: Timestamp) {
+        self.started_at = Some(now);
+    }
+
+    pub(crate) const fn begin_child(&mut self, child: Uuid, now: Timestamp) {
+        self.child = Some(child);
+        self.begin(now);
+    }
+
+    /// The child run that it started.
+    pub(crate) const fn child(&self) -> Option<Uuid> {
+        self.child
+    }
+
+    pub(crate) const fn started_at(&self) -> Option<Timestamp> {
+        self.started_at
+    }
+
+    /// It is sent once more after a crash. This is not a retry.
+    pub(crate) const fn count_resend(&mut self) {
+        self.resends += 1;
+    }
+
+    /// The tool is asked for the outcome.
+    pub(crate) const fn count_check(&mut self) {
+        self.checks += 1;
+    }
+
+    pub(crate) const fn has_checks_left(&self) -> bool {
+        self.checks + self.resends < limits::RESENDS_MAX
+    }
+
+    /// Keeps the error that made the outcome unknown while the tool is checked.
+    pub(crate) fn keep_doubt(&mut self, error: Box<ErrorBody>) {
+        self.doubt = Some(error);
+    }
+
+    /// The error that made the outcome unknown. `None` after a crash.
+    pub(crate) const fn take_doubt(&mut self) -> Option<Box<ErrorBody>> {
+        self.doubt.take()
+    }
+
+    /// Whether one of its sends may have taken effect.
+    pub(crate) const fn is_in_doubt(&self) -> bool {
+        self.in_doubt
+    }
+
+    pub(crate) const fn set_in_doubt(&mut self, in_doubt: bool) {
+        self.in_doubt = in_doubt;
+    }
+
+    /// None of its sends took effect: checks and resends count anew.
+    pub(crate) const fn reset_doubt(&mut self) {
+        (self.in_doubt, self.resends, self.checks) = (false, 0, 0);
+    }
+
+    /// Whether the cache may hold its output: it was not sent, and not looked up in vain.
+    pub(crate) const fn may_be_cached(&self) -> bool {
+        self.attempt == 0 && !self.cache_missed
+    }
+
+    /// The cache lookup missed. It is not repeated while the place waits for a slot.
+    pub(crate) const fn miss_cache(&mut self) {
+        self.cache_missed = true;
+    }
+
+    /// The approval of exactly this input.
+    pub(crate) const fn approval(&self) -> Option<&StepApproval> {
+        self.approved.as_ref()
+    }
+
+    pub(crate) fn approve(&mut self, approval: StepApproval) {
+        self.approved = Some(approval);
+    }
+
+    /// Everyone who edited the input.
+    pub(crate) fn editors(&self) -> &[String] {
+        &self.changed_by
+    }
+
+    /// A person edited the input, which nobody has approved yet. Earlier editors stay: parts of their input may remain.
+    pub(crate) fn edited_by(&mut self, editor: &str) {
+        self.approved = None;
+        self.changed_by = merge_names(std::mem::take(&mut self.changed_by), [editor]);
     }
 
     pub(crate) fn input_digest(&self) -> Digest32 {

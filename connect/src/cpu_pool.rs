@@ -9,11 +9,11 @@ use chimera_engine::fair_slots::FairSlots;
 use chimera_engine::flow::port::{CallContext, ToolError};
 
 #[derive(Clone)]
-pub(crate) struct ParsePool {
+pub(crate) struct CpuPool {
     turns: FairSlots,
 }
 
-impl ParsePool {
+impl CpuPool {
     /// Does at most `total` pieces of work at a time.
     pub(crate) fn new(total: usize) -> Self {
         // Each piece of work is short, so turns are enough; nobody needs a place that is kept free.
@@ -65,7 +65,7 @@ mod tests {
     /// One running, one waiting: another tenant comes next, however many of the first tenant's are queued.
     #[tokio::test]
     async fn tenants_take_turns() {
-        let aside = ParsePool::new(HTTP_RESPONSES_PROCESSED_MAX);
+        let aside = CpuPool::new(HTTP_RESPONSES_PROCESSED_MAX);
         let (order, done) = mpsc::sync_channel(32);
         let (release, held) = mpsc::sync_channel::<()>(HTTP_RESPONSES_PROCESSED_MAX);
         let held = std::sync::Arc::new(std::sync::Mutex::new(held));
@@ -99,14 +99,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_gives_its_place_back() {
-        let (aside, who) = (ParsePool::new(HTTP_RESPONSES_PROCESSED_MAX), Claimant::new("bob", ""));
+        let (aside, who) = (CpuPool::new(HTTP_RESPONSES_PROCESSED_MAX), Claimant::new("bob", ""));
         for _ in 0..=HTTP_RESPONSES_PROCESSED_MAX {
             assert!(aside.work(&who, true, || panic!("on purpose")).await.is_none());
         }
         assert_eq!(aside.work(&who, true, || 1).await, Some(1));
     }
 
-    async fn until_waiting(aside: &ParsePool, count: usize) {
+    async fn until_waiting(aside: &CpuPool, count: usize) {
         while aside.waiting() < count {
             tokio::task::yield_now().await;
         }
