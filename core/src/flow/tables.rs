@@ -136,7 +136,6 @@ part! {
 }
 
 part! {
-    /// What a run was requested with.
     RunRequest of RunRow in runs {
         id: Uuid,
         workflow_id: Option<String>,

@@ -90,7 +90,7 @@ pub const COMMAND_FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 pub const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 /// Columns of command output without a terminal. Longer lines are wrapped.
 pub const SHOWN_COLUMNS_DEFAULT: usize = 100;
-/// Columns of a list without a terminal, unless `COLUMNS` says otherwise. Text that does not fit is cut.
+/// Columns of a list without a terminal, unless the variable COLUMNS says otherwise. Text that does not fit is cut.
 pub const LIST_COLUMNS_DEFAULT: usize = 120;
 /// Columns of a name or id on a terminal that is too narrow for it. The rest is replaced by `…`.
 pub const NAME_COLUMNS_MIN: usize = 8;
