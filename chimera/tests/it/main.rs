@@ -20,6 +20,7 @@ mod flow;
 mod golden;
 mod keys;
 mod links;
+mod lists;
 mod logs;
 mod migrate;
 mod missing_tools;

@@ -10,16 +10,16 @@ import type {
     ActorPage,
     AppliedDocument,
     AutonomyLevel,
-    Button,
     CallPage,
     CheckedDocument,
     DecidedDocument,
     DecisionWord,
     DoubtDocument,
     DoubtPage,
-    Duplicate,
+    DuplicatePolicy,
     EntryDocument,
     EntryPage,
+    FormDecision,
     Health,
     InboxMessage,
     InboxPage,
@@ -76,7 +76,7 @@ export interface ActOptions {
     /** Where notifications about the run are sent. */
     notify?: Notify | null;
     /** What to return for a used idempotency key: `conflict` (409), or `return` (200 with the run). */
-    on_duplicate?: Duplicate;
+    on_duplicate?: DuplicatePolicy;
     /** Priority from 1 (highest) to 10 (lowest). */
     priority?: number | null;
     /** Tool calls to run in sequence. `${nodes.s1.outputs.…}` refers to the output of the first one. */
@@ -135,6 +135,8 @@ export interface RunsListOptions {
     actor?: string;
     /** Only runs of this workflow */
     workflow_id?: string;
+    /** Only runs whose id begins with these hex digits, at least 8, with or without dashes */
+    id_prefix?: string;
     /** Only runs created at or after this time (RFC 3339) */
     since?: string | Date;
     /** Only runs created before this time (RFC 3339) */
@@ -309,6 +311,7 @@ export class Runs extends Resource {
                 status: options.status,
                 actor: options.actor,
                 workflow_id: options.workflow_id,
+                id_prefix: options.id_prefix,
                 since: options.since,
                 until: options.until,
                 in_doubt: options.in_doubt,
@@ -355,7 +358,7 @@ export class Runs extends Resource {
         return this.items((cursor) => this.stepsPage(runId, { ...options, cursor }), (page) => page.steps);
     }
 
-    /** Decides an approval request. */
+    /** Decides an approval request: approves it, rejects it or requests changes. */
     approve(runId: string, options: RunsApproveOptions = {}): Promise<DecidedDocument> {
         return this.send({
             operation: "approve_run",
@@ -1164,7 +1167,7 @@ export class Artifacts extends Resource {
 /** Options of `links.decide`. */
 export interface LinksDecideOptions {
     /** The decision. */
-    decision: Button;
+    decision: FormDecision;
     /** Digest of what the page showed: 64 hex digits. */
     digest: string;
     /** Reason for the decision. */

@@ -11,6 +11,8 @@ pub const HEAD_BYTES_MAX: usize = 64 * 1024;
 pub const TARGET_BYTES_MAX: usize = 8 * 1024;
 /// Characters of a request's path that an error and its log line repeat. The rest is replaced by `…`.
 pub const PATH_SHOWN_CHARS_MAX: usize = 256;
+/// Characters of a malformed id that an error repeats. The rest is replaced by `…`.
+pub const ID_SHOWN_CHARS_MAX: usize = 64;
 /// Bytes of a request body. A larger one is refused with `PAYLOAD_TOO_LARGE`.
 pub const BODY_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Bytes of an unauthenticated body: to sign in, to refresh a token, or through a link. A larger one is refused with

@@ -8,7 +8,6 @@ use super::idempotency::{KeyState, RequestKey};
 use crate::access::{AUTONOMY_OVERRIDE, Access, Permit, missing_scope_error};
 use crate::act::port::Planner;
 use crate::error::EngineError;
-use crate::flow::error::no_workflow;
 use crate::flow::view::RiskView;
 use crate::flow::{
     ChildWorkflows, Flow, FoundWorkflow, PLAN_PREFIX, ResolvedWorkflow, RunHandle, RunKey, SizeBudget, StartRun, named,
@@ -273,7 +272,7 @@ impl Actions {
         let mut tools = Vec::with_capacity(plan.steps.len());
         for (at, step) in plan.steps.iter().enumerate() {
             let tool = self.flow.registry().tool_of(permit.tenant(), &step.tool).ok_or_else(|| {
-                let body = ErrorBody::new(Code::ValidationFailed, format!("there is no tool {}", step.tool));
+                let body = ErrorBody::new(Code::ValidationFailed, self.flow.no_tool(permit, &step.tool));
                 body.with("pointer", format!("/steps/{at}/tool")).with("missing_tool", step.tool.as_str())
             })?;
             tools.push(Arc::clone(tool.spec()));
@@ -315,7 +314,7 @@ impl Actions {
             true => None,
             false => self.flow.workflows().find(permit.tenant(), id, version).await?,
         };
-        let found = found.ok_or_else(|| no_workflow(id, version))?;
+        let Some(found) = found else { return Err(self.flow.workflows().unknown(permit, id, version).await) };
         let pins = Pins::default();
         let proposal = self.propose_graph(permit, GraphToRun { id, graph: &found.graph, inputs, pins: &pins }).await?;
         Ok(Proposal { stored: Some(found), ..proposal })

@@ -223,7 +223,7 @@ impl Flow {
         let select = StepBrief::select(Scope::Tenant(permit.tenant().to_owned()));
         let select = select.with(steps::run_id, run).with(steps::node_id, node);
         let step: Option<StepBrief> = rows::find(&*self.inner.parts.records, select).await?;
-        step.map(|step| step.id).ok_or_else(|| EngineError::not_found("step"))
+        step.map(|step| step.id).ok_or_else(|| EngineError::unknown("step", node))
     }
 }
 

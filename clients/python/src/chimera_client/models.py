@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict, final
 
 __all__ = [
-    "About",
     "Accepted",
     "ActBody",
     "ActedDocument",
@@ -22,7 +21,6 @@ __all__ = [
     "ApprovalStanding",
     "ApprovalWord",
     "AutonomyLevel",
-    "Button",
     "CallDocument",
     "CallOutcome",
     "CallPage",
@@ -34,6 +32,7 @@ __all__ = [
     "DecidedStatus",
     "DecisionBody",
     "DecisionDocument",
+    "DecisionForm",
     "DecisionWord",
     "Deferral",
     "DeliveryDocument",
@@ -43,7 +42,7 @@ __all__ = [
     "DoubtPage",
     "DoubtfulCall",
     "DryRunDocument",
-    "Duplicate",
+    "DuplicatePolicy",
     "EditBody",
     "EffectKind",
     "EntryDocument",
@@ -51,6 +50,7 @@ __all__ = [
     "ErrorClass",
     "ErrorDocument",
     "EventDocument",
+    "FormDecision",
     "GraphDiffDocument",
     "Health",
     "InboxMessage",
@@ -69,7 +69,6 @@ __all__ = [
     "NodeType",
     "Notify",
     "OutcomeWord",
-    "Part",
     "PatchBody",
     "PatchState",
     "PatchStatus",
@@ -82,9 +81,11 @@ __all__ = [
     "ProblemDocument",
     "ProposedDocument",
     "QuestionDocument",
+    "ReadinessResult",
     "ReadsWhenDocument",
     "Ready",
     "RefreshBody",
+    "RejectBody",
     "ReplayBody",
     "ReplayMode",
     "ResolveBody",
@@ -106,7 +107,6 @@ __all__ = [
     "RunPage",
     "RunStatus",
     "RunSummary",
-    "Said",
     "SignInBody",
     "StartedDocument",
     "StepBody",
@@ -141,9 +141,6 @@ ApprovalWord: TypeAlias = Literal["open", "expired", "superseded", "cancelled", 
 AutonomyLevel: TypeAlias = Literal["L0_Ask", "L1_Draft", "L2_ExecuteNotify", "L3_ExecuteSilent"]
 """How freely a run may act, from L0 (every step waits for approval) to L3 (runs without notification)."""
 
-Button: TypeAlias = Literal["approve", "reject"]
-"""A decision on the approval page."""
-
 CallOutcome: TypeAlias = Literal[
     "succeeded",
     "failed",
@@ -163,7 +160,7 @@ DecidedStatus: TypeAlias = Literal["approved", "denied", "pending"]
 """Status of an approval request after a decision."""
 
 DecisionWord: TypeAlias = Literal["approve", "reject", "request_changes"]
-"""A decision about an approval request."""
+"""A decision request an approval request."""
 
 Deferral: TypeAlias = bool | list[str]
 """What an input waits for: the list of a map (`true`), or the outputs of these nodes."""
@@ -174,7 +171,7 @@ DeliveryOutcome: TypeAlias = Literal["unknown", "delivered", "failed"]
 DoubtfulCall: TypeAlias = Literal["execute", "undo"]
 """`execute`: the step waits until the call is resolved; `undo`: a rollback could not finish."""
 
-Duplicate: TypeAlias = Literal["conflict", "return"]
+DuplicatePolicy: TypeAlias = Literal["conflict", "return"]
 """What to return for a used idempotency key."""
 
 EffectKind: TypeAlias = Literal["pure", "read", "write"]
@@ -189,6 +186,9 @@ ErrorClass: TypeAlias = Literal[
     "system_error",
 ]
 """Class of an error."""
+
+FormDecision: TypeAlias = Literal["approve", "reject"]
+"""A decision on the approval page."""
 
 JsonObject: TypeAlias = dict[str, Any]
 """A JSON object. Its members belong to whoever wrote it, or depend on a type or code beside it."""
@@ -288,19 +288,6 @@ StepStatus: TypeAlias = Literal[
 ]
 """Status of a step."""
 
-class About(TypedDict):
-    """The approval request to reject, and the reason."""
-
-    approval_id: NotRequired[str | None]
-    """Id of the approval request."""
-    digest: NotRequired[str | None]
-    """Digest of what was reviewed: 64 hex digits."""
-    reason: NotRequired[str | None]
-    """Reason for the decision."""
-    step_id: NotRequired[str | None]
-    """Step id or node id."""
-
-
 class Accepted(TypedDict):
     """A signal was sent to a run, which processes it in its next turn."""
 
@@ -334,7 +321,7 @@ class ActBody(TypedDict):
     """Unique string; makes the request single-use."""
     notify: NotRequired[Notify | None]
     """Where notifications about the run are sent."""
-    on_duplicate: NotRequired[Duplicate]
+    on_duplicate: NotRequired[DuplicatePolicy]
     """What to return for a used idempotency key: `conflict` (409), or `return` (200 with the run)."""
     priority: NotRequired[int | None]
     """Priority from 1 (highest) to 10 (lowest)."""
@@ -603,7 +590,7 @@ class DecidedDocument(TypedDict):
 
 
 class DecisionBody(TypedDict):
-    """A decision about an approval request."""
+    """A decision request an approval request."""
 
     decision: DecisionWord
     """The decision."""
@@ -630,6 +617,17 @@ class DecisionDocument(TypedDict):
     """Their notes."""
     counts: NotRequired[bool]
     """False if the person may no longer decide, so that the decision does not count."""
+
+
+class DecisionForm(TypedDict):
+    """The form of the approval page."""
+
+    decision: FormDecision
+    """The decision."""
+    digest: str
+    """Digest of what the page showed: 64 hex digits."""
+    reason: NotRequired[str]
+    """Reason for the decision."""
 
 
 class DeliveryDocument(TypedDict):
@@ -687,6 +685,8 @@ class DoubtDocument(TypedDict):
     """When the outcome became unknown."""
     step_id: str
     """Id of the step."""
+    title: str
+    """What a person calls the run: the goal, the tools of its steps, or the id of its workflow."""
     tool: str | None
     """Name of the tool."""
     workflow_id: str | None
@@ -849,6 +849,8 @@ class InboxMessage(TypedDict):
     """Message id."""
     run_id: str
     """Id of the run that the message is about."""
+    title: str | None
+    """What a person calls the run: the goal, the tools of its steps, or the id of its workflow."""
     type: str
     """Event type."""
 
@@ -985,19 +987,6 @@ class Notify(TypedDict):
     """Email address."""
     webhook: NotRequired[str | None]
     """URL that receives signed webhooks."""
-
-
-class Part(TypedDict):
-    """Result of one readiness check."""
-
-    name: str
-    """Name of the check."""
-    ok: bool
-    """Whether the check passed."""
-    note: NotRequired[str | None]
-    """A hint for the operator although the check passed."""
-    reason: NotRequired[str | None]
-    """Why the check failed."""
 
 
 class PatchBody(TypedDict):
@@ -1157,6 +1146,19 @@ class QuestionDocument(TypedDict):
     """Data that the person is shown."""
 
 
+class ReadinessResult(TypedDict):
+    """Result of one readiness check."""
+
+    name: str
+    """Name of the check."""
+    ok: bool
+    """Whether the check passed."""
+    note: NotRequired[str | None]
+    """A hint for the operator although the check passed."""
+    reason: NotRequired[str | None]
+    """Why the check failed."""
+
+
 class ReadsWhenDocument(TypedDict):
     """Inputs for which a tool that writes only reads."""
 
@@ -1171,7 +1173,7 @@ class ReadsWhenDocument(TypedDict):
 class Ready(TypedDict):
     """Readiness of the process."""
 
-    checks: list[Part]
+    checks: list[ReadinessResult]
     """Result of each check."""
     status: str
     """Always `ready`."""
@@ -1182,6 +1184,19 @@ class RefreshBody(TypedDict):
 
     refresh_token: str
     """The refresh token."""
+
+
+class RejectBody(TypedDict):
+    """The approval request to reject, and the reason."""
+
+    approval_id: NotRequired[str | None]
+    """Id of the approval request."""
+    digest: NotRequired[str | None]
+    """Digest of what was reviewed: 64 hex digits."""
+    reason: NotRequired[str | None]
+    """Reason for the decision."""
+    step_id: NotRequired[str | None]
+    """Step id or node id."""
 
 
 ReplayBody = TypedDict(
@@ -1424,6 +1439,8 @@ class RunDocument(TypedDict):
     """Increases with every change of the run."""
     status: RunStatus
     """Current status."""
+    title: str
+    """What a person calls the run: the goal, the tools of its steps, or the id of its workflow."""
     trace_id: str
     """W3C trace id."""
     workflow_id: str | None
@@ -1506,23 +1523,14 @@ class RunSummary(TypedDict):
     """Increases with every change of the run."""
     status: RunStatus
     """Current status."""
+    title: str
+    """What a person calls the run: the goal, the tools of its steps, or the id of its workflow."""
     trace_id: str
     """W3C trace id."""
     workflow_id: str | None
     """Id of the workflow."""
     workflow_version: int | None
     """Version number."""
-
-
-class Said(TypedDict):
-    """The form of the approval page."""
-
-    decision: Button
-    """The decision."""
-    digest: str
-    """Digest of what the page showed: 64 hex digits."""
-    reason: NotRequired[str]
-    """Reason for the decision."""
 
 
 class SignInBody(TypedDict):

@@ -32,6 +32,7 @@ pub use plan::{
 };
 pub use risk::RiskView;
 pub use rollback::{RollbackLine, RollbackView};
+pub(super) use run::title;
 pub use run::{RunDetails, RunSummary};
 pub use step::{StepPage, StepView};
 

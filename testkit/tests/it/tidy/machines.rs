@@ -37,6 +37,7 @@ const WIDE: &[(&str, &str)] = &[
     ("ActBody", "wire type"),
     ("ApprovalRecord", "row"),
     ("Config", "configuration"),
+    ("DoubtView", "wire type"),
     ("EntryView", "read model of a row"),
     ("RestoredRun", "row"),
     ("Review", "wire type"),
