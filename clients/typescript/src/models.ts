@@ -320,7 +320,7 @@ export interface DecidedDocument {
 /** Status of an approval request after a decision. */
 export type DecidedStatus = "approved" | "denied" | "pending";
 
-/** A decision request an approval request. */
+/** A decision about an approval request. */
 export interface DecisionBody {
     /** The decision. */
     decision: DecisionWord;
@@ -358,7 +358,7 @@ export interface DecisionForm {
     reason?: string;
 }
 
-/** A decision request an approval request. */
+/** A decision about an approval request. */
 export type DecisionWord = "approve" | "reject" | "request_changes";
 
 /** What an input waits for: the list of a map (`true`), or the outputs of these nodes. */

@@ -160,7 +160,7 @@ DecidedStatus: TypeAlias = Literal["approved", "denied", "pending"]
 """Status of an approval request after a decision."""
 
 DecisionWord: TypeAlias = Literal["approve", "reject", "request_changes"]
-"""A decision request an approval request."""
+"""A decision about an approval request."""
 
 Deferral: TypeAlias = bool | list[str]
 """What an input waits for: the list of a map (`true`), or the outputs of these nodes."""
@@ -590,7 +590,7 @@ class DecidedDocument(TypedDict):
 
 
 class DecisionBody(TypedDict):
-    """A decision request an approval request."""
+    """A decision about an approval request."""
 
     decision: DecisionWord
     """The decision."""
