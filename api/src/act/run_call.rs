@@ -80,7 +80,7 @@ fn call_response(run: Uuid, level: Level, progress: &RunProgress) -> Result<Resp
         return Ok((StatusCode::ACCEPTED, place, Json(started)).into_response());
     };
     if progress.status == RunStatus::Completed {
-        return Ok((place, Json(ended.result.clone().unwrap_or_default())).into_response());
+        return Ok((place, Json(ended.result.as_deref())).into_response());
     }
     let error = ended.error.clone().unwrap_or_else(|| ErrorBody::new(Code::Internal, "the run failed"));
     Err(ApiError::from(error).with("run_id", run.to_string()))

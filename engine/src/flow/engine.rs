@@ -103,7 +103,7 @@ pub struct RunProgress {
 /// The outcome of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunOutcome {
-    pub result: Option<Value>,
+    pub result: Option<Arc<Value>>,
     pub error: Option<ErrorBody>,
 }
 

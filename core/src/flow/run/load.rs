@@ -148,7 +148,7 @@ pub(crate) fn load(stored: StoredRun) -> Result<Run, DamagedRows> {
     let patches = load_patches(row, stored.patches, &approvals, &mut graph);
     let mut run = Run {
         status,
-        result: row.get("result").as_json().map(Json::to_value),
+        result: row.get("result").as_json().map(|result| Arc::new(result.to_value())),
         completed_at: row.get("completed_at").as_time(),
         row: stored_row,
         approvals: Approvals::load(&approvals),
