@@ -64,6 +64,7 @@ pub(crate) async fn call(
     let request = json!({"workflow_id": id, "inputs": inputs});
     let what = Objective::Workflow { id: id.to_owned(), version: None, inputs };
     let acted = act_post::actions(&edge)?.act(&caller.permit, act_post::default_act(what, request, seed)).await?;
+    caller.release_memory();
     let ActOutcome::Started(begun) = acted else { return Err(ApiError::internal()) };
     let mut started = begun.started;
     let wait = wait.min(edge.wait_max());

@@ -108,6 +108,7 @@ pub(crate) async fn patch(
 ) -> Result<(StatusCode, Json<ProposedDocument>), ApiError> {
     let run = params::run(&id)?;
     let actions = act_post::actions(&edge)?;
+    let _room = caller.page_share().await?;
     let proposed = actions.patch(&caller.permit, run, body.patch, body.state_version, body.dry_run).await?;
     let status = if body.dry_run { StatusCode::OK } else { StatusCode::ACCEPTED };
     let told = ProposedDocument { run_id: run, number: proposed.number, preview: proposed.preview.into() };

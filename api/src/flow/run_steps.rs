@@ -40,5 +40,6 @@ pub(crate) async fn steps(
     let limit = params::parse_limit(which.limit.or(Some(PAGE_ROWS_MAX)))?;
     let run = params::run(&id)?;
     let written = |page| params::json(&StepList::from(page));
-    caller.flow.steps_as(&caller.permit, run, limit, which.cursor.as_deref(), written).await?
+    let room = caller.page_share().await?;
+    caller.flow.steps_as(&caller.permit, run, (limit, which.cursor.as_deref()), room, written).await?
 }

@@ -21,6 +21,7 @@ mod golden;
 mod keys;
 mod links;
 mod logs;
+mod memory;
 mod migrate;
 mod missing_tools;
 mod mixed_files;

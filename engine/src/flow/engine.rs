@@ -174,6 +174,11 @@ impl Flow {
         self.inner.offload.reserve_memory(who, weight).await
     }
 
+    /// Memory to read a page of rows and to write it, before its size is known, in exchange for what the caller has.
+    pub async fn reserve_page(&self, who: &Claimant, room: SizeBudget) -> SizeBudget {
+        self.inner.offload.reserve_page(who, room).await
+    }
+
     /// A slot for CPU-heavy work of a request. Refused if too much of the same caller's work waits already.
     pub(crate) async fn acquire_work_slot(&self, who: &Claimant, may_take_long: bool) -> Result<WorkSlot, EngineError> {
         self.inner.offload.admit(who, may_take_long)?;
