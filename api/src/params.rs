@@ -127,6 +127,7 @@ where
     W: From<ListPage<T>> + Serialize,
 {
     let large = page.bytes > JSON_INLINE_BYTES_MAX;
+    caller.shrink_memory(page.bytes);
     let written = Box::pin(async { json(&W::from(page)) });
     caller.flow.offload(&caller.permit.claimant(), large, written).await?
 }

@@ -22,6 +22,7 @@ mod keys;
 mod links;
 mod lists;
 mod logs;
+mod memory;
 mod migrate;
 mod missing_tools;
 mod mixed_files;

@@ -46,9 +46,12 @@ pub const TENANT_WORK_WAITING_MAX: usize = 128;
 /// Such tasks of all tenants that may wait; of several tenants each has its share. A further request is refused at once
 /// with `OVERLOADED`.
 pub const WORK_WAITING_MAX: usize = 512;
-/// Estimated memory of all work on large requests and runs that one process does at a time: reading, planning and
-/// showing them. Further work waits, each tenant in its turn; what needs more than all of it is done alone.
+/// Estimated memory of all work that one process does at a time on the JSON of large requests and on what is read for
+/// responses, each counted as often as it is copied. Memory for a page is taken before it is read, memory for a body
+/// before it is parsed. Further work waits, each tenant in its turn; what needs more than all of it is done alone.
 pub const LARGE_WORK_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Time that a request waits for its share of that memory. After it the request is refused with `OVERLOADED`.
+pub const LARGE_WORK_WAIT_MAX: Duration = Duration::from_secs(20);
 /// Bytes that a value counts for besides its text when the size of a document is estimated. A document of many small
 /// values counts as large.
 pub const JSON_VALUE_BYTES: usize = 8;

@@ -6,7 +6,7 @@ use super::view::{
 use super::{Flow, PLAN_PREFIX, load};
 use crate::access::{Permit, RUNS_READ};
 use crate::error::EngineError;
-use crate::offload::{CostFlag, Offload};
+use crate::offload::{CostFlag, SizeBudget};
 use crate::port::ReadError;
 use chimera_core::access::Level;
 use chimera_core::flow::plan::Plan;
@@ -116,30 +116,34 @@ impl Flow {
 
     /// One run with everything needed to approve it.
     pub async fn show(&self, permit: &Permit, run: Uuid) -> Result<RunDetails, EngineError> {
-        self.show_as(permit, run, |run| run).await
+        let room = self.reserve_page(&permit.claimant(), SizeBudget::default()).await;
+        self.show_as(permit, run, room, |run| run).await
     }
 
-    /// One run as `render` writes it. A large run is rendered off the request threads, within its share of memory.
+    /// One run as `render` writes it, read with the memory of a page. A large run is rendered off the request threads,
+    /// within its share of memory.
     pub async fn show_as<T>(
         &self,
         permit: &Permit,
         run: Uuid,
+        mut room: SizeBudget,
         render: impl FnOnce(RunDetails) -> T,
     ) -> Result<T, EngineError> {
         let (mut row, mut asked) = self.rows_shown(permit, run).await?;
         let weight = load::weight(&asked).saturating_add(load::weight(std::slice::from_ref(&row)));
-        let _room = if Offload::needs_reservation(weight) {
+        if room.covers(weight) {
+            room.shrink(weight);
+        } else {
             // Whoever waits holds nothing.
             drop((row, asked));
-            let room = self.reserve_memory(&permit.claimant(), weight).await?;
+            room = self.inner.offload.reserve_to_show(&permit.claimant(), room, weight).await;
             (row, asked) = self.rows_shown(permit, run).await?;
-            Some(room)
-        } else {
-            None
-        };
+        }
         let costly = CostFlag::new(load::is_large(&row) || load::are_large(&asked));
         let shown = async { Ok(render(self.details(permit, row, asked, &costly).await?)) };
-        self.offload_when_costly(permit, &costly, Box::pin(shown)).await?
+        let shown = self.offload_when_costly(permit, &costly, Box::pin(shown)).await?;
+        drop(room);
+        shown
     }
 
     /// A run and its approval requests.
