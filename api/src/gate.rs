@@ -6,11 +6,13 @@
 //! unauthenticated caller learns nothing about them.
 
 pub(crate) mod headers;
+pub(crate) mod memory;
 pub(crate) mod received;
 pub(crate) mod refused_bytes;
 pub(crate) mod unread;
 
 use self::headers::insert_rate_headers;
+use self::memory::MemoryShare;
 use self::received::ReceivedRequest;
 use self::refused_bytes::BodyCharge;
 use crate::edge::Edge;
@@ -63,7 +65,7 @@ async fn run_guarded(edge: &Edge, request: Request, next: Next) -> Response {
         }
         Ok((None, spent)) => {
             let who = anonymous_claimant(&shown);
-            let answer = Box::pin(run_unauthenticated(shown, spent, request, next));
+            let answer = Box::pin(run_unauthenticated((edge, &who), shown, spent, request, next));
             let answer = edge.run_offloaded(&who, large, answer).await;
             answer.unwrap_or_else(IntoResponse::into_response)
         }
@@ -86,13 +88,15 @@ fn anonymous_claimant(shown: &ReceivedRequest) -> Claimant {
 
 /// Runs the handler of a route without a token; the handler authenticates the caller itself.
 async fn run_unauthenticated(
+    (edge, who): (&Edge, &Claimant),
     shown: ReceivedRequest,
     spent: BodyCharge<'_>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    request.extensions_mut().insert(Arc::new(shown));
-    let response = next.run(request).await;
+    let shown = Arc::new(shown);
+    request.extensions_mut().insert(Arc::clone(&shown));
+    let response = run_with_memory(edge, (who, &shown), request, |request| next.run(request)).await;
     if response.status().is_client_error() { response } else { spent.forgive(response) }
 }
 
@@ -230,13 +234,34 @@ async fn rate_limit_middleware(
     let response = match authenticator.check_once(permit, &shown.presented()).await {
         Ok(()) => match act_for(authenticator, permit, shown, &mut request).await {
             Ok(()) => {
-                use_up_nonce(authenticator, permit, unread::bound_tenant(&edge.unread, request, call_next).await).await
+                let who = request.extensions().get::<Permit>().unwrap_or(permit).claimant();
+                let run = |request| unread::bound_tenant(&edge.unread, request, call_next);
+                use_up_nonce(authenticator, permit, run_with_memory(edge, (&who, shown), request, run).await).await
             }
             Err(error) => error.into_response(),
         },
         Err(body) => return with_rate_headers(ApiError::from(body).into_response(), &rate),
     };
     with_rate_headers(record_refusal(authenticator, permit, shown, response).await, &rate)
+}
+
+/// Runs the handler with its share of memory, which is held until the response is complete.
+async fn run_with_memory<F: Future<Output = Response>>(
+    edge: &Edge,
+    (who, shown): (&Claimant, &ReceivedRequest),
+    mut request: Request,
+    run: impl FnOnce(Request) -> F,
+) -> Response {
+    let share = match MemoryShare::reserve(edge, who, shown).await {
+        Ok(share) => share,
+        Err(refused) => return refused.into_response(),
+    };
+    if let Some(share) = &share {
+        request.extensions_mut().insert(share.clone());
+    }
+    let response = run(request).await;
+    drop(share.map(|share| share.take()));
+    response
 }
 
 /// Uses up the nonce of a successful request, even if it changed nothing, so it cannot be sent twice.

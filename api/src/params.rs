@@ -4,13 +4,15 @@
 
 use crate::caller::Caller;
 use crate::flow::wire::Accepted;
-use crate::problem::ApiError;
+use crate::problem::{self, ApiError};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use chimera_core::error::Code;
+use chimera_core::id::{IdPrefix, InvalidIdPrefix};
 use chimera_core::json::Digest32;
 use chimera_core::limits::{
-    JSON_INLINE_BYTES_MAX, NOTES_BYTES_MAX, PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, WAIT_SECONDS_MAX, WORKFLOW_ID_CHARS_MAX,
+    ID_SHOWN_CHARS_MAX, JSON_INLINE_BYTES_MAX, NOTES_BYTES_MAX, PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, WAIT_SECONDS_MAX,
+    WORKFLOW_ID_CHARS_MAX,
 };
 use chimera_core::time::Timestamp;
 use chimera_engine::flow::view::ListPage;
@@ -18,15 +20,21 @@ use serde::Serialize;
 use std::time::Duration;
 use uuid::Uuid;
 
+/// The error for an id that can't exist.
+pub(crate) fn malformed(text: &str, what: &str) -> ApiError {
+    let text = problem::sanitized(text.to_owned(), ID_SHOWN_CHARS_MAX);
+    ApiError::new(Code::NotFound, format!("`{text}` is not {what}"))
+}
+
 /// Parses a run id.
 pub(crate) fn run(text: &str) -> Result<Uuid, ApiError> {
-    Uuid::parse_str(text).map_err(|_| ApiError::new(Code::NotFound, "there is no such run"))
+    Uuid::parse_str(text).map_err(|_| malformed(text, "a run id"))
 }
 
 /// Checks a workflow id.
 pub(crate) fn workflow(text: &str) -> Result<&str, ApiError> {
     let nameable = !text.contains(char::is_control) && (1..=WORKFLOW_ID_CHARS_MAX).contains(&text.chars().count());
-    if nameable { Ok(text) } else { Err(ApiError::new(Code::NotFound, "there is no such workflow")) }
+    if nameable { Ok(text) } else { Err(malformed(text, "a workflow id")) }
 }
 
 /// Checks the id of a workflow that may not exist yet: a malformed one is `VALIDATION_FAILED`.
@@ -51,7 +59,7 @@ pub(crate) async fn resolve_step(caller: &Caller, run: Uuid, text: &str) -> Resu
         return Ok(id);
     }
     if text.contains(char::is_control) {
-        return Err(ApiError::new(Code::NotFound, "there is no such step"));
+        return Err(malformed(text, "a step id or node id"));
     }
     Ok(caller.flow.step_of(&caller.permit, run, text).await?)
 }
@@ -62,6 +70,14 @@ pub(crate) fn digest(text: &str) -> Result<Digest32, ApiError> {
             .with("pointer", "/digest")
             .with("reason", "expected 64 hex digits")
     })
+}
+
+/// Parses the `id_prefix` parameter.
+pub(crate) fn id_prefix(text: Option<&str>) -> Result<Option<IdPrefix>, ApiError> {
+    let refused = |error: InvalidIdPrefix| {
+        ApiError::new(Code::SchemaInvalid, format!("invalid id prefix: {error}")).with("parameter", "id_prefix")
+    };
+    text.map(|text| IdPrefix::parse(text).map_err(refused)).transpose()
 }
 
 /// Parses an RFC 3339 time.
@@ -111,6 +127,7 @@ where
     W: From<ListPage<T>> + Serialize,
 {
     let large = page.bytes > JSON_INLINE_BYTES_MAX;
+    caller.shrink_memory(page.bytes);
     let written = Box::pin(async { json(&W::from(page)) });
     caller.flow.offload(&caller.permit.claimant(), large, written).await?
 }

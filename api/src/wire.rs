@@ -145,7 +145,8 @@ impl IntoWire<JsonObject> for Map<String, Value> {
     }
 }
 
-/// Declares wire types and how each is made from its read model.
+/// Declares wire types and how each is made from its read model. The fields of a part of the model stand beside the
+/// others.
 macro_rules! wire {
     ($(
         $(#[$about:meta])*
@@ -153,7 +154,9 @@ macro_rules! wire {
             $($(#[$doc:meta])* $field:ident: $kind:ty,)*
         } $(+ maybe {
             $($(#[$maybe_doc:meta])* $maybe:ident: $maybe_kind:ty,)*
-        })?
+        })? $(+ maybe of $part:ident {
+            $($(#[$part_doc:meta])* $part_field:ident: $part_kind:ty,)*
+        })*
     )*) => {
         $(
             $(#[$about])*
@@ -166,6 +169,12 @@ macro_rules! wire {
                     #[schema(value_type = $maybe_kind, required = false)]
                     pub(crate) $maybe: Option<$maybe_kind>,
                 )*)?
+                $($(
+                    $(#[$part_doc])*
+                    #[serde(skip_serializing_if = "Option::is_none")]
+                    #[schema(value_type = $part_kind, required = false)]
+                    pub(crate) $part_field: Option<$part_kind>,
+                )*)*
             }
 
             impl From<$source> for $name {
@@ -173,6 +182,7 @@ macro_rules! wire {
                     Self {
                         $($field: $crate::wire::IntoWire::into_wire(model.$field),)*
                         $($($maybe: $crate::wire::IntoWire::into_wire(model.$maybe),)*)?
+                        $($($part_field: $crate::wire::IntoWire::into_wire(model.$part.$part_field),)*)*
                     }
                 }
             }

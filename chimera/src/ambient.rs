@@ -71,6 +71,10 @@ pub(crate) struct Environment {
     pub(crate) home: Option<String>,
     /// Whether the user asked for plain output.
     pub(crate) no_color: bool,
+    /// The width of the output, if the user says so.
+    pub(crate) columns: Option<usize>,
+    /// The words of the command line after the program's name.
+    pub(crate) args: Vec<String>,
 }
 
 impl Environment {
@@ -84,7 +88,9 @@ impl Environment {
             .collect();
         let given = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let home = given("HOME").map(|home| home.to_string_lossy().into_owned());
-        Self { settings, home, no_color: given("NO_COLOR").is_some() }
+        let columns = given("COLUMNS").and_then(|columns| columns.to_str()?.parse().ok());
+        let args = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+        Self { settings, home, no_color: given("NO_COLOR").is_some(), columns, args }
     }
 }
 
@@ -96,6 +102,11 @@ pub(crate) fn stdin_is_terminal() -> bool {
 /// Whether words go to a person's terminal.
 pub(crate) fn stderr_is_terminal() -> bool {
     std::io::stderr().is_terminal()
+}
+
+/// Whether data goes to a person's terminal.
+pub(crate) fn stdout_is_terminal() -> bool {
+    std::io::stdout().is_terminal()
 }
 
 /// Columns and rows of the terminal that data goes to, if it goes to one.

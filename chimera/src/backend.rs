@@ -172,10 +172,12 @@ impl Backend {
     pub(crate) async fn runs(&self, filter: RunFilter) -> Outcome<Value> {
         match self {
             Self::Server(server) => {
+                let prefix = filter.id_prefix.map(|prefix| prefix.to_string());
                 let pairs = [
                     ("status", filter.status.map(RunStatus::as_str)),
                     ("actor", filter.actor.as_deref()),
                     ("workflow_id", filter.workflow_id.as_deref()),
+                    ("id_prefix", prefix.as_deref()),
                     ("in_doubt", filter.in_doubt.then_some("true")),
                     ("limit", Some(&*filter.limit.to_string())),
                     ("cursor", filter.cursor.as_deref()),
@@ -363,8 +365,11 @@ pub(crate) fn local_actor_key(config: &Config, actor: &str) -> Outcome<Option<St
 
 /// Parses a run id.
 pub(crate) fn parse_run_id(text: &str) -> Outcome<Uuid> {
-    let refused = || Failure::new(Code::NotFound, "there is no such run").hint("chimera runs list shows all runs");
-    Uuid::parse_str(text).map_err(|_| refused())
+    Uuid::parse_str(text).map_err(|_| not_a_run_id(text))
+}
+
+pub(crate) fn not_a_run_id(text: &str) -> Failure {
+    Failure::new(Code::NotFound, format!("`{text}` is not a run id")).hint("chimera runs list shows all runs")
 }
 
 /// Appends the query parameters that have a value.

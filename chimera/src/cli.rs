@@ -13,7 +13,7 @@ pub(crate) use access::{
 pub(crate) use backup::{BackupArgs, BackupCommand, RestoreArgs, ResumeArgs};
 pub(crate) use flow::{
     ActorArg, DecideArgs, DoubtsArgs, ListArgs, PageArgs, PatchArgs, ReplayArgs, ResolveArgs, RetryArgs, RollbackArgs,
-    RunsCommand, WorkflowCommand,
+    RunIds, RunsCommand, WorkflowCommand,
 };
 pub(crate) use schedule::{ScheduleArgs, ScheduleCommand, ScheduleName};
 
@@ -34,24 +34,50 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+/// The heading of the flags that every command takes.
+const GLOBAL: &str = "Global options";
+
 /// Flags that every command takes.
 #[derive(Debug, Args)]
 pub(crate) struct GlobalArgs {
     /// Data folder.
-    #[arg(long, global = true, value_name = "DIR")]
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Server to connect to; by default the one that uses the data folder.
-    #[arg(long, global = true, value_name = "URL")]
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "URL")]
     server: Option<String>,
     /// Configuration file.
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Print JSON output.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = GLOBAL)]
     pub(crate) json: bool,
+    /// When to use colours; by default on a terminal, unless NO_COLOR is set.
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "WHEN")]
+    pub(crate) color: Option<ColorArg>,
     /// Log format.
-    #[arg(long, global = true, value_name = "FORMAT")]
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "FORMAT")]
     log_format: Option<LogFormatArg>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ColorArg {
+    Auto,
+    Always,
+    Never,
+}
+
+/// How a list looks.
+#[derive(Debug, Default, Args)]
+pub(crate) struct OutputArg {
+    /// `wide` shows every column, with whole ids and times.
+    #[arg(short = 'o', long, value_name = "FORMAT")]
+    pub(crate) output: Option<OutputFormat>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OutputFormat {
+    Wide,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -104,6 +130,9 @@ pub(crate) enum Command {
     /// Start workflows by the clock: cron or an interval.
     Schedule(TenantScoped<ScheduleCommand>),
     /// Watch and control runs.
+    ///
+    /// The first digits of an id are enough, at least eight, as long as only one id begins so. An item of a map is
+    /// `node[3]`.
     Runs(TenantScoped<RunsCommand>),
     /// List notifications that have no other channel.
     Inbox(PageArgs),
@@ -193,7 +222,7 @@ pub(crate) struct AuditListArgs {
     /// Only this tenant's entries (tenant slug or id).
     #[arg(long)]
     pub(crate) tenant: Option<String>,
-    /// Only entries about this subject.
+    /// Only entries about this subject: its id, or the first digits of it.
     #[arg(long, value_name = "ID")]
     pub(crate) subject_id: Option<String>,
     /// Only entries of this type.
@@ -205,6 +234,8 @@ pub(crate) struct AuditListArgs {
     /// Entries per page.
     #[arg(long, value_name = "N", default_value_t = chimera_core::limits::PAGE_ROWS_DEFAULT, value_parser = at_least_one)]
     pub(crate) limit: usize,
+    #[command(flatten)]
+    pub(crate) output: OutputArg,
 }
 
 /// `chimera bench …`

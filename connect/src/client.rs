@@ -48,6 +48,9 @@ pub enum ApiClientError {
     /// The address, the token or the actor can't be used.
     #[error("{0}")]
     Unusable(String),
+    /// There is nothing to sign in with.
+    #[error("no key for actor `{actor}`")]
+    NoKey { actor: String },
     /// The server does not answer, or the answer was cut off.
     #[error("no answer from {place}: {reason}")]
     NoAnswer { place: String, reason: String },
@@ -185,7 +188,7 @@ impl Server {
     pub async fn sign_in(&self, scopes: Option<Vec<String>>) -> Result<Value, ApiClientError> {
         let ApiCredentials { actor, key, clock, random, .. } = &self.credentials;
         if key.is_none() {
-            return Err(ApiClientError::Unusable(format!("there is no key of {actor} to sign in with")));
+            return Err(ApiClientError::NoKey { actor: actor.clone() });
         }
         let mut body = json!({"actor": actor, "issued_at": clock.now().to_string(), "nonce": random.opaque_id()});
         if let Some(scopes) = scopes {

@@ -6,8 +6,10 @@
 //! requires opaque ids. A run's trace id is its UUID as 32 hex digits, which W3C trace context accepts.
 
 mod blob;
+mod prefix;
 
 pub use blob::{BlobId, InvalidBlobId};
+pub use prefix::{IdPrefix, InvalidIdPrefix};
 
 use crate::time::Timestamp;
 use sha2::{Digest, Sha256};

@@ -10,6 +10,7 @@ use crate::port::{Blocked, CommitError, ReadError, SchemaMismatch};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::ledger::EntryError;
 use chimera_core::record::{DamagedRows, InvalidTx, JsonError, RowError, Unstorable};
+use std::fmt::Display;
 
 /// Why a text that contains U+0000 is refused: PostgreSQL can't store it.
 pub(crate) const NUL_REASON: &str = "holds the character U+0000, which can't be stored";
@@ -45,6 +46,12 @@ impl EngineError {
     #[must_use]
     pub fn not_found(what: &str) -> Self {
         Self::refused(Code::NotFound, format!("there is no such {what}"))
+    }
+
+    /// Like [`Self::not_found`], with the name or id that the caller gave.
+    #[must_use]
+    pub fn unknown(what: &str, name: impl Display) -> Self {
+        Self::refused(Code::NotFound, format!("no {what} `{name}`"))
     }
 
     #[must_use]

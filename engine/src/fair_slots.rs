@@ -87,6 +87,29 @@ pub struct SlotGuard {
     ticket: u64,
 }
 
+impl SlotGuard {
+    /// Releases what it holds beyond so many slots.
+    pub fn shrink(&self, slots: usize) {
+        let mut state = self.inner.state();
+        state.line.shrink(self.ticket, slots);
+        state.serve();
+    }
+
+    /// Releases what it holds and waits for so many slots instead, before everything that its actor asked for later.
+    pub async fn exchange(self, slots: usize) -> Self {
+        let (given, waits) = oneshot::channel();
+        {
+            let mut state = self.inner.state();
+            state.line.ask_again(self.ticket, slots);
+            state.waiters.insert(self.ticket, given);
+            state.serve();
+        }
+        // The sender is kept until the slots are free.
+        let _ = waits.await;
+        self
+    }
+}
+
 impl Drop for SlotGuard {
     fn drop(&mut self) {
         let mut state = self.inner.state();

@@ -22,12 +22,57 @@ pub(crate) struct Offload {
     memory: FairSlots,
 }
 
-/// How often work has its data in memory: as stored, parsed, rearranged and written.
-const COPIES: usize = 4;
+/// How often the work on a request has its JSON in memory: as received, as planned, as the inputs of a run and of its
+/// step, as the output of the step and as the result. `chimera/tests/it/memory.rs` measures it.
+const COPIES: usize = 6;
+
+/// How often what is read for a response is in memory: as rows, as items, as written, and while what is written grows.
+const READ_COPIES: usize = 4;
+
+/// Memory to read a page of rows and to write it.
+const PAGE_MEMORY_BYTES: usize = limits::PAGE_BYTES_MAX * READ_COPIES;
 
 /// Memory for one piece of large work, until it is dropped.
+#[derive(Default)]
 pub struct SizeBudget {
-    _held: Option<SlotGuard>,
+    held: Option<(SlotGuard, usize)>,
+}
+
+impl SizeBudget {
+    /// Whether it is for little work, which needs none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.held.is_none()
+    }
+
+    /// Whether JSON that takes so many bytes once parsed may be read and shown with it.
+    #[must_use]
+    pub fn covers(&self, weight: usize) -> bool {
+        let needed = memory_to_show(weight);
+        needed == 0 || self.held.as_ref().is_some_and(|(_, held)| needed <= *held)
+    }
+
+    /// Gives back what showing so much does not need.
+    pub fn shrink(&mut self, weight: usize) {
+        let needed = memory_to_show(weight);
+        if let Some((turn, held)) = &mut self.held
+            && needed < *held
+        {
+            *held = needed;
+            turn.shrink(needed);
+        }
+    }
+
+    /// Gives back everything but its place in the queue, for whoever waits for something else and asks for memory again.
+    pub fn release(&mut self) {
+        self.shrink(0);
+    }
+}
+
+/// Memory to read and show JSON that takes so many bytes once parsed: none for little, and at most all that there is.
+fn memory_to_show(weight: usize) -> usize {
+    let bytes = weight.saturating_mul(READ_COPIES).min(limits::LARGE_WORK_BYTES_MAX);
+    if Offload::needs_reservation(weight) { bytes } else { 0 }
 }
 
 thread_local! {
@@ -48,17 +93,45 @@ impl Offload {
         Self { turns: FairSlots::new((threads / 2).max(1), shared()), memory }
     }
 
-    /// Waits for memory to work on JSON that takes so many bytes once parsed, unless it is little. Refused if too much
-    /// of the caller's work waits already. Whoever waits should hold none of the data, and whoever has room never asks
-    /// for more.
+    /// Waits for memory to work on the JSON of a request that takes so many bytes once parsed, unless it is little.
+    /// Refused if too much of the caller's work waits already. Whoever waits should hold none of the data, and whoever
+    /// has memory never asks for more, only for another amount in exchange.
     pub(crate) async fn reserve_memory(&self, who: &Claimant, weight: usize) -> Result<SizeBudget, EngineError> {
         if !Self::needs_reservation(weight) {
-            return Ok(SizeBudget { _held: None });
+            return Ok(SizeBudget::default());
         }
         if let Some(full) = self.memory.limit_reached(who) {
             return Err(EngineError::Refused(Box::new(queue_full_error(full, who))));
         }
-        Ok(SizeBudget { _held: Some(self.memory.turn_for(who, weight.saturating_mul(COPIES)).await) })
+        let bytes = weight.saturating_mul(COPIES).min(limits::LARGE_WORK_BYTES_MAX);
+        Ok(self.wait_for_memory(who, bytes).await)
+    }
+
+    /// Gives memory back and waits for as much as showing JSON of this size needs, in the place that it has in the queue.
+    /// Whoever waits should hold none of the data.
+    pub(crate) async fn reserve_to_show(&self, who: &Claimant, room: SizeBudget, weight: usize) -> SizeBudget {
+        match room.held {
+            Some(held) => Self::exchange(held, memory_to_show(weight)).await,
+            None => self.wait_for_memory(who, memory_to_show(weight)).await,
+        }
+    }
+
+    /// Waits for memory to read a page of rows and to write it, before its size is known, in exchange for what the
+    /// caller has. Whoever waits holds nothing, so any number may wait.
+    pub(crate) async fn reserve_page(&self, who: &Claimant, room: SizeBudget) -> SizeBudget {
+        match room.held {
+            Some(held) if held.1 >= PAGE_MEMORY_BYTES => SizeBudget { held: Some(held) },
+            Some(held) => Self::exchange(held, PAGE_MEMORY_BYTES).await,
+            None => self.wait_for_memory(who, PAGE_MEMORY_BYTES).await,
+        }
+    }
+
+    async fn exchange((turn, _): (SlotGuard, usize), bytes: usize) -> SizeBudget {
+        SizeBudget { held: Some((turn.exchange(bytes).await, bytes)) }
+    }
+
+    async fn wait_for_memory(&self, who: &Claimant, bytes: usize) -> SizeBudget {
+        SizeBudget { held: Some((self.memory.turn_for(who, bytes).await, bytes)) }
     }
 
     /// Whether work on so much needs room.
@@ -355,6 +428,35 @@ mod tests {
         assert!(futures::poll!(small.as_mut()).is_pending());
         drop(huge);
         assert!(futures::poll!(small.as_mut()).is_ready());
+    }
+
+    /// What a page does not need once it is read goes to others, and whoever needs more waits without what they had.
+    #[tokio::test]
+    async fn pages_share_the_same_memory_and_are_exchanged_for_what_is_needed() {
+        let (offload, who) = (Offload::new(|| false), bob());
+        let page = || Box::pin(offload.reserve_page(&who, SizeBudget::default()));
+        let mut pages = Vec::new();
+        for _ in 0..limits::LARGE_WORK_BYTES_MAX / PAGE_MEMORY_BYTES {
+            pages.push(page().await);
+        }
+        let mut next = page();
+        assert!(futures::poll!(next.as_mut()).is_pending());
+        let mut read = pages.pop().unwrap();
+        assert!(read.covers(limits::PAGE_BYTES_MAX) && !read.covers(limits::PAGE_BYTES_MAX + 1));
+        read.shrink(limits::PAGE_BYTES_MAX);
+        assert!(futures::poll!(next.as_mut()).is_pending());
+        read.shrink(1);
+        pages.push(next.await);
+        assert!(read.covers(limits::RUN_MEMORY_BYTES_COUNTED) && !read.covers(limits::PAGE_BYTES_MAX));
+
+        let mut more = Box::pin(offload.reserve_to_show(&who, read, limits::PAGE_BYTES_MAX * 2));
+        let mut later = page();
+        assert!(futures::poll!(more.as_mut()).is_pending() && futures::poll!(later.as_mut()).is_pending());
+        pages.pop();
+        assert!(futures::poll!(later.as_mut()).is_pending(), "it is not passed");
+        pages.pop();
+        assert!(more.await.covers(limits::PAGE_BYTES_MAX * 2));
+        assert!(later.await.covers(limits::PAGE_BYTES_MAX));
     }
 
     /// Whoever stops waiting, before or after a place was kept for them, keeps it from nobody.

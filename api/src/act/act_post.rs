@@ -25,7 +25,6 @@ use axum::response::{IntoResponse, Response};
 use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::run::RunStatus;
-use chimera_core::json::weight_of_text;
 use chimera_core::limits::{ACT_WAIT_DEFAULT, DRAFT_WAIT_MIN, IDEMPOTENCY_KEY_CHARS_MAX, REDACT_INLINE_BYTES_MAX};
 use chimera_engine::act::{ActOutcome, ActRequest, Actions, Objective, Schedules, StartedAction};
 use serde::Deserialize;
@@ -125,12 +124,11 @@ pub(crate) async fn act(
 ) -> Result<Response, ApiError> {
     let actions = actions(&edge)?;
     let is_large = shown.body.len() > REDACT_INLINE_BYTES_MAX;
-    let room = actions.reserve_memory(&caller.permit, weight_of_text(&shown.body)).await?;
     let (ask, wait) = actions.work(&caller.permit, is_large, || parse_request(&shown, &headers, seed)).await??;
     let acted = Box::pin(actions.act(&caller.permit, ask)).await?;
-    drop(room);
+    caller.release_memory();
     match acted {
-        ActOutcome::Started(begun) => act_response(&edge, &caller, &begun, wait).await,
+        ActOutcome::Started(begun) => act_response(&edge, &caller, begun, wait).await,
         ActOutcome::Duplicate { run, differs } => duplicate_response(&caller, run, differs).await,
     }
 }
@@ -206,12 +204,12 @@ fn parse_subject(
 async fn act_response(
     edge: &Edge,
     caller: &Caller,
-    begun: &StartedAction,
+    begun: Box<StartedAction>,
     wait: Option<Duration>,
 ) -> Result<Response, ApiError> {
     let (run, level) = (begun.started.run_id, begun.started.level);
     if level == Level::ExecuteSilent && !begun.dry_run {
-        return summary_response(StatusCode::ACCEPTED, run, begun);
+        return summary_response(StatusCode::ACCEPTED, run, &begun);
     }
     let drafts = begun.dry_run || level.needs_approval();
     let wait = if drafts { wait.unwrap_or_default().max(DRAFT_WAIT_MIN) } else { wait.unwrap_or(ACT_WAIT_DEFAULT) };
@@ -222,12 +220,14 @@ async fn act_response(
     match status {
         // The end of a run that continued on another node, or later, is only in the store.
         status if !drafts && status.is_final() && begun.started.progress.borrow().ended.is_some() => {
-            summary_response(StatusCode::OK, run, begun)
+            summary_response(StatusCode::OK, run, &begun)
         }
         status if status.is_final() || status == RunStatus::AwaitingApproval => {
+            // It waits for memory, and holds nothing meanwhile.
+            drop(begun);
             full_response(caller, run, StatusCode::OK).await
         }
-        _ => summary_response(StatusCode::ACCEPTED, run, begun),
+        _ => summary_response(StatusCode::ACCEPTED, run, &begun),
     }
 }
 
@@ -239,12 +239,12 @@ fn summary_response(status: StatusCode, run: Uuid, begun: &StartedAction) -> Res
 /// The earlier run with this idempotency key, and whether the request differs.
 async fn duplicate_response(caller: &Caller, run: Uuid, differs: bool) -> Result<Response, ApiError> {
     let written = |run| params::json(&DuplicateDocument { run: RunDocument::from(run), request_differs: differs });
-    let shown = caller.flow.show_as(&caller.permit, run, written).await??;
+    let shown = caller.show_run(run, written).await??;
     Ok((location_header(run), shown).into_response())
 }
 
 async fn full_response(caller: &Caller, run: Uuid, status: StatusCode) -> Result<Response, ApiError> {
-    let shown = caller.flow.show_as(&caller.permit, run, |run| params::json(&RunDocument::from(run))).await??;
+    let shown = caller.show_run(run, |run| params::json(&RunDocument::from(run))).await??;
     Ok((status, location_header(run), shown).into_response())
 }
 

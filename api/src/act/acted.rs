@@ -68,7 +68,7 @@ impl TryFrom<&StartedAction> for ActedDocument {
             dry_run_results: None,
             approve_url: None,
             approvals: Vec::new(),
-            result: ended.and_then(|ended| ended.result.clone()).into_wire(),
+            result: ended.and_then(|ended| ended.result.as_deref().cloned()).into_wire(),
             error: ended.and_then(|ended| ended.error.clone()).into_wire(),
             request_differs: None,
         })

@@ -81,6 +81,7 @@ pub(crate) async fn call(
     let request = json!({"workflow_id": id, "inputs": inputs});
     let what = Objective::Workflow { id: id.to_owned(), version: None, inputs };
     let acted = act_post::actions(&edge)?.act(&caller.permit, act_post::default_act(what, request, seed)).await?;
+    caller.release_memory();
     let ActOutcome::Started(begun) = acted else { return Err(ApiError::internal()) };
     let mut started = begun.started;
     let wait = wait.min(edge.wait_max());
@@ -97,7 +98,7 @@ fn call_response(run: Uuid, level: Level, progress: &RunProgress) -> Result<Resp
         return Ok((StatusCode::ACCEPTED, place, Json(started)).into_response());
     };
     if progress.status == RunStatus::Completed {
-        return Ok((place, Json(ended.result.clone().unwrap_or_default())).into_response());
+        return Ok((place, Json(ended.result.as_deref())).into_response());
     }
     let error = ended.error.clone().unwrap_or_else(|| ErrorBody::new(Code::Internal, "the run failed"));
     Err(ApiError::from(error).with("run_id", run.to_string()))

@@ -108,6 +108,7 @@ pub(crate) async fn patch(
 ) -> Result<(StatusCode, Json<ProposedDocument>), ApiError> {
     let run = params::run(&id)?;
     let actions = act_post::actions(&edge)?;
+    let _room = caller.page_share().await?;
     let PatchBody { patch, state_version, dry_run } = body;
     let request = PatchRequest { run, document: patch, version: state_version, dry_run };
     let proposed = actions.patch(&caller.permit, request).await?;

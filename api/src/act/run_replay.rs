@@ -48,6 +48,8 @@ pub(crate) async fn replay(
 ) -> Result<Response, ApiError> {
     let replay = Replay { of: params::run(&id)?, mode: body.mode.into(), from: body.from };
     let wait = params::parse_wait(body.wait)?;
+    let room = caller.page_share().await?;
     let started = act_post::actions(&edge)?.replay(&caller.permit, replay).await?;
+    drop(room);
     answer(&edge, &caller, started, wait).await
 }

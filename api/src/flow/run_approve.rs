@@ -17,7 +17,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 words! {
-    /// A decision request an approval request.
+    /// A decision about an approval request.
     pub(crate) DecisionWord from Decision {
         Approve = "approve",
         Reject = "reject",
@@ -46,7 +46,7 @@ impl From<RequestStatus> for DecidedStatus {
     }
 }
 
-/// A decision request an approval request.
+/// A decision about an approval request.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DecisionBody {

@@ -18,5 +18,5 @@ use axum::response::Response;
 )]
 pub(crate) async fn get(caller: Caller, Path(id): Path<String>) -> Result<Response, ApiError> {
     let run = params::run(&id)?;
-    caller.flow.show_as(&caller.permit, run, |run| params::json(&RunDocument::from(run))).await?
+    caller.show_run(run, |run| params::json(&RunDocument::from(run))).await?
 }

@@ -9,6 +9,7 @@ use crate::problem::ApiError;
 use axum::response::Response;
 use chimera_core::error::Code;
 use chimera_core::flow::run::RunStatus;
+use chimera_core::text::did_you_mean;
 use chimera_engine::flow::RunFilter;
 use serde::Deserialize;
 
@@ -18,6 +19,7 @@ pub(crate) struct ListRunsQuery {
     status: Option<String>,
     actor: Option<String>,
     workflow_id: Option<String>,
+    id_prefix: Option<String>,
     since: Option<String>,
     until: Option<String>,
     in_doubt: Option<bool>,
@@ -34,6 +36,7 @@ pub(crate) struct ListRunsQuery {
         ("status" = Option<wire::RunStatus>, Query, description = "Only runs with this status"),
         ("actor" = Option<String>, Query, description = "Only runs of this actor"),
         ("workflow_id" = Option<String>, Query, description = "Only runs of this workflow"),
+        ("id_prefix" = Option<String>, Query, description = "Only runs whose id begins with these hex digits, at least 8, with or without dashes"),
         ("since" = Option<DateTime>, Query, description = "Only runs created at or after this time (RFC 3339)"),
         ("until" = Option<DateTime>, Query, description = "Only runs created before this time (RFC 3339)"),
         ("in_doubt" = Option<bool>, Query, description = "`true`: only runs with a tool call whose outcome is unknown"),
@@ -47,6 +50,7 @@ pub(crate) async fn list(caller: Caller, ApiQuery(which): ApiQuery<ListRunsQuery
         status: which.status.as_deref().map(parse_status).transpose()?,
         actor: which.actor,
         workflow_id: which.workflow_id,
+        id_prefix: params::id_prefix(which.id_prefix.as_deref())?,
         since: params::time("since", which.since.as_deref())?,
         until: params::time("until", which.until.as_deref())?,
         in_doubt: which.in_doubt.unwrap_or(false),
@@ -60,7 +64,8 @@ pub(crate) async fn list(caller: Caller, ApiQuery(which): ApiQuery<ListRunsQuery
 fn parse_status(word: &str) -> Result<RunStatus, ApiError> {
     RunStatus::parse(word).ok_or_else(|| {
         let known: Vec<&str> = RunStatus::ALL.iter().map(|status| status.as_str()).collect();
-        ApiError::new(Code::SchemaInvalid, "unknown run status")
+        let close = did_you_mean(word, known.iter().copied());
+        ApiError::new(Code::SchemaInvalid, format!("unknown run status `{word}`{close}"))
             .with("parameter", "status")
             .with("expected", known.join(", "))
     })

@@ -42,5 +42,6 @@ pub(crate) async fn steps(
     let run = params::run(&id)?;
     let written = |page| params::json(&StepList::from(page));
     let filter = StepFilter { run, limit, cursor: which.cursor.as_deref() };
-    caller.flow.steps_as(&caller.permit, filter, written).await?
+    let room = caller.page_share().await?;
+    caller.flow.steps_as(&caller.permit, filter, room, written).await?
 }

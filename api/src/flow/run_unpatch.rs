@@ -8,7 +8,6 @@ use crate::problem::ApiError;
 use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
-use chimera_core::error::Code;
 
 /// Removes a patch.
 #[utoipa::path(
@@ -26,7 +25,7 @@ pub(crate) async fn unpatch(
     Path((id, number)): Path<(String, String)>,
 ) -> Result<(StatusCode, Json<Accepted>), ApiError> {
     let run = params::run(&id)?;
-    let number = number.parse().map_err(|_| ApiError::new(Code::NotFound, "there is no such patch"))?;
+    let number = number.parse().map_err(|_| params::malformed(&number, "a patch number"))?;
     caller.flow.unpatch(&caller.permit, run, number).await?;
     Ok((StatusCode::ACCEPTED, Json(params::accepted(&caller, run).await?)))
 }

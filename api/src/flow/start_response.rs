@@ -33,7 +33,7 @@ pub(crate) async fn answer(
     let patience = wait.min(edge.wait_max());
     let ended = wait_until_settled(caller, &started, Instant::now() + patience).await?.is_final();
     let code = if ended { StatusCode::OK } else { StatusCode::ACCEPTED };
-    let shown = caller.flow.show_as(&caller.permit, run, |run| json(&RunDocument::from(run))).await??;
+    let shown = caller.show_run(run, |run| json(&RunDocument::from(run))).await??;
     Ok((code, place, shown).into_response())
 }
 
@@ -48,6 +48,7 @@ pub(crate) async fn wait_until_settled(
     started: &RunHandle,
     until: Instant,
 ) -> Result<RunStatus, ApiError> {
+    caller.release_memory();
     let stands = |status: RunStatus| status.is_final() || status == RunStatus::AwaitingApproval;
     let mut progress = started.progress.clone();
     let in_time = timeout_at(until, progress.wait_for(|progress| progress.is_resting)).await.is_ok();

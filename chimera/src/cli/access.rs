@@ -1,5 +1,6 @@
 //! `chimera act`, `token`, `sign` and `actor …`.
 
+use super::OutputArg;
 use super::flow::{ActorArg, LevelArg, named_value};
 use crate::command::parse_exact_json;
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
@@ -112,6 +113,8 @@ pub(crate) enum ActorCommand {
     /// List all actors that have an entry or a key.
     List {
         #[command(flatten)]
+        output: OutputArg,
+        #[command(flatten)]
         acting: ActorArg,
     },
     /// Show an actor's effective entry and its source.
@@ -185,6 +188,8 @@ pub(crate) enum RoleCommand {
         /// Only this tenant's roles (tenant slug).
         #[arg(long, value_name = "SLUG")]
         tenant: Option<String>,
+        #[command(flatten)]
+        output: OutputArg,
     },
 }
 
@@ -195,6 +200,8 @@ pub(crate) enum RoleCommand {
 pub(crate) enum TenantCommand {
     /// List all tenants.
     List {
+        #[command(flatten)]
+        output: OutputArg,
         #[command(flatten)]
         acting: ActorArg,
     },

@@ -1,6 +1,6 @@
 //! `chimera workflow …` and `chimera runs …`.
 
-use super::at_least_one;
+use super::{OutputArg, at_least_one};
 use crate::command::parse_exact_json;
 use chimera_core::access::Level;
 use chimera_core::flow::run::RunStatus;
@@ -67,6 +67,8 @@ pub(crate) enum RunsCommand {
     Steps {
         /// Run id.
         run: String,
+        #[command(flatten)]
+        output: OutputArg,
     },
     /// Watch a run until it ends; exit with status 1 if it fails.
     Watch {
@@ -136,6 +138,39 @@ pub(crate) enum RunsCommand {
     Patch(PatchArgs),
 }
 
+/// The ids in a command, to be replaced with whole ones.
+pub(crate) struct RunIds<'a> {
+    pub(crate) run: Option<&'a mut String>,
+    pub(crate) steps: Vec<&'a mut String>,
+    pub(crate) approval: Option<&'a mut String>,
+    /// `None` for a command that only reads.
+    pub(crate) acting: Option<&'a ActorArg>,
+}
+
+impl RunsCommand {
+    pub(crate) fn ids(&mut self) -> RunIds<'_> {
+        let (run, steps, approval, acting) = match self {
+            Self::List(_) | Self::Doubts(_) => (None, Vec::new(), None, None),
+            Self::Show { run } | Self::Steps { run, .. } | Self::Watch { run, .. } => {
+                (Some(run), Vec::new(), None, None)
+            }
+            Self::Approve(args) | Self::Reject { decide: args, .. } => {
+                (Some(&mut args.run), args.step.iter_mut().collect(), args.approval.as_mut(), Some(&args.acting))
+            }
+            Self::Edit { run, step, acting, .. } => (Some(run), vec![step], None, Some(&*acting)),
+            Self::Resolve(args) => (Some(&mut args.run), vec![&mut args.step], None, Some(&args.acting)),
+            Self::Rollback(args) => (Some(&mut args.run), args.steps.iter_mut().collect(), None, Some(&args.acting)),
+            Self::Retry(args) => (Some(&mut args.run), Vec::new(), None, Some(&args.acting)),
+            Self::Replay(args) => (Some(&mut args.run), Vec::new(), None, Some(&args.acting)),
+            Self::Patch(args) => (Some(&mut args.run), Vec::new(), None, Some(&args.acting)),
+            Self::Cancel { run, acting, .. } | Self::Pause { run, acting } | Self::Resume { run, acting } => {
+                (Some(run), Vec::new(), None, Some(&*acting))
+            }
+        };
+        RunIds { run, steps, approval, acting }
+    }
+}
+
 #[derive(Debug, Default, Args)]
 pub(crate) struct ActorArg {
     /// Act as this actor, such as `user_ann`; by default `admin`.
@@ -151,6 +186,8 @@ pub(crate) struct PageArgs {
     /// Continue after the page that returned this cursor.
     #[arg(long, value_name = "CURSOR")]
     pub(crate) cursor: Option<String>,
+    #[command(flatten)]
+    pub(crate) output: OutputArg,
 }
 
 #[derive(Debug, Args)]

@@ -1,11 +1,12 @@
 //! `chimera actor …`: the registry of actors and their keys.
 
 use super::act::notify;
+use super::listing::ListView;
 use super::{CommandContext, print, say};
 use crate::access::registry::ActorRegistry;
-use crate::cli::{ActorArg, ActorArgs, ActorCommand, ActorKindArg};
+use crate::cli::{ActorArg, ActorArgs, ActorCommand, ActorKindArg, OutputArg};
 use crate::failure::{Failure, Outcome};
-use crate::flow::table::{table, text};
+use crate::flow::table::{Column, details, text};
 use chimera_core::access::registry::{InvalidActorEntry, is_actor_name};
 use chimera_core::access::scope::check_scope;
 use chimera_core::error::Code;
@@ -15,7 +16,7 @@ use std::process::ExitCode;
 
 pub(crate) async fn run(scene: &CommandContext<'_>, command: ActorCommand) -> Outcome<ExitCode> {
     let acting: &ActorArg = match &command {
-        ActorCommand::List { acting }
+        ActorCommand::List { acting, .. }
         | ActorCommand::Show { acting, .. }
         | ActorCommand::Secret { acting, .. }
         | ActorCommand::Disable { acting, .. }
@@ -30,7 +31,7 @@ pub(crate) async fn run(scene: &CommandContext<'_>, command: ActorCommand) -> Ou
 
 async fn execute(scene: &CommandContext<'_>, book: &ActorRegistry, command: ActorCommand) -> Outcome {
     match command {
-        ActorCommand::List { .. } => list(scene, book).await,
+        ActorCommand::List { output, .. } => list(scene, book, &output).await,
         ActorCommand::Show { actor, .. } => print_actor(scene, &find_actor(book, &actor).await?),
         ActorCommand::Add(args) => add(scene, book, args).await,
         ActorCommand::Secret { actor, overlap, revoke_old, new, .. } => {
@@ -76,7 +77,7 @@ async fn find_actor(book: &ActorRegistry, actor: &str) -> Outcome<Value> {
     }
     let names = items.iter().filter_map(|item| item["id"].as_str());
     let close = did_you_mean(actor, names);
-    let failure = Failure::new(Code::NotFound, format!("{actor} has neither an entry nor a key{close}"));
+    let failure = Failure::new(Code::NotFound, format!("no actor `{actor}`: it has neither an entry nor a key{close}"));
     Err(failure.hint("chimera actor list shows all actors; chimera actor add creates one"))
 }
 
@@ -106,7 +107,8 @@ fn print_actor(scene: &CommandContext<'_>, actor: &Value) -> Outcome {
     if scene.json {
         return print(&format!("{actor}\n"));
     }
-    print(&table(HEADINGS, &[row(actor)]))?;
+    let names = ["actor", "roles", "scopes", "tenant", "level", "keys", "kind", "quota", "from"];
+    print(&details(&names.into_iter().zip(row(actor, true)).collect::<Vec<_>>()))?;
     if actor["roles"].as_array().is_some_and(|roles| !roles.is_empty()) {
         say(&format!("Effective scopes, including its roles: {}", joined(actor, "effective_scopes")));
     }
@@ -137,33 +139,50 @@ fn print_removal(scene: &CommandContext<'_>, actor: &str, left: &Value) -> Outco
     Ok(())
 }
 
-const HEADINGS: &[&str] = &["ACTOR", "KIND", "TENANT", "LEVEL", "QUOTA", "KEYS", "FROM", "ROLES", "SCOPES"];
+const COLUMNS: &[Column] = &[
+    Column::whole("ACTOR"),
+    Column::cut("ROLES", 10),
+    Column::cut("SCOPES", 16),
+    Column::droppable("TENANT", 1),
+    Column::droppable("LEVEL", 2),
+    Column::droppable("KEYS", 3),
+    Column::droppable("KIND", 4),
+    Column::droppable("QUOTA", 5),
+    Column::droppable("FROM", 6),
+];
 
-async fn list(scene: &CommandContext<'_>, book: &ActorRegistry) -> Outcome {
+async fn list(scene: &CommandContext<'_>, book: &ActorRegistry, output: &OutputArg) -> Outcome {
     let items = book.list().await?;
     if scene.json {
         return print(&format!("{}\n", json!({ "items": items })));
     }
-    let rows: Vec<Vec<String>> = items.iter().map(row).collect();
-    print(&table(HEADINGS, &rows))
+    let view = ListView::of(scene, output);
+    let rows: Vec<Vec<String>> = items.iter().map(|actor| row(actor, view.wide)).collect();
+    view.print(COLUMNS, &rows)?;
+    if rows.is_empty() {
+        say("no actors; chimera actor add ACTOR creates one");
+    }
+    Ok(())
 }
 
-fn row(actor: &Value) -> Vec<String> {
+fn row(actor: &Value, wide: bool) -> Vec<String> {
     let joined = |name: &str| {
         let all = joined(actor, name);
         if all.is_empty() { "-".to_owned() } else { all }
     };
     let disabled = if actor["disabled"] == true { " (disabled)" } else { "" };
+    let level = text(&actor["autonomy_level"]);
+    let level = if wide { level.as_str() } else { level.split('_').next().unwrap_or_default() };
     vec![
         format!("{}{disabled}", text(&actor["id"])),
-        text(&actor["kind"]),
-        text(&actor["tenant"]),
-        text(&actor["autonomy_level"]),
-        text(&actor["quota_per_minute"]),
-        text(&actor["keys"]),
-        text(&actor["source"]),
         joined("roles"),
         joined("scopes"),
+        text(&actor["tenant"]),
+        level.to_owned(),
+        text(&actor["keys"]),
+        text(&actor["kind"]),
+        text(&actor["quota_per_minute"]),
+        text(&actor["source"]),
     ]
 }
 

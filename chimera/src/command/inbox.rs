@@ -1,10 +1,11 @@
 //! `chimera inbox`: the actor's notifications for which no other channel is configured.
 
-use super::{CommandContext, print, print_page_footer};
+use super::listing::{ListView, say_footer};
+use super::{CommandContext, print};
 use crate::backend::Backend;
 use crate::cli::PageArgs;
 use crate::failure::Outcome;
-use crate::flow::table::{table, text};
+use crate::flow::table::{Column, text};
 use serde_json::Value;
 use std::process::ExitCode;
 
@@ -16,23 +17,29 @@ pub(super) async fn run(scene: &CommandContext<'_>, page: PageArgs) -> Outcome<E
         return Ok(ExitCode::SUCCESS);
     }
     let items = found["items"].as_array().map(Vec::as_slice).unwrap_or_default();
-    if !items.is_empty() {
-        let rows: Vec<Vec<String>> = items.iter().map(line).collect();
-        print(&table(&["AT", "WHAT", "RUN", "ABOUT"], &rows))?;
-    }
-    print_page_footer(&found, items.is_empty(), "messages");
+    let view = ListView::of(scene, &page.output);
+    let ids = view.ids(items, "run_id");
+    let rows: Vec<Vec<String>> = items.iter().zip(ids).map(|(item, run)| line(item, run, &view)).collect();
+    view.print(COLUMNS, &rows)?;
+    let when_empty = "no messages; what happens to your runs is listed here unless they notify by mail or webhook";
+    say_footer(scene, &found, items.is_empty(), when_empty);
     Ok(ExitCode::SUCCESS)
 }
 
-fn line(item: &Value) -> Vec<String> {
-    let data = &item["data"];
+const COLUMNS: &[Column] =
+    &[Column::whole("RUN"), Column::whole("WHAT"), Column::cut("ABOUT", 20), Column::whole("AT")];
+
+fn line(item: &Value, run: String, view: &ListView) -> Vec<String> {
+    let (data, title) = (&item["data"], text(&item["title"]));
     let about = match item["type"].as_str().unwrap_or_default() {
-        "approval.requested" => format!("{} of {} waits for a decision", text(&data["tool"]), text(&data["actor"])),
-        "step.outcome_unknown" => format!("nobody knows whether {} happened", text(&data["tool"])),
+        "approval.requested" => {
+            format!("{title}: {} of {} waits for a decision", text(&data["tool"]), text(&data["actor"]))
+        }
+        "step.outcome_unknown" => format!("{title}: the outcome of {} is unknown", text(&data["tool"])),
         _ => match data["error"]["message"].as_str() {
-            Some(reason) => reason.replace(char::is_control, " "),
-            None => text(&data["workflow_id"]),
+            Some(reason) => format!("{title}: {}", reason.replace(char::is_control, " ")),
+            None => title,
         },
     };
-    vec![text(&item["at"]), text(&item["type"]), text(&item["run_id"]), about]
+    vec![run, text(&item["type"]), about, view.time(&item["at"])]
 }

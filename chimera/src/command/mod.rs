@@ -12,6 +12,7 @@ mod config;
 mod dev;
 mod doctor;
 mod inbox;
+mod listing;
 mod migrate;
 mod restore;
 mod resume;
@@ -25,9 +26,9 @@ mod token;
 mod workflow;
 
 use crate::access::registry::ActorRegistry;
-use crate::ambient::{Environment, stderr_is_terminal};
+use crate::ambient::{Environment, stderr_is_terminal, stdout_is_terminal};
 use crate::backend::Backend;
-use crate::cli::{AuditCommand, BenchCommand, Cli, Command, ConfigCommand};
+use crate::cli::{AuditCommand, BenchCommand, Cli, ColorArg, Command, ConfigCommand};
 use crate::compose::{self, Ambient};
 use crate::config::{LoadedConfig, Origin};
 use crate::failure::{Failure, Outcome};
@@ -47,14 +48,27 @@ pub(crate) struct CommandContext<'a> {
     pub(crate) loaded: &'a LoadedConfig,
     pub(crate) json: bool,
     pub(crate) terminal: Terminal,
+    /// Whether data is coloured.
+    pub(crate) colors: bool,
+    /// The width of a list without a terminal, if the user says so.
+    pub(crate) columns: Option<usize>,
+    /// The words of the command line after the program's name.
+    pub(crate) args: &'a [String],
     /// The tenant that an operator acts for, if not their own.
     pub(crate) for_tenant: Option<String>,
 }
 
 pub(crate) async fn run(cli: Cli, loaded: &LoadedConfig, environment: &Environment) -> Outcome<ExitCode> {
-    let terminal = Terminal { attached: stderr_is_terminal(), no_color: environment.no_color };
+    let no_color = match cli.global.color.unwrap_or(ColorArg::Auto) {
+        ColorArg::Auto => environment.no_color,
+        ColorArg::Always => false,
+        ColorArg::Never => true,
+    };
+    let terminal = Terminal { attached: stderr_is_terminal(), no_color };
+    let colors = cli.global.color == Some(ColorArg::Always) || (stdout_is_terminal() && !no_color);
     let for_tenant = cli.command.for_tenant().map(str::to_owned);
-    let scene = CommandContext { loaded, json: cli.global.json, terminal, for_tenant };
+    let (columns, args) = (environment.columns, environment.args.as_slice());
+    let scene = CommandContext { loaded, json: cli.global.json, terminal, colors, columns, args, for_tenant };
     let logs = scene.start_logging(&cli.command)?;
     // Servers and the doctor report an unresponsive database themselves.
     let outcome = match &cli.command {
@@ -202,16 +216,6 @@ pub(crate) fn parse_exact_json(text: &str) -> Result<serde_json::Value, String> 
 /// Pretty-prints JSON.
 pub(crate) fn document(value: &serde_json::Value) -> String {
     format!("{value:#}\n")
-}
-
-/// The footer of a listing: that it is empty, or the cursor of the next page.
-pub(crate) fn print_page_footer(page: &serde_json::Value, is_empty: bool, what: &str) {
-    if is_empty {
-        say(&format!("no {what}"));
-    }
-    if let Some(cursor) = page["next_cursor"].as_str() {
-        say(&format!("more: --cursor {cursor}"));
-    }
 }
 
 /// Writes a message to stderr.

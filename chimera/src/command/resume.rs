@@ -28,8 +28,11 @@ pub(crate) async fn run(scene: &CommandContext<'_>, args: &ResumeArgs) -> Outcom
         return accept_lost_keys(scene, &ambient).await;
     }
     if !args.after_restore {
-        return Err(Failure::new(Code::MalformedArgs, "missing --after-restore, --accept-clock or --accept-lost-keys")
-            .hint("to resume a single run, use chimera runs resume"));
+        return Err(Failure::new(
+            Code::MalformedArgs,
+            "one of --after-restore, --accept-clock and --accept-lost-keys is required",
+        )
+        .hint("to resume a single run, use chimera runs resume"));
     }
     let Some(hold) = compose::store_hold(config, &ambient).await? else {
         if scene.json {

@@ -1,20 +1,21 @@
 //! `chimera role …`: the configured roles.
 
+use super::listing::ListView;
 use super::{CommandContext, print, say};
 use crate::cli::RoleCommand;
 use crate::compose;
 use crate::failure::{Failure, Outcome};
-use crate::flow::table::table;
+use crate::flow::table::Column;
 use chimera_core::access::Role;
 use chimera_core::error::Code;
 use chimera_core::text::did_you_mean;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
-const HEADINGS: &[&str] = &["ROLE", "TENANT", "SCOPES"];
+const COLUMNS: &[Column] = &[Column::whole("ROLE"), Column::droppable("TENANT", 1), Column::cut("SCOPES", 20)];
 
 pub(crate) fn run(scene: &CommandContext<'_>, command: RoleCommand) -> Outcome<ExitCode> {
-    let RoleCommand::List { tenant } = command;
+    let RoleCommand::List { tenant, output } = command;
     let mut roles = compose::roles(&scene.loaded.config)?;
     if let Some(tenant) = tenant {
         check_tenant(&roles, &tenant)?;
@@ -25,7 +26,7 @@ pub(crate) fn run(scene: &CommandContext<'_>, command: RoleCommand) -> Outcome<E
     } else if roles.is_empty() {
         say("no roles; define one with a [[role]] section in the file named by access.actors_file");
     } else {
-        print(&table(HEADINGS, &roles.iter().map(row).collect::<Vec<_>>()))?;
+        ListView::of(scene, &output).print(COLUMNS, &roles.iter().map(row).collect::<Vec<_>>())?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -36,7 +37,7 @@ fn check_tenant(roles: &[Role], tenant: &str) -> Outcome {
         return Ok(());
     }
     let close = did_you_mean(tenant, roles.iter().map(|role| role.tenant.as_str()));
-    let failure = Failure::new(Code::NotFound, format!("the tenant {tenant} has no roles{close}"));
+    let failure = Failure::new(Code::NotFound, format!("tenant `{tenant}` has no roles{close}"));
     Err(failure.hint("chimera role list shows the roles of every tenant"))
 }
 

@@ -1,10 +1,11 @@
 //! `chimera schedule …`: workflows that are started by the clock.
 
-use super::{CommandContext, print, print_page_footer, read_json, say};
+use super::listing::{ListView, say_footer};
+use super::{CommandContext, print, read_json, say};
 use crate::backend::{Backend, percent_encode};
 use crate::cli::{ScheduleArgs, ScheduleCommand, ScheduleName};
 use crate::failure::{Failure, Outcome};
-use crate::flow::table::{table, text};
+use crate::flow::table::{Column, text};
 use chimera_core::error::Code;
 use clap::ValueEnum;
 use serde_json::{Map, Value, json};
@@ -23,9 +24,11 @@ pub(crate) async fn run(scene: &CommandContext<'_>, command: ScheduleCommand) ->
         ScheduleCommand::List { page, acting } => {
             let backend = scene.write_backend(acting.actor.as_deref())?;
             let limit = format!("schedules?limit={}", page.limit);
-            let path =
-                page.cursor.map_or(limit.clone(), |cursor| format!("{limit}&cursor={}", percent_encode(&cursor)));
-            list(scene, &backend.request("GET", &path, None).await?)?;
+            let path = page
+                .cursor
+                .as_deref()
+                .map_or(limit.clone(), |cursor| format!("{limit}&cursor={}", percent_encode(cursor)));
+            list(scene, &ListView::of(scene, &page.output), &backend.request("GET", &path, None).await?)?;
         }
         ScheduleCommand::Show(which) => print_schedule(scene, &request(scene, &which, ("GET", ""), None).await?)?,
         ScheduleCommand::Edit { name, workflow, terms, acting } => {
@@ -154,7 +157,17 @@ fn merged(schedule: &Value, workflow: Option<String>, terms: ScheduleArgs) -> Ou
     Ok(Value::Object(body))
 }
 
-fn list(scene: &CommandContext<'_>, found: &Value) -> Outcome {
+const COLUMNS: &[Column] = &[
+    Column::whole("SCHEDULE"),
+    Column::cut("WORKFLOW", 12),
+    Column::cut("WHEN", 12),
+    Column::whole("STATUS"),
+    Column::droppable("NEXT", 1),
+    Column::droppable("LAST", 2),
+    Column::droppable("OWNER", 3),
+];
+
+fn list(scene: &CommandContext<'_>, view: &ListView, found: &Value) -> Outcome {
     if scene.json {
         return print(&format!("{found}\n"));
     }
@@ -172,8 +185,8 @@ fn list(scene: &CommandContext<'_>, found: &Value) -> Outcome {
         ]
     };
     let rows: Vec<Vec<String>> = items.iter().map(row).collect();
-    print(&table(&["SCHEDULE", "WORKFLOW", "WHEN", "STATUS", "NEXT", "LAST", "OWNER"], &rows))?;
-    print_page_footer(found, rows.is_empty(), "schedules; chimera schedule add creates one");
+    view.print(COLUMNS, &rows)?;
+    say_footer(scene, found, rows.is_empty(), "no schedules; chimera schedule add creates one");
     Ok(())
 }
 

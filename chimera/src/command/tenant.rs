@@ -1,10 +1,11 @@
 //! `chimera tenant …`: manages tenants.
 
+use super::listing::ListView;
 use super::{CommandContext, print, say};
 use crate::access::registry::ActorRegistry;
-use crate::cli::{ActorArg, TenantCommand};
+use crate::cli::{ActorArg, OutputArg, TenantCommand};
 use crate::failure::{Failure, Outcome};
-use crate::flow::table::{table, text};
+use crate::flow::table::{Column, details, text};
 use chimera_core::error::Code;
 use chimera_core::text::did_you_mean;
 use serde_json::{Value, json};
@@ -12,7 +13,7 @@ use std::process::ExitCode;
 
 pub(crate) async fn run(scene: &CommandContext<'_>, command: TenantCommand) -> Outcome<ExitCode> {
     let acting: &ActorArg = match &command {
-        TenantCommand::List { acting }
+        TenantCommand::List { acting, .. }
         | TenantCommand::Show { acting, .. }
         | TenantCommand::Add { acting, .. }
         | TenantCommand::Disable { acting, .. }
@@ -26,7 +27,7 @@ pub(crate) async fn run(scene: &CommandContext<'_>, command: TenantCommand) -> O
 
 async fn execute(scene: &CommandContext<'_>, book: &ActorRegistry, command: TenantCommand) -> Outcome {
     match command {
-        TenantCommand::List { .. } => list(scene, book).await,
+        TenantCommand::List { output, .. } => list(scene, book, &output).await,
         TenantCommand::Show { slug, .. } => print_tenant(scene, &find_tenant(book, &slug).await?),
         TenantCommand::Add { slug, name, .. } => {
             print_tenant(scene, &book.add_tenant(&slug, name.as_deref()).await?)?;
@@ -56,29 +57,45 @@ async fn find_tenant(book: &ActorRegistry, slug: &str) -> Outcome<Value> {
         return Ok(item.clone());
     }
     let close = did_you_mean(slug, items.iter().filter_map(|item| item["slug"].as_str()));
-    let failure = Failure::new(Code::NotFound, format!("there is no tenant {slug}{close}"));
+    let failure = Failure::new(Code::NotFound, format!("no tenant `{slug}`{close}"));
     Err(failure.hint("chimera tenant list shows all tenants; chimera tenant add creates one"))
 }
 
-const HEADINGS: &[&str] = &["TENANT", "NAME", "STATUS", "SINCE", "ID"];
+const COLUMNS: &[Column] =
+    &[Column::whole("TENANT"), Column::cut("NAME", 16), Column::whole("STATUS"), Column::droppable("SINCE", 1)];
+
+const WIDE_COLUMNS: &[Column] = &[
+    Column::whole("TENANT"),
+    Column::whole("NAME"),
+    Column::whole("STATUS"),
+    Column::whole("SINCE"),
+    Column::whole("ID"),
+];
 
 fn print_tenant(scene: &CommandContext<'_>, tenant: &Value) -> Outcome {
     if scene.json {
         return print(&format!("{tenant}\n"));
     }
-    print(&table(HEADINGS, &[row(tenant)]))
+    let [name, since, id] = ["name", "created_at", "id"].map(|member| text(&tenant[member]));
+    let members = [("tenant", text(&tenant["slug"])), ("name", name), ("status", status(tenant).to_owned())];
+    print(&details(&[&members[..], &[("since", since), ("id", id)]].concat()))
 }
 
-async fn list(scene: &CommandContext<'_>, book: &ActorRegistry) -> Outcome {
+async fn list(scene: &CommandContext<'_>, book: &ActorRegistry, output: &OutputArg) -> Outcome {
     let items = book.tenants().await?;
     if scene.json {
         return print(&format!("{}\n", json!({ "items": items })));
     }
-    print(&table(HEADINGS, &items.iter().map(row).collect::<Vec<_>>()))
+    let view = ListView::of(scene, output);
+    let rows: Vec<Vec<String>> = items.iter().map(|tenant| row(tenant, &view)).collect();
+    view.print(if view.wide { WIDE_COLUMNS } else { COLUMNS }, &rows)
 }
 
-fn row(tenant: &Value) -> Vec<String> {
-    let status = if tenant["disabled"] == true { "disabled" } else { "active" };
-    let [slug, name, since, id] = ["slug", "name", "created_at", "id"].map(|member| text(&tenant[member]));
-    vec![slug, name, status.to_owned(), since, id]
+fn status(tenant: &Value) -> &'static str {
+    if tenant["disabled"] == true { "disabled" } else { "active" }
+}
+
+fn row(tenant: &Value, view: &ListView) -> Vec<String> {
+    let [slug, name, id] = ["slug", "name", "id"].map(|member| text(&tenant[member]));
+    vec![slug, name, status(tenant).to_owned(), view.time(&tenant["created_at"]), id]
 }

@@ -1,10 +1,11 @@
 //! `chimera workflow …`: manages workflow documents.
 
-use super::{CommandContext, EXIT_FOUND_WRONG, document, print, print_page_footer, say};
+use super::listing::{ListView, say_footer};
+use super::{CommandContext, EXIT_FOUND_WRONG, document, print, say};
 use crate::backend::{Backend, percent_encode};
 use crate::cli::{PageArgs, WorkflowCommand};
 use crate::failure::{Failure, Outcome};
-use crate::flow::table::{table, text};
+use crate::flow::table::{Column, text};
 use chimera_core::error::Code;
 use serde_json::Value;
 use std::path::Path;
@@ -68,17 +69,27 @@ async fn list(scene: &CommandContext<'_>, page: &PageArgs) -> Outcome<ExitCode> 
         return Ok(ExitCode::SUCCESS);
     }
     let items = found["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let view = ListView::of(scene, &page.output);
     let row = |item: &Value| {
         let shared = if item["shared"] == true { "yes" } else { "-" }.to_owned();
-        let [id, version, at, by, what] =
-            ["workflow_id", "version", "created_at", "created_by", "description"].map(|name| text(&item[name]));
-        [id, version, at, by, shared, what]
+        let [id, version, by, what] =
+            ["workflow_id", "version", "created_by", "description"].map(|name| text(&item[name]));
+        vec![id, what, version, view.time(&item["created_at"]), by, shared]
     };
-    let rows: Vec<Vec<String>> = items.iter().map(|item| row(item).to_vec()).collect();
-    print(&table(&["WORKFLOW", "VERSION", "APPLIED", "BY", "SHARED", "WHAT IT DOES"], &rows))?;
-    print_page_footer(&found, rows.is_empty(), "workflows");
+    let rows: Vec<Vec<String>> = items.iter().map(row).collect();
+    view.print(COLUMNS, &rows)?;
+    say_footer(scene, &found, rows.is_empty(), "no workflows; chimera workflow apply FILE adds one");
     Ok(ExitCode::SUCCESS)
 }
+
+const COLUMNS: &[Column] = &[
+    Column::whole("WORKFLOW"),
+    Column::cut("WHAT IT DOES", 30),
+    Column::droppable("VERSION", 2),
+    Column::droppable("APPLIED", 1),
+    Column::droppable("BY", 3),
+    Column::droppable("SHARED", 4),
+];
 
 async fn show(scene: &CommandContext<'_>, id: &str, version: Option<i64>) -> Outcome<ExitCode> {
     let backend = scene.read_backend().await?;

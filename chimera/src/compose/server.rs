@@ -53,6 +53,10 @@ impl From<ApiClientError> for Failure {
     fn from(error: ApiClientError) -> Self {
         match error {
             ApiClientError::Unusable(reason) => Self::new(Code::ConfigInvalid, reason),
+            ApiClientError::NoKey { ref actor } => {
+                let hint = format!("set CHIMERA_HMAC_KEY to it, or create one with chimera actor secret {actor} --new");
+                Self::new(Code::ConfigInvalid, error.to_string()).hint(hint)
+            }
             ApiClientError::NoAnswer { .. } => Self::new(Code::ExternalServiceUnavailable, error.to_string())
                 .hint("start one with chimera dev, or name another with --server URL"),
             ApiClientError::NotChimera { .. } => Self::new(Code::ExternalServiceError, error.to_string()),

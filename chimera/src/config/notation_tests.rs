@@ -58,8 +58,11 @@ fn loaded(file: &str, env: &[(String, String)], flags: &[(&'static str, String)]
     let path = folder.path().join("chimera.toml");
     std::fs::write(&path, file).unwrap();
     let flags = Flags { config: Some(path), values: flags.to_vec() };
-    let environment =
-        Environment { settings: env.iter().cloned().collect(), home: Some("/home/ann".to_owned()), no_color: false };
+    let environment = Environment {
+        settings: env.iter().cloned().collect(),
+        home: Some("/home/ann".to_owned()),
+        ..Environment::default()
+    };
     load(&flags, &environment).map_err(|failure| failure.message)
 }
 

@@ -5,6 +5,7 @@
 
 use super::table::text;
 use chimera_core::flow::review::Review;
+use chimera_core::limits::NAME_COLUMNS_MIN;
 use chimera_core::text::escape_invisible_only;
 use chimera_core::time::Timestamp;
 use serde_json::Value;
@@ -26,6 +27,11 @@ pub(crate) struct RenderOptions {
     pub(crate) colors: bool,
     /// Whether pending approvals are shown in full; otherwise the caller has shown them.
     pub(crate) reviews: bool,
+}
+
+/// The ANSI colour of a status in a list, which may have more words.
+pub(crate) fn status_color(status: &str) -> &'static str {
+    sign(status.split(' ').next().unwrap_or_default()).1
 }
 
 /// Symbol and ANSI colour of a status.
@@ -63,14 +69,14 @@ fn title(sight: &RunView<'_>, canvas: RenderOptions) -> String {
     let status = run["status"].as_str().unwrap_or_default();
     let held = if run["paused"] == true { ", paused" } else { "" };
     let level = run["autonomy_level"].as_str().map_or(String::new(), |level| format!("  {level}"));
-    let words = format!(
-        "{} v{}  {}{held}{level}  {}",
-        text(&run["workflow_id"]),
-        text(&run["workflow_version"]),
-        status,
-        elapsed(&run["created_at"], &run["completed_at"], sight.now).unwrap_or_default()
-    );
-    paint(&truncate(words.trim_end(), canvas.columns), sign(status).1, canvas)
+    let took = elapsed(&run["created_at"], &run["completed_at"], sight.now).unwrap_or_default();
+    let state = format!("  {status}{held}{level}  {took}");
+    let name = match run["title"].as_str() {
+        Some(title) if run["workflow_id"] != title => text(&run["title"]),
+        _ => format!("{} v{}", text(&run["workflow_id"]), text(&run["workflow_version"])),
+    };
+    let name = truncate(&name, canvas.columns.saturating_sub(state.chars().count()).max(NAME_COLUMNS_MIN));
+    paint(&truncate(format!("{name}{state}").trim_end(), canvas.columns), sign(status).1, canvas)
 }
 
 /// One line per node, grouped by level.
@@ -184,7 +190,8 @@ fn open_questions(sight: &RunView<'_>, canvas: RenderOptions) -> Vec<String> {
         if canvas.reviews {
             lines.extend(review_lines(approval, canvas.columns));
         }
-        if let Some(digest) = approval["digest"].as_str() {
+        if approval["digest"].is_string() {
+            let digest = text(&approval["digest"]);
             // Commands are wrapped, never truncated: they are meant to be copied.
             lines.extend(wrap(&format!("  chimera runs approve {run} --digest {digest}"), canvas.columns));
             lines.extend(wrap(&format!("  chimera runs reject {run} --digest {digest}"), canvas.columns));
@@ -203,7 +210,8 @@ fn open_questions(sight: &RunView<'_>, canvas: RenderOptions) -> Vec<String> {
 /// The review as the web page and the mail show it; long lines are wrapped, never truncated.
 pub(crate) fn review_lines(approval: &Value, columns: usize) -> Vec<String> {
     let Ok(review) = serde_json::from_value::<Review>(approval["review"].clone()) else { return Vec::new() };
-    review.lines().iter().flat_map(|line| wrap_indented(&format!("  {line}"), columns)).collect()
+    let lines = review.lines();
+    lines.iter().flat_map(|line| wrap_indented(&format!("  {}", escape_invisible_only(line)), columns)).collect()
 }
 
 /// Wraps a line, keeping its indent.
@@ -223,9 +231,9 @@ fn wrap_indented(line: &str, columns: usize) -> Vec<String> {
 pub(crate) fn doubt_headline(item: &Value, now: Timestamp) -> String {
     let index = item["map_index"].as_i64().map_or(String::new(), |index| format!("[{index}]"));
     let node = format!("{}{index}", text(&item["node_id"]));
-    let what = if item["call"] == "undo" { "was undone" } else { "happened" };
-    let long = elapsed(&item["since"], &Value::Null, now).map_or(String::new(), |long| format!(", for {long}"));
-    format!("‼ nobody knows whether {node} ({}) {what}{long}; find out, then", text(&item["tool"]))
+    let what = if item["call"] == "undo" { "outcome of the undo" } else { "outcome" };
+    let long = elapsed(&item["since"], &Value::Null, now).map_or(String::new(), |long| format!(" for {long}"));
+    format!("‼ {what} unknown{long}: {node} ({}). Check the other system, then run one of:", text(&item["tool"]))
 }
 
 /// The level of each node: the longest path from a node without predecessors.
@@ -263,7 +271,7 @@ fn parse_time(value: &Value) -> Option<Timestamp> {
 }
 
 /// Elapsed time, up to now if it has not ended.
-fn elapsed(from: &Value, to: &Value, now: Timestamp) -> Option<String> {
+pub(crate) fn elapsed(from: &Value, to: &Value, now: Timestamp) -> Option<String> {
     let from = parse_time(from)?;
     Some(format_duration(parse_time(to).unwrap_or(now).micros() - from.micros()))
 }

@@ -210,7 +210,7 @@ fn everybody_who_has_a_key_is_listed_and_can_be_changed() {
     assert_eq!(place.json(&["actor", "show", "user_ann"])["disabled"], true);
     assert_eq!(place.json(&["actor", "edit", "user_ann", "--enable"])["disabled"], false);
     let nobody = place.run(&["actor", "disable", "user_bob"]);
-    assert!(nobody.stderr.contains("user_bob has neither an entry nor a key"), "{}", nobody.stderr);
+    assert!(nobody.stderr.contains("no actor `user_bob`: it has neither an entry nor a key"), "{}", nobody.stderr);
     let nothing = place.run(&["actor", "edit", "user_ann"]);
     assert!(nothing.stderr.contains("no changes given for user_ann"), "{}", nothing.stderr);
     let bare = place.run(&["actor", "add", "bot_*"]);
@@ -225,7 +225,7 @@ fn everybody_who_has_a_key_is_listed_and_can_be_changed() {
     let again = place.run(&["actor", "add", "user_ann"]);
     assert!(again.stderr.contains("`user_ann` was removed and its name is retired"), "{}", again.stderr);
     let gone = place.run(&["actor", "remove", "user_ann"]);
-    assert!(gone.stderr.contains("user_ann has neither an entry nor a key"), "{}", gone.stderr);
+    assert!(gone.stderr.contains("no actor `user_ann`: it has neither an entry nor a key"), "{}", gone.stderr);
     let admin = place.run(&["actor", "remove", "admin"]);
     assert!(admin.status == 1 && admin.stderr.contains("cannot remove admin"), "{}", admin.stderr);
 }

@@ -154,9 +154,9 @@ fn a_call_in_doubt_is_listed_counted_logged_and_told_and_the_command_it_names_se
         let step = doubt["step_id"].as_str().unwrap().to_owned();
         assert_eq!((&doubt["run_id"], &doubt["tool"]), (&json!(run), &json!("acme.pay")));
         let shown = place.run(&["runs", "doubts"]).stdout;
-        let shown = shown.replace(&run, "RUN").replace(&step, "STEP");
-        let (begin, rest) = shown.split_once(", for ").unwrap();
-        let shown = format!("{begin}, for SHORT;{}", rest.split_once(';').unwrap().1);
+        let shown = shown.replace(&run, "RUN").replace(&run[..13], "RUN").replace(&step, "STEP");
+        let (begin, rest) = shown.split_once(" for ").unwrap();
+        let shown = format!("{begin} for SHORT:{}", rest.split_once(':').unwrap().1);
         let why = doubt["reason"].as_str().unwrap();
         insta::assert_snapshot!("doubts", shown.replace(why, "REASON"));
         let looked = place.run(&["doctor"]).stdout;

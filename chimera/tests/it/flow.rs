@@ -46,7 +46,7 @@ fn until_status(place: &Workspace, run: &str, status: &str) -> Value {
 
 /// Output without the parts that differ between runs.
 fn steady(text: &str, run: &str) -> String {
-    let text = text.replace(run, "RUN");
+    let text = text.replace(run, "RUN").replace(&run[..13], "RUN");
     let mut words = String::new();
     for word in text.split_inclusive([' ', '\n']) {
         let bare = word.trim_end();
@@ -224,14 +224,20 @@ fn whoever_wants_to_know_is_told_how_a_run_ended_by_webhook_and_by_mail() {
     server.stop();
 }
 
-/// Output without durations.
+/// Output without durations and ages.
 fn without_lengths(text: &str) -> String {
     let lines = text.lines().map(|line| match line.rsplit_once("  ") {
         Some((rest, last)) if [" ms", " s", " min"].iter().any(|unit| last.ends_with(unit)) => rest.to_owned(),
         _ => line.to_owned(),
     });
+    let steady = |cell: &str| match cell.trim() {
+        "now" => "AGE".to_owned(),
+        age if age.ends_with(" ago") => "AGE".to_owned(),
+        _ => cell.to_owned(),
+    };
     // Column widths depend on the removed parts.
-    lines.map(|line| line.split("  ").filter(|cell| !cell.is_empty()).collect::<Vec<_>>().join("  ") + "\n").collect()
+    let cells = |line: String| line.split("  ").filter(|cell| !cell.is_empty()).map(steady).collect::<Vec<_>>();
+    lines.map(|line| cells(line).join("  ") + "\n").collect()
 }
 
 #[test]

@@ -326,7 +326,7 @@ export interface DecidedDocument {
 /** Status of an approval request after a decision. */
 export type DecidedStatus = "approved" | "denied" | "pending";
 
-/** A decision request an approval request. */
+/** A decision about an approval request. */
 export interface DecisionBody {
     /** The decision. */
     decision: DecisionWord;
@@ -364,7 +364,7 @@ export interface DecisionForm {
     reason?: string;
 }
 
-/** A decision request an approval request. */
+/** A decision about an approval request. */
 export type DecisionWord = "approve" | "reject" | "request_changes";
 
 /** What an input waits for: the list of a map (`true`), or the outputs of these nodes. */
@@ -425,6 +425,8 @@ export interface DoubtDocument {
     since: string | null;
     /** Id of the step. */
     step_id: string;
+    /** What a person calls the run: the goal, the tools of its steps, or the id of its workflow. */
+    title: string;
     /** Name of the tool. */
     tool: string | null;
     /** Id of the workflow. */
@@ -598,6 +600,8 @@ export interface InboxMessage {
     message_id: string;
     /** Id of the run that the message is about. */
     run_id: string;
+    /** What a person calls the run: the goal, the tools of its steps, or the id of its workflow. */
+    title: string | null;
     /** Event type. */
     type: string;
 }
@@ -1287,6 +1291,8 @@ export interface RunDocument {
     state_version: number;
     /** Current status. */
     status: RunStatus;
+    /** What a person calls the run: the goal, the tools of its steps, or the id of its workflow. */
+    title: string;
     /** W3C trace id. */
     trace_id: string;
     /** Id of the workflow. */
@@ -1383,6 +1389,8 @@ export interface RunSummary {
     state_version: number;
     /** Current status. */
     status: RunStatus;
+    /** What a person calls the run: the goal, the tools of its steps, or the id of its workflow. */
+    title: string;
     /** W3C trace id. */
     trace_id: string;
     /** Id of the workflow. */

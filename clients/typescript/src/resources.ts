@@ -141,6 +141,8 @@ export interface RunsListOptions {
     actor?: string;
     /** Only runs of this workflow */
     workflow_id?: string;
+    /** Only runs whose id begins with these hex digits, at least 8, with or without dashes */
+    id_prefix?: string;
     /** Only runs created at or after this time (RFC 3339) */
     since?: string | Date;
     /** Only runs created before this time (RFC 3339) */
@@ -315,6 +317,7 @@ export class Runs extends Resource {
                 status: options.status,
                 actor: options.actor,
                 workflow_id: options.workflow_id,
+                id_prefix: options.id_prefix,
                 since: options.since,
                 until: options.until,
                 in_doubt: options.in_doubt,

@@ -111,21 +111,34 @@ impl FairQueue {
     /// Enqueues a request for so many slots; [`FairQueue::grant_next`] grants it. A request for more than there are gets
     /// all of them.
     pub fn ask(&mut self, who: &Claimant, slots: usize) -> u64 {
-        let slots = slots.min(self.total);
         self.turn += 1;
         let turn = self.turn;
-        let tenant = self.tenants.entry(Arc::clone(&who.tenant)).or_insert_with(|| TenantQueue {
-            stand: QueueShare { since: turn, ..QueueShare::default() },
-            actors: BTreeMap::new(),
-        });
-        tenant.stand.waiting += 1;
-        let actor = tenant.actors.entry(Arc::clone(&who.actor)).or_insert_with(|| ActorQueue {
-            stand: QueueShare { since: turn, ..QueueShare::default() },
-            waiting: BTreeSet::new(),
-        });
-        actor.waiting.insert(turn);
-        self.asked.insert(turn, Ask { who: who.clone(), slots, is_served: false });
+        self.enqueue(turn, who, slots);
         turn
+    }
+
+    fn enqueue(&mut self, ask: u64, who: &Claimant, slots: usize) {
+        let stand = || QueueShare { since: self.turn, ..QueueShare::default() };
+        let tenant = self
+            .tenants
+            .entry(Arc::clone(&who.tenant))
+            .or_insert_with(|| TenantQueue { stand: stand(), actors: BTreeMap::new() });
+        tenant.stand.waiting += 1;
+        let actor = tenant
+            .actors
+            .entry(Arc::clone(&who.actor))
+            .or_insert_with(|| ActorQueue { stand: stand(), waiting: BTreeSet::new() });
+        actor.waiting.insert(ask);
+        let slots = slots.min(self.total);
+        self.asked.insert(ask, Ask { who: who.clone(), slots, is_served: false });
+    }
+
+    /// Releases what a granted request holds, and enqueues it again for so many slots: before everything that its actor
+    /// asked for later.
+    pub fn ask_again(&mut self, ask: u64, slots: usize) {
+        let Some(who) = self.asked.get(&ask).map(|asked| asked.who.clone()) else { return };
+        self.release(ask);
+        self.enqueue(ask, &who, slots);
     }
 
     /// Grants the next request, if what it needs is free. One that needs much is not passed by others meanwhile, but
@@ -181,6 +194,19 @@ impl FairQueue {
         }
         if tenant.actors.is_empty() {
             self.tenants.remove(&who.tenant);
+        }
+    }
+
+    /// Releases what a granted request holds beyond so many slots.
+    pub fn shrink(&mut self, ask: u64, slots: usize) {
+        let Some(asked) = self.asked.get_mut(&ask).filter(|asked| asked.is_served) else { return };
+        let Some(rest) = asked.slots.checked_sub(slots) else { return };
+        asked.slots = slots;
+        self.taken -= rest;
+        let Some(tenant) = self.tenants.get_mut(&asked.who.tenant) else { return };
+        tenant.stand.held -= rest;
+        if let Some(actor) = tenant.actors.get_mut(&asked.who.actor) {
+            actor.stand.held -= rest;
         }
     }
 
@@ -299,6 +325,37 @@ mod tests {
         assert_eq!(line.grant_next(), None);
         let acme = line.ask(&Claimant::new("acme", "a"), 25);
         assert_eq!((line.grant_next(), line.taken), (Some(acme), 100));
+    }
+
+    #[test]
+    fn what_a_request_gives_back_is_granted_to_the_next() {
+        let mut line = line(100);
+        let (bob, acme) = (line.ask(&Claimant::new("bob", "a"), 80), line.ask(&Claimant::new("acme", "a"), 60));
+        line.shrink(acme, 1);
+        assert_eq!((line.grant_next(), line.grant_next()), (Some(bob), None));
+        line.shrink(bob, 90);
+        assert_eq!((line.grant_next(), line.taken), (None, 80), "nobody gets more than was granted");
+        line.shrink(bob, 30);
+        assert_eq!((line.grant_next(), line.taken), (Some(acme), 90));
+        line.release(bob);
+        line.release(acme);
+        assert!(line.tenants.is_empty() && line.asked.is_empty() && line.taken == 0);
+    }
+
+    #[test]
+    fn whoever_asks_again_comes_before_what_was_asked_for_later() {
+        let mut line = line(100);
+        let bob = Claimant::new("bob", "a");
+        let asks: Vec<u64> = (0..3).map(|_| line.ask(&bob, 60)).collect();
+        assert_eq!((line.grant_next(), line.grant_next()), (Some(asks[0]), None));
+        line.shrink(asks[0], 0);
+        assert_eq!((line.grant_next(), line.grant_next()), (Some(asks[1]), None));
+        line.ask_again(asks[0], 80);
+        assert_eq!((line.grant_next(), line.waiting()), (None, 2));
+        line.release(asks[1]);
+        assert_eq!((line.grant_next(), line.taken), (Some(asks[0]), 80));
+        line.release(asks[0]);
+        assert_eq!((line.grant_next(), line.taken), (Some(asks[2]), 60));
     }
 
     #[test]

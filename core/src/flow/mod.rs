@@ -15,6 +15,7 @@ pub mod risk;
 pub mod run;
 pub mod status;
 pub mod tables;
+pub mod title;
 pub mod trace;
 
 pub use chimera_expr as expr;

@@ -136,6 +136,14 @@ part! {
 }
 
 part! {
+    RunRequest of RunRow in runs {
+        id: Uuid,
+        workflow_id: Option<String>,
+        request_payload: Json,
+    }
+}
+
+part! {
     /// A run in a list.
     ListedRun of RunRow in runs {
         id: Uuid,
@@ -169,6 +177,7 @@ part! {
         status: RunStatus,
         workflow_id: Option<String>,
         rollback: Option<Json>,
+        request_payload: Json,
     }
 }
 

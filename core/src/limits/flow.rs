@@ -34,6 +34,8 @@ pub const APPLY_TRIES_MAX: u32 = 8;
 pub const COMPILE_INLINE_BYTES_MAX: usize = 1_024;
 /// Problems of one workflow or patch that a refusal lists. Further problems are omitted.
 pub const PROBLEMS_MAX: usize = 50;
+/// Characters of a run's title. The rest is replaced by `…`.
+pub const RUN_TITLE_CHARS_MAX: usize = 120;
 /// Nodes at each end of a long cycle that a refusal names. The nodes between them are omitted.
 pub const CYCLE_ENDS_SHOWN_MAX: usize = 6;
 /// A delay, a timeout or an expiry in a workflow. A longer one is refused with `VALIDATION_FAILED`.

@@ -11,6 +11,8 @@ pub const HEAD_BYTES_MAX: usize = 64 * 1024;
 pub const TARGET_BYTES_MAX: usize = 8 * 1024;
 /// Characters of a request's path that an error and its log line repeat. The rest is replaced by `…`.
 pub const PATH_SHOWN_CHARS_MAX: usize = 256;
+/// Characters of a malformed id that an error repeats. The rest is replaced by `…`.
+pub const ID_SHOWN_CHARS_MAX: usize = 64;
 /// Bytes of a request body. A larger one is refused with `PAYLOAD_TOO_LARGE`.
 pub const BODY_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Bytes of an unauthenticated body: to sign in, to refresh a token, or through a link. A larger one is refused with
@@ -44,9 +46,12 @@ pub const TENANT_WORK_WAITING_MAX: usize = 128;
 /// Such tasks of all tenants that may wait; of several tenants each has its share. A further request is refused at once
 /// with `OVERLOADED`.
 pub const WORK_WAITING_MAX: usize = 512;
-/// Estimated memory of all work on large requests and runs that one process does at a time: reading, planning and
-/// showing them. Further work waits, each tenant in its turn; what needs more than all of it is done alone.
+/// Estimated memory of all work that one process does at a time on the JSON of large requests and on what is read for
+/// responses, each counted as often as it is copied. Memory for a page is taken before it is read, memory for a body
+/// before it is parsed. Further work waits, each tenant in its turn; what needs more than all of it is done alone.
 pub const LARGE_WORK_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Time that a request waits for its share of that memory. After it the request is refused with `OVERLOADED`.
+pub const LARGE_WORK_WAIT_MAX: Duration = Duration::from_secs(20);
 /// Bytes that a value counts for besides its text when the size of a document is estimated. A document of many small
 /// values counts as large.
 pub const JSON_VALUE_BYTES: usize = 8;

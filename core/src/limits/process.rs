@@ -90,6 +90,12 @@ pub const COMMAND_FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 pub const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 /// Columns of command output without a terminal. Longer lines are wrapped.
 pub const SHOWN_COLUMNS_DEFAULT: usize = 100;
+/// Columns of a list without a terminal, unless the variable COLUMNS says otherwise. Text that does not fit is cut.
+pub const LIST_COLUMNS_DEFAULT: usize = 120;
+/// Columns of a name or id on a terminal that is too narrow for it. The rest is replaced by `…`.
+pub const NAME_COLUMNS_MIN: usize = 8;
+/// Ids that an error lists when a prefix is ambiguous. Further ids are omitted.
+pub const ID_CANDIDATES_MAX: usize = 10;
 /// Characters of an input that `act` prints. A longer one is truncated.
 pub const SHOWN_INPUT_CHARS_MAX: usize = 60;
 /// Steps of a plan that `act` prints. Further steps are only counted.

@@ -8,6 +8,8 @@ use std::time::Duration;
 pub const PAGE_ROWS_DEFAULT: usize = 50;
 /// Rows of a page. A request for more is refused with `SCHEMA_INVALID`.
 pub const PAGE_ROWS_MAX: usize = 1_000;
+/// Hex digits of a prefix that stands for an id: eight cover 65 seconds. A shorter one is refused with `SCHEMA_INVALID`.
+pub const ID_PREFIX_DIGITS_MIN: usize = 8;
 /// Bytes of the rows of a page. The page ends before a row that would exceed it, and has a cursor to the rest; a larger
 /// row is a page of its own.
 pub const PAGE_BYTES_MAX: usize = 8 * 1024 * 1024;

@@ -145,7 +145,8 @@ impl Found {
             }
         } else if names.iter().any(|name| is_ambiguous(name)) {
             let values = value.and_then(spellings).unwrap_or_default();
-            self.0.extend(values.iter().map(|value| first_word(value)).filter(|method| method == "DELETE"));
+            let deletes = values.iter().any(|value| value.trim().eq_ignore_ascii_case("delete"));
+            self.0.extend(deletes.then(|| "DELETE".to_owned()));
         }
     }
 

@@ -69,11 +69,11 @@ impl Directory {
             permit.require(ACTORS_READ)?;
         }
         if !is_actor_name(id) {
-            return Err(EngineError::refused(Code::NotFound, "there is no such actor"));
+            return Err(EngineError::unknown("actor", id));
         }
         let shown = self.view(&self.snapshot(), id);
         if shown.entry.removed || shown.entry.tenant != permit.tenant() && !self.is_operator(permit) {
-            return Err(EngineError::refused(Code::NotFound, "there is no such actor"));
+            return Err(EngineError::unknown("actor", id));
         }
         Ok(shown)
     }

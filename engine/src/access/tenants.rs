@@ -5,7 +5,7 @@
 //! actors out, ends its streams and stops its runs from making calls; its data stays.
 
 use super::authenticator::{Authenticator, Credentials};
-use super::directory::Directory;
+use super::directory::{Directory, Snapshot};
 use super::nonces::is_nonce_conflict;
 use super::permit::Permit;
 use super::registry_change::expect_registry;
@@ -17,6 +17,7 @@ use chimera_core::access::tenant::{TenantStatus, is_slug};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::limits::{TENANT_NAME_CHARS_MAX, TENANTS_MAX};
 use chimera_core::record::{Conflict, Insert, Tx, Update};
+use chimera_core::text::did_you_mean;
 use chimera_core::time::Timestamp;
 use futures::FutureExt;
 use serde_json::json;
@@ -58,7 +59,8 @@ impl Directory {
 
     pub fn show_tenant(&self, permit: &Permit, slug: &str) -> Result<TenantView, EngineError> {
         self.require_operator(permit)?;
-        self.snapshot().find_by_slug(slug).cloned().ok_or_else(|| unknown_tenant(slug))
+        let snapshot = self.snapshot();
+        snapshot.find_by_slug(slug).cloned().ok_or_else(|| unknown_tenant(slug, &snapshot))
     }
 
     /// Adds a tenant with a new id. Nothing is shared with it unless the configuration says so.
@@ -195,7 +197,9 @@ impl Authenticator {
     }
 }
 
-pub(super) fn unknown_tenant(slug: &str) -> EngineError {
-    let body = ErrorBody::new(Code::NotFound, format!("there is no tenant {slug}"));
+/// For operators only: the suggestion names other tenants.
+fn unknown_tenant(slug: &str, snapshot: &Snapshot) -> EngineError {
+    let close = did_you_mean(slug, snapshot.tenants.values().map(|tenant| tenant.slug.as_str()));
+    let body = ErrorBody::new(Code::NotFound, format!("no tenant `{slug}`{close}"));
     body.with("hint", "chimera tenant list shows all tenants; chimera tenant add creates one").into()
 }

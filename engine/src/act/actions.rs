@@ -8,11 +8,10 @@ use super::idempotency::{KeyState, RequestKey};
 use crate::access::{AUTONOMY_OVERRIDE, Access, Permit, missing_scope_error};
 use crate::act::port::Planner;
 use crate::error::EngineError;
-use crate::flow::error::no_workflow;
 use crate::flow::view::RiskView;
 use crate::flow::{
-    ChildWorkflows, Flow, FoundWorkflow, PLAN_PREFIX, ResolvedWorkflow, RunHandle, RunKey, SizeBudget, StartRun,
-    check_inputs, named,
+    ChildWorkflows, Flow, FoundWorkflow, PLAN_PREFIX, ResolvedWorkflow, RunHandle, RunKey, StartRun, check_inputs,
+    named,
 };
 use chimera_core::access::{Level, TenantSettings};
 use chimera_core::act::{AutonomyFacts, determine_autonomy_level, risk};
@@ -237,11 +236,6 @@ impl Actions {
         &self.access
     }
 
-    /// Memory for a request whose body takes so much once it is parsed.
-    pub async fn reserve_memory(&self, permit: &Permit, weight: usize) -> Result<SizeBudget, EngineError> {
-        self.flow.reserve_memory(&permit.claimant(), weight).await
-    }
-
     /// Runs a piece of a request's work. CPU-heavy work does not block other requests.
     pub async fn work<T>(
         &self,
@@ -268,10 +262,12 @@ impl Actions {
     pub(super) async fn attempt(
         &self,
         permit: &Permit,
-        ask: ActRequest,
+        mut ask: ActRequest,
         key: Option<RunKey>,
     ) -> Result<ActOutcome, EngineError> {
-        let proposal = self.propose(permit, &ask).await?;
+        // The proposal has the inputs: large ones are not kept twice.
+        let what = std::mem::replace(&mut ask.what, Objective::Steps(Vec::new()));
+        let proposal = self.propose(permit, what).await?;
         self.check_scopes(permit, &proposal)?;
         let score = proposal.score();
         let LevelDecision { level, reason: because } =
@@ -297,21 +293,21 @@ impl Actions {
     }
 
     /// Turns any kind of request into a proposal.
-    async fn propose(&self, permit: &Permit, ask: &ActRequest) -> Result<Proposal, EngineError> {
-        let plan = match &ask.what {
+    async fn propose(&self, permit: &Permit, what: Objective) -> Result<Proposal, EngineError> {
+        let plan = match what {
             Objective::Workflow { id, version, inputs } => {
-                return self.propose_workflow(permit, id, *version, inputs).await;
+                return self.propose_workflow(permit, &id, version, &inputs).await;
             }
             Objective::Goal { goal, inputs } => {
                 let tools: Vec<Arc<Spec>> = self.flow.registry().specs_of(permit.tenant()).cloned().collect();
-                self.planner.plan(goal, inputs, &tools).await.map_err(|error| error.body())?
+                self.planner.plan(&goal, &inputs, &tools).await.map_err(|error| error.body())?
             }
             Objective::Steps(steps) => plan_of_steps(steps)?,
         };
         let mut tools = Vec::with_capacity(plan.steps.len());
         for (at, step) in plan.steps.iter().enumerate() {
             let tool = self.flow.registry().tool_of(permit.tenant(), &step.tool).ok_or_else(|| {
-                let body = ErrorBody::new(Code::ValidationFailed, format!("there is no tool {}", step.tool));
+                let body = ErrorBody::new(Code::ValidationFailed, self.flow.no_tool(permit, &step.tool));
                 body.with("pointer", format!("/steps/{at}/tool")).with("missing_tool", step.tool.as_str())
             })?;
             tools.push(Arc::clone(tool.spec()));
@@ -353,7 +349,7 @@ impl Actions {
             true => None,
             false => self.flow.workflows().find(permit.tenant(), id, version).await?,
         };
-        let found = found.ok_or_else(|| no_workflow(id, version))?;
+        let Some(found) = found else { return Err(self.flow.workflows().unknown(permit, id, version).await) };
         let pins = Pins::default();
         let proposal = self.propose_graph(permit, GraphToRun { id, graph: &found.graph, inputs, pins: &pins }).await?;
         Ok(Proposal { stored: Some(found), ..proposal })
@@ -512,17 +508,13 @@ impl Actions {
 }
 
 /// The plan for explicit steps.
-fn plan_of_steps(steps: &[(String, Value)]) -> Result<Plan, EngineError> {
+fn plan_of_steps(steps: Vec<(String, Value)>) -> Result<Plan, EngineError> {
     if !(1..=PLAN_STEPS_MAX).contains(&steps.len()) {
         let message = format!("a plan must have 1 to {PLAN_STEPS_MAX} steps");
         return Err(ErrorBody::new(Code::ValidationFailed, message).with("pointer", "/steps").into());
     }
-    let step = |(at, (tool, input)): (usize, &(String, Value))| PlanStep {
-        id: format!("s{}", at + 1),
-        tool: tool.clone(),
-        input: input.clone(),
-    };
-    Ok(Plan { steps: steps.iter().enumerate().map(step).collect(), more: false })
+    let step = |(at, (tool, input))| PlanStep { id: format!("s{}", at + 1), tool, input };
+    Ok(Plan { steps: steps.into_iter().enumerate().map(step).collect(), more: false })
 }
 
 fn tools_of(graph: &Graph) -> impl Iterator<Item = Arc<Spec>> {

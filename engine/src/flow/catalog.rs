@@ -4,7 +4,9 @@ use super::Flow;
 use super::view::{ListPage, ToolView, WorkflowEntry, WorkflowView};
 use crate::access::{Permit, WORKFLOWS_READ};
 use crate::error::EngineError;
-use crate::flow::error::no_workflow;
+use chimera_core::text::did_you_mean;
+use chimera_core::tool::Spec;
+use std::sync::Arc;
 
 impl Flow {
     /// The newest version of each workflow, by id.
@@ -35,7 +37,7 @@ impl Flow {
             return Err(EngineError::missing_scope(WORKFLOWS_READ));
         }
         let found = self.workflows().readable(permit.tenant(), id, version).await?;
-        let (row, is_own) = found.ok_or_else(|| no_workflow(id, version))?;
+        let Some((row, is_own)) = found else { return Err(self.workflows().unknown(permit, id, version).await) };
         let shared = self.workflows().is_shared_with(permit.tenant(), id, is_own).await?;
         Ok(WorkflowView::of(row, is_own, shared))
     }
@@ -43,7 +45,16 @@ impl Flow {
     /// The tools that the caller may call.
     #[must_use]
     pub fn list_tools(&self, permit: &Permit) -> Vec<ToolView> {
-        let callable = self.registry().specs_of(permit.tenant()).filter(|spec| permit.missing_scope(spec).is_none());
-        callable.map(|spec| ToolView::of(spec)).collect()
+        self.callable_tools(permit).map(|spec| ToolView::of(spec)).collect()
+    }
+
+    /// Says that a tool does not exist, with the closest name that the caller may call.
+    pub(crate) fn no_tool(&self, permit: &Permit, name: &str) -> String {
+        let close = did_you_mean(name, self.callable_tools(permit).map(|spec| spec.name.as_str()));
+        format!("no tool `{name}`{close}")
+    }
+
+    fn callable_tools(&self, permit: &Permit) -> impl Iterator<Item = &Arc<Spec>> {
+        self.registry().specs_of(permit.tenant()).filter(|spec| permit.missing_scope(spec).is_none())
     }
 }

@@ -59,7 +59,7 @@ impl Flow {
         let lines = plan["steps"].as_array().into_iter().flatten().filter(|line| line["node"] == node);
         let lines: Vec<&Value> = lines.collect();
         if lines.is_empty() {
-            return Err(EngineError::not_found("step"));
+            return Err(EngineError::unknown("step", node));
         }
         if row.plan_digest.is_some() {
             return Err(EngineError::refused(

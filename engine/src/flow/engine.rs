@@ -103,7 +103,7 @@ pub struct RunProgress {
 /// The outcome of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunOutcome {
-    pub result: Option<Value>,
+    pub result: Option<Arc<Value>>,
     pub error: Option<ErrorBody>,
 }
 
@@ -172,6 +172,11 @@ impl Flow {
     /// Memory for work on JSON of a request. Refused if too much of the same caller's work waits already.
     pub async fn reserve_memory(&self, who: &Claimant, weight: usize) -> Result<SizeBudget, EngineError> {
         self.inner.offload.reserve_memory(who, weight).await
+    }
+
+    /// Memory to read a page of rows and to write it, before its size is known, in exchange for what the caller has.
+    pub async fn reserve_page(&self, who: &Claimant, room: SizeBudget) -> SizeBudget {
+        self.inner.offload.reserve_page(who, room).await
     }
 
     /// A slot for CPU-heavy work of a request. Refused if too much of the same caller's work waits already.

@@ -32,10 +32,10 @@ pub(super) fn mask_credentials(text: &str) -> String {
     Redactor::default().text(text).into_owned()
 }
 
-/// The workflow, or this version of it, does not exist.
-pub(crate) fn no_workflow(id: &str, version: Option<i64>) -> EngineError {
+/// The workflow, or this version of it, does not exist. `close` is the suggestion of another name.
+pub(crate) fn no_workflow(id: &str, version: Option<i64>, close: &str) -> EngineError {
     let version = version.map(|version| format!(" in version {version}")).unwrap_or_default();
-    EngineError::refused(Code::NotFound, format!("there is no workflow {id}{version}"))
+    EngineError::refused(Code::NotFound, format!("no workflow `{id}`{version}{close}"))
 }
 
 /// An invalid document with its problems.

@@ -3,12 +3,12 @@
 //! An inbox message is not sent: it is committed together with what it is about, and read here.
 
 use super::Flow;
-use super::view::{InboxMessage, ListPage};
+use super::view::{InboxMessage, ListPage, title};
 use crate::access::Permit;
 use crate::error::EngineError;
 use crate::port::ReadError;
 use crate::rows;
-use chimera_core::flow::tables::{InboxMessageRow, RunEnd, inbox_messages, runs};
+use chimera_core::flow::tables::{InboxMessageRow, RunEnd, RunRequest, inbox_messages, runs};
 use chimera_core::limits::PAGE_BYTES_MAX;
 use chimera_core::record::{Cursor, Direction, Json, Scope, StoredRow};
 use serde::Serialize;
@@ -68,7 +68,10 @@ impl Flow {
             Some(data) => Some(data),
             None => self.end_of(permit, run_id, &event_type).await?,
         };
-        Ok(InboxMessage { message_id: id, r#type: event_type, at: Some(created_at), run_id, data })
+        let select = RunRequest::select(Scope::Tenant(permit.tenant().to_owned())).with(runs::id, run_id);
+        let request: Option<RunRequest> = rows::find(&*self.inner.parts.records, select).await?;
+        let title = request.map(|run| title(&run.request_payload, run.workflow_id.as_deref()));
+        Ok(InboxMessage { message_id: id, r#type: event_type, at: Some(created_at), run_id, title, data })
     }
 
     async fn end_of(&self, permit: &Permit, run: Uuid, event_type: &str) -> Result<Option<Json>, EngineError> {

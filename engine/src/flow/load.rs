@@ -80,7 +80,7 @@ pub(super) async fn decidable_run(records: &dyn Records, permit: &Permit, run: U
 
 async fn run_of_tenant(records: &dyn Records, permit: &Permit, run: Uuid) -> Result<RunRow, EngineError> {
     let select = RunRow::select(Scope::Tenant(permit.tenant().to_owned())).with(runs::id, run);
-    rows::find(records, select).await?.ok_or_else(|| EngineError::not_found("run"))
+    rows::find(records, select).await?.ok_or_else(|| EngineError::unknown("run", run))
 }
 
 /// The pending signals of a run, up to one turn's limit, and whether there are more.
@@ -147,7 +147,7 @@ pub(super) async fn snapshot(
     for _ in 0..limits::SNAPSHOT_TRIES_MAX {
         let (id, version) = (row.id, row.state_version);
         let loaded = load_decoded(records, workflows, row, costly).await;
-        row = RunRow::decode(run_row(records, id).await?.ok_or_else(|| EngineError::not_found("run"))?)?;
+        row = RunRow::decode(run_row(records, id).await?.ok_or_else(|| EngineError::unknown("run", id))?)?;
         if row.state_version == version {
             return loaded.map(|run| (row, run));
         }

@@ -45,6 +45,7 @@ mod signals;
 mod spans;
 mod start;
 mod steps;
+mod suggest;
 mod tenant_blobs;
 mod tenant_buckets;
 mod turn_gate;

@@ -278,7 +278,7 @@ impl Flow {
         let records = &*self.inner.parts.records;
         let known = self.patches_of(permit, run).await?;
         let row = known.iter().find(|row| row.number == number);
-        let row = row.ok_or_else(|| EngineError::not_found("patch"))?;
+        let row = row.ok_or_else(|| EngineError::unknown("patch", number))?;
         let refused = |why: String| Err(EngineError::refused(Code::InvalidTransition, why));
         if row.status != PatchStatus::Applied {
             let status = row.status.as_str();

@@ -46,7 +46,7 @@ impl Workflows {
             return Err(EngineError::Refused(Box::new(body.with("required_scope", "*"))));
         }
         if id.starts_with(PLAN_PREFIX) || self.row(permit.tenant(), id, None).await?.is_none() {
-            return Err(no_workflow(id, None));
+            return Err(self.unknown(permit, id, None).await);
         }
         if self.share_of(id).await?.is_some() == shared {
             return Ok(false);
@@ -188,11 +188,11 @@ impl Workflows {
             return Ok(());
         }
         if let Some((id, version)) = &inside.missing {
-            return Err(no_workflow(id, *version));
+            return Err(no_workflow(id, *version, ""));
         }
         for found in inside.found.iter().chain(outer) {
             if matches!(found.origin, Origin::Copy { is_shared: false }) && self.share_of(found.id()).await?.is_none() {
-                return Err(no_workflow(found.id(), Some(found.version)));
+                return Err(no_workflow(found.id(), Some(found.version), ""));
             }
         }
         Ok(())

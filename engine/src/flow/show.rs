@@ -1,22 +1,27 @@
 //! Lists runs, and shows one with everything needed to decide its approvals.
 
 use super::view::{
-    ClosedApproval, ListPage, MessageView, PatchView, PendingApproval, PlanView, RunDetails, RunSummary,
+    ClosedApproval, ListPage, MessageView, PatchView, PendingApproval, PlanView, RunDetails, RunSummary, title,
 };
-use super::{Flow, load};
+use super::{Flow, PLAN_PREFIX, load};
 use crate::access::{Permit, RUNS_READ};
 use crate::error::EngineError;
-use crate::offload::{CostFlag, Offload};
+use crate::offload::{CostFlag, SizeBudget};
 use crate::port::ReadError;
 use chimera_core::access::Level;
 use chimera_core::flow::plan::Plan;
 use chimera_core::flow::run::{RunStatus, request_of_row};
 use chimera_core::flow::status::RequestStatus;
 use chimera_core::flow::tables::{
-    ApprovalRow, DoubtfulRun, ListedRun, NotificationRow, PatchRow, RunRow, notifications, run_patches, runs,
+    ApprovalRow, DoubtfulRun, ListedRun, NotificationRow, PatchRow, RunRequest, RunRow, notifications, run_patches,
+    runs,
 };
+use chimera_core::flow::title::title_of_request;
+use chimera_core::id::IdPrefix;
 use chimera_core::limits;
-use chimera_core::record::{Comparison, Cursor, DamagedRows, Direction, Json, Row, Scope, StoredRow, Value as Cell};
+use chimera_core::record::{
+    Comparison, Cursor, DamagedRows, Direction, Json, Row, Scope, Select, StoredRow, Value as Cell,
+};
 use chimera_core::time::Timestamp;
 use serde::de::DeserializeOwned;
 use std::pin::Pin;
@@ -27,6 +32,8 @@ pub struct RunFilter {
     pub status: Option<RunStatus>,
     pub actor: Option<String>,
     pub workflow_id: Option<String>,
+    /// Only runs whose id begins so.
+    pub id_prefix: Option<IdPrefix>,
     /// Requested at or after this time.
     pub since: Option<Timestamp>,
     /// Requested before this time.
@@ -57,6 +64,9 @@ impl Flow {
         if let Some(workflow) = filter.workflow_id {
             select = select.with(runs::workflow_id, workflow);
         }
+        if let Some((lowest, highest)) = filter.id_prefix.map(IdPrefix::range) {
+            select = select.filter(runs::id, Comparison::AtLeast, lowest).filter(runs::id, Comparison::AtMost, highest);
+        }
         if filter.in_doubt {
             select = select.filter(runs::in_doubt_since, Comparison::IsNot, Cell::Null);
         }
@@ -70,39 +80,70 @@ impl Flow {
         if let Some(cursor) = &filter.cursor {
             select = select.continue_at(cursor).map_err(ReadError::from)?;
         }
-        let page = self.inner.parts.records.read(select).await?;
+        let page = self.inner.parts.records.read(select.clone()).await?;
         let bytes = page.rows.iter().map(Row::bytes).sum();
         let summary = |row| ListedRun::decode(row).map(RunSummary::of);
-        let items = page.rows.into_iter().map(summary).collect::<Result<_, _>>()?;
+        let mut items = page.rows.into_iter().map(summary).collect::<Result<Vec<_>, _>>()?;
+        self.name_plans(permit, select, &mut items).await?;
         Ok(ListPage { items, next_cursor: page.next.as_ref().map(Cursor::encode), bytes })
+    }
+
+    /// Titles the runs of plans of a page by what was requested. Where the requests exceed the size of a page, the
+    /// rest keep the names of their plans.
+    async fn name_plans(&self, permit: &Permit, page: Select, items: &mut [RunSummary]) -> Result<(), EngineError> {
+        if !items.iter().any(|item| item.title.starts_with(PLAN_PREFIX)) {
+            return Ok(());
+        }
+        let mut select = RunRequest::select(page.scope.clone()).by(page.order, page.direction).take(page.limit());
+        (select.conditions, select.after) = (page.conditions, page.after);
+        let plans_end = PLAN_PREFIX.replace('.', "/");
+        select = select.filter(runs::workflow_id, Comparison::AtLeast, PLAN_PREFIX);
+        select = select.filter(runs::workflow_id, Comparison::Below, plans_end);
+        let rows = self.inner.parts.records.read(select).await?.rows;
+        let requests = rows.into_iter().map(RunRequest::decode).collect::<Result<Vec<_>, _>>()?;
+        let costly = load::are_large(&requests);
+        let name = async {
+            for request in requests {
+                let title = title_of_request(request.request_payload.as_str());
+                let item = items.iter_mut().find(|item| item.run_id == request.id);
+                if let (Some(item), Some(title)) = (item, title) {
+                    item.title = title;
+                }
+            }
+        };
+        self.offload(&permit.claimant(), costly, Box::pin(name)).await
     }
 
     /// One run with everything needed to approve it.
     pub async fn show(&self, permit: &Permit, run: Uuid) -> Result<RunDetails, EngineError> {
-        self.show_as(permit, run, |run| run).await
+        let room = self.reserve_page(&permit.claimant(), SizeBudget::default()).await;
+        self.show_as(permit, run, room, |run| run).await
     }
 
-    /// One run as `render` writes it. A large run is rendered off the request threads, within its share of memory.
+    /// One run as `render` writes it, read with the memory of a page. A large run is rendered off the request threads,
+    /// within its share of memory.
     pub async fn show_as<T>(
         &self,
         permit: &Permit,
         run: Uuid,
+        mut room: SizeBudget,
         render: impl FnOnce(RunDetails) -> T,
     ) -> Result<T, EngineError> {
         let (mut row, mut asked) = self.rows_shown(permit, run).await?;
         let weight = load::weight(&asked).saturating_add(load::weight(std::slice::from_ref(&row)));
-        let _room = if Offload::needs_reservation(weight) {
+        if room.covers(weight) {
+            room.shrink(weight);
+        } else {
             // Whoever waits holds nothing.
             drop((row, asked));
-            let room = self.reserve_memory(&permit.claimant(), weight).await?;
+            room = self.inner.offload.reserve_to_show(&permit.claimant(), room, weight).await;
             (row, asked) = self.rows_shown(permit, run).await?;
-            Some(room)
-        } else {
-            None
-        };
+        }
         let costly = CostFlag::new(load::is_large(&row) || load::are_large(&asked));
         let shown = async { Ok(render(self.details(permit, row, asked, &costly).await?)) };
-        self.offload_when_costly(permit, &costly, Box::pin(shown)).await?
+        let shown = self.offload_when_costly(permit, &costly, Box::pin(shown)).await?;
+        drop(room);
+        shown
     }
 
     /// A run and its approval requests.
@@ -156,6 +197,7 @@ impl Flow {
         };
         // Until a run has ended, the column says why it is stopping.
         let error = row.error_data.as_ref().filter(|_| row.status.is_final());
+        let title = title(&row.request_payload, row.workflow_id.as_deref());
         Ok(RunDetails {
             plan,
             dry_run_results,
@@ -171,7 +213,7 @@ impl Flow {
             patches: self.patches(permit, run, costly).await?,
             inputs: row.inputs.take(),
             result: row.result.take(),
-            summary: RunSummary::of(row.into()),
+            summary: RunSummary { title, ..RunSummary::of(row.into()) },
         })
     }
 
@@ -237,5 +279,6 @@ fn doubtful(run: &RunRow) -> DoubtfulRun {
         status: run.status,
         workflow_id: run.workflow_id.clone(),
         rollback: run.rollback.clone(),
+        request_payload: run.request_payload.clone(),
     }
 }

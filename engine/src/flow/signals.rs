@@ -282,7 +282,7 @@ impl Flow {
     async fn step_row(&self, permit: &Permit, run: Uuid, step: Uuid) -> Result<StepBrief, EngineError> {
         let scope = Scope::Tenant(permit.tenant().to_owned());
         let select = StepBrief::select(scope).with(steps::id, step).with(steps::run_id, run);
-        rows::find(&*self.inner.parts.records, select).await?.ok_or_else(|| EngineError::not_found("step"))
+        rows::find(&*self.inner.parts.records, select).await?.ok_or_else(|| EngineError::unknown("step", step))
     }
 
     pub(super) async fn send_signal(&self, permit: &Permit, run: Uuid, told: SignalKind) -> Result<(), EngineError> {

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::access::Permit;
 use crate::error::EngineError;
-use crate::flow::error::{invalid_document, no_workflow};
+use crate::flow::error::invalid_document;
 use crate::flow::port::CancelToken;
 use crate::offload::CostFlag;
 use crate::port::{Blocked, CommitError};
@@ -187,7 +187,9 @@ impl Flow {
 
     async fn look_up(&self, permit: &Permit, ask: &StartRun) -> Result<ResolvedWorkflow, EngineError> {
         let found = self.inner.workflows.find(permit.tenant(), &ask.workflow_id, ask.version).await?;
-        let workflow = found.ok_or_else(|| no_workflow(&ask.workflow_id, ask.version))?;
+        let Some(workflow) = found else {
+            return Err(self.inner.workflows.unknown(permit, &ask.workflow_id, ask.version).await);
+        };
         let nodes = &workflow.graph.document.nodes;
         let inside = self.inner.workflows.stored_children_of(permit.tenant(), nodes, &Pins::default()).await?;
         Ok(ResolvedWorkflow { workflow, inside })
@@ -251,7 +253,8 @@ impl Flow {
             }
             // A rollback may have begun since the run was looked up.
             let records = &*self.inner.parts.records;
-            let row = load::find_run(records, replay.of).await?.ok_or_else(|| EngineError::not_found("run"))?;
+            let row =
+                load::find_run(records, replay.of).await?.ok_or_else(|| EngineError::unknown("run", replay.of))?;
             if load::is_undoing(records, &row).await? {
                 return refused("a rollback is in progress");
             }

@@ -4,7 +4,7 @@ use super::view::{CallView, PlanLine, PlanView, StepPage, StepView};
 use super::{Flow, load};
 use crate::access::Permit;
 use crate::error::EngineError;
-use crate::offload::{CostFlag, Offload};
+use crate::offload::{CostFlag, SizeBudget};
 use crate::port::ReadError;
 use crate::rows;
 use chimera_core::flow::run::{RunStatus, StepStatus};
@@ -63,15 +63,17 @@ impl Flow {
         limit: usize,
         cursor: Option<&str>,
     ) -> Result<StepPage, EngineError> {
-        self.steps_as(permit, StepFilter { run, limit, cursor }, |page| page).await
+        let room = self.reserve_page(&permit.claimant(), SizeBudget::default()).await;
+        self.steps_as(permit, StepFilter { run, limit, cursor }, room, |page| page).await
     }
 
-    /// A page of a run's steps as `render` writes it. It ends early when the steps and calls are large, and is then
-    /// rendered off the request threads, within its share of memory.
+    /// A page of a run's steps as `render` writes it, read with the memory of a page. It ends early when the steps and
+    /// calls are large, and is then rendered off the request threads, within its share of memory.
     pub async fn steps_as<T>(
         &self,
         permit: &Permit,
         filter: StepFilter<'_>,
+        mut room: SizeBudget,
         render: impl FnOnce(StepPage) -> T,
     ) -> Result<T, EngineError> {
         let records = &*self.inner.parts.records;
@@ -79,19 +81,20 @@ impl Flow {
         let mut started = self.started_steps(permit, filter).await?;
         // The dry calls are about as large as the plan that shows them.
         let weight = load::weight(std::slice::from_ref(&row)).saturating_mul(2).saturating_add(started.bytes);
-        let _room = if Offload::needs_reservation(weight) {
+        if room.covers(weight) {
+            room.shrink(weight);
+        } else {
             // Whoever waits holds nothing.
             drop((row, started));
-            let room = self.reserve_memory(&permit.claimant(), weight).await?;
+            room = self.inner.offload.reserve_to_show(&permit.claimant(), room, weight).await;
             row = load::readable_run(records, permit, filter.run).await?;
             started = self.started_steps(permit, filter).await?;
-            Some(room)
-        } else {
-            None
-        };
+        }
         let costly = CostFlag::new(load::is_large(&row));
         let page = async { Ok(render(self.steps_of(row, started, filter, &costly).await?)) };
-        self.offload_when_costly(permit, &costly, Box::pin(page)).await?
+        let shown = self.offload_when_costly(permit, &costly, Box::pin(page)).await?;
+        drop(room);
+        shown
     }
 
     async fn steps_of(
@@ -223,7 +226,7 @@ impl Flow {
         let select = StepBrief::select(Scope::Tenant(permit.tenant().to_owned()));
         let select = select.with(steps::run_id, run).with(steps::node_id, node);
         let step: Option<StepBrief> = rows::find(&*self.inner.parts.records, select).await?;
-        step.map(|step| step.id).ok_or_else(|| EngineError::not_found("step"))
+        step.map(|step| step.id).ok_or_else(|| EngineError::unknown("step", node))
     }
 }
 
@@ -239,8 +242,11 @@ fn planned_calls(plan: &Json) -> Result<Vec<PlannedCall>, DamagedRows> {
         let (node, tool) = (line.node?, line.tool?);
         let input = line.input.map(|input| serde_json::from_str(input.get())).transpose();
         let damaged = |error| DamagedRows { what: format!("an input of a plan: {error}") };
-        let call =
-            |input: Option<Value>| PlannedCall { place: (node, line.item), tool, input: input.unwrap_or_default() };
+        let call = |input: Option<Value>| PlannedCall {
+            place: (node, line.covers.item),
+            tool,
+            input: input.unwrap_or_default(),
+        };
         Some(input.map(call).map_err(damaged))
     };
     PlanView::drafted(plan)?.0.steps.into_iter().filter_map(call).collect()

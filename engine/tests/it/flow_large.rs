@@ -6,7 +6,7 @@ use chimera_core::flow::tables::{STEPS, TOOL_CALLS};
 use chimera_core::limits;
 use chimera_core::record::Row;
 use chimera_core::tool::EffectKind;
-use chimera_engine::flow::CallFilter;
+use chimera_engine::flow::{CallFilter, SizeBudget};
 use chimera_testkit::flow::{EngineFixture, EngineSetup, ScriptedTool, chain, shown, stage, until, workflow};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -65,7 +65,10 @@ async fn large_runs_are_shown_a_few_at_a_time_and_all_of_them_are() {
     stage.asks(run).await;
     let shown = (0..3 * limits::LARGE_WORK_BYTES_MAX / weight).map(|n| {
         let (flow, permit) = (stage.flow.clone(), stage.permit(&format!("user_{n}")));
-        async move { flow.show_as(&permit, run, |run| serde_json::to_string(&run).unwrap().len()).await }
+        async move {
+            let room = flow.reserve_page(&permit.claimant(), SizeBudget::default()).await;
+            flow.show_as(&permit, run, room, |run| serde_json::to_string(&run).unwrap().len()).await
+        }
     });
     let shown = futures::future::try_join_all(shown).await.unwrap();
     assert!(shown.len() > 20 && shown.iter().all(|bytes| *bytes == shown[0]));

@@ -18,6 +18,8 @@ wire! {
     pub(crate) DoubtDocument from view::DoubtView {
         /// Id of the run.
         run_id: Uuid,
+        /// What a person calls the run: the goal, the tools of its steps, or the id of its workflow.
+        title: String,
         /// Id of the workflow.
         workflow_id: Option<String>,
         /// Actor who requested the run.

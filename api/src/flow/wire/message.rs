@@ -80,6 +80,8 @@ wire! {
         at: Option<DateTime>,
         /// Id of the run that the message is about.
         run_id: Uuid,
+        /// What a person calls the run: the goal, the tools of its steps, or the id of its workflow.
+        title: Option<String>,
         /// Same payload as a webhook of this type.
         data: Option<JsonObject>,
     }

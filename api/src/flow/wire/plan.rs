@@ -85,26 +85,34 @@ wire! {
         input: AnyJson,
         /// Id of the node.
         node: String,
-        /// Index of the map item.
-        item: u64,
-        /// Version of the tool.
-        tool_version: String,
-        /// Digest of the input.
-        input_digest: String,
-        /// Risk score of the call.
-        risk: u32,
         /// Set if the node is not executed.
         status: PlanLineStatus,
         /// Type of the node if it calls no tool itself.
         r#type: PlanLineKind,
         /// What would happen.
         would_execute: String,
+        /// What the input waits for.
+        deferred: Deferral,
+        /// Remark.
+        warning: String,
+    } + maybe of call {
+        /// Version of the tool.
+        tool_version: String,
+        /// Digest of the input.
+        input_digest: String,
+        /// Risk score of the call.
+        risk: u32,
+    } + maybe of covers {
+        /// Index of the map item.
+        item: u64,
+        /// Further items with the identical call, as ranges of first and last.
+        alike: Vec<[u64; 2]>,
+    } + maybe of child {
         /// Id of the workflow of a child run.
         workflow_id: String,
         /// Version of that workflow.
         version: i64,
-        /// What the input waits for.
-        deferred: Deferral,
+    } + maybe of map {
         /// Number of items of a map.
         items: u64,
         /// Number of items that the plan lists; each of the others needs its own approval.
@@ -113,10 +121,6 @@ wire! {
         items_max: u64,
         /// Maximum number of items at the same time.
         max_parallel: u64,
-        /// Remark.
-        warning: String,
-        /// Further items with the identical call, as ranges of first and last.
-        alike: Vec<[u64; 2]>,
     }
 
     /// Risk of a plan.

@@ -47,6 +47,8 @@ wire! {
     pub(crate) RunSummary from view::RunSummary {
         /// Run id.
         run_id: Uuid,
+        /// What a person calls the run: the goal, the tools of its steps, or the id of its workflow.
+        title: String,
         /// Current status.
         status: RunStatus,
         /// Id of the workflow.

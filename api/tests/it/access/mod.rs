@@ -10,6 +10,7 @@ mod idempotency;
 mod levels;
 mod lookups;
 mod matrix;
+mod memory;
 mod message;
 mod narrow_tokens;
 mod notify;

@@ -208,9 +208,50 @@ async fn the_version_that_is_not_there_is_named() {
     let house = house().await;
     house.apply(&chain("w", &[("a", "think")])).await;
     let (status, problem) = house.start("w", json!({"version": 99})).await;
-    assert_eq!((status, problem["detail"].as_str()), (404, Some("there is no workflow w in version 99")));
+    assert_eq!((status, problem["detail"].as_str()), (404, Some("no workflow `w` in version 99")));
     let (status, problem) = house.get("/workflows/w?version=99").await;
-    assert_eq!((status, problem["detail"].as_str()), (404, Some("there is no workflow w in version 99")));
+    assert_eq!((status, problem["detail"].as_str()), (404, Some("no workflow `w` in version 99")));
+}
+
+#[tokio::test]
+async fn runs_are_found_by_the_beginning_of_their_id() {
+    let house = house().await;
+    let run = house.run(&chain("w", &[("a", "think")]), json!({})).await;
+    let id = run["run_id"].as_str().unwrap();
+    let digits = id.replace('-', "");
+    for prefix in [&id[..8], &id[..13], &id[..18], &digits[..12], id] {
+        let (status, found) = house.get(&format!("/runs?id_prefix={prefix}")).await;
+        assert_eq!((status, found["items"][0]["run_id"].as_str()), (200, Some(id)), "{prefix}: {found}");
+    }
+    let (status, found) = house.get("/runs?id_prefix=ffffffff").await;
+    assert_eq!((status, &found["items"]), (200, &json!([])));
+    for prefix in ["", "0", "0000000", "zzzzzzzz", "0000-0000"] {
+        let (status, problem) = house.get(&format!("/runs?id_prefix={prefix}")).await;
+        assert_eq!((status, code(&problem)), (400, "SCHEMA_INVALID"), "{prefix}");
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_name_is_repeated_and_the_closest_one_suggested() {
+    let house = house().await;
+    house.apply(&chain("weekly-report", &[("a", "think")])).await;
+    let run = house.run(&chain("w", &[("a", "think")]), json!({})).await;
+    let nobody = "01a12c3f-8b7e-7c20-9d55-3f0e6a1b2c4d";
+    for (asked, words) in [
+        ("/workflows/wekly-report".to_owned(), "no workflow `wekly-report` (did you mean weekly-report?)"),
+        ("/runs/01".to_owned(), "`01` is not a run id"),
+        (format!("/runs/{nobody}"), "no run `01a12c3f-8b7e-7c20-9d55-3f0e6a1b2c4d`"),
+        ("/runs/%1b[2J".to_owned(), "`\u{fffd}[2J` is not a run id"),
+        ("/runs?status=compleet".to_owned(), "unknown run status `compleet` (did you mean completed?)"),
+    ] {
+        let (_, problem) = house.get(&asked).await;
+        assert_eq!(problem["detail"], words, "{asked}");
+    }
+    let (status, problem) = house.start("wekly-report", json!({})).await;
+    let words = "no workflow `wekly-report` (did you mean weekly-report?)";
+    assert_eq!((status, problem["detail"].as_str()), (404, Some(words)));
+    let (_, problem) = house.post(&path(&run, "/steps/b/resolve"), json!({"outcome": "never"})).await;
+    assert_eq!(problem["detail"], "no step `b`");
 }
 
 #[tokio::test]

@@ -3,26 +3,41 @@
 use super::tenant_id;
 use crate::backend::shown;
 use crate::cli::AuditListArgs;
+use crate::command::listing::{ListView, say_next_page};
 use crate::command::{CommandContext, print, say};
 use crate::compose::{self, Ambient};
 use crate::failure::{Failure, Outcome};
+use crate::flow::table::Column;
 use chimera_api::answer::EntryPage;
+use chimera_core::access::tables::TenantRow;
 use chimera_core::error::Code;
+use chimera_core::id::IdPrefix;
+use chimera_core::ledger::SubjectType;
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, EntryHead, audit_log_entries};
-use chimera_core::record::{Cursor, Page, Scope, Select, StoredRow};
+use chimera_core::limits::PAGE_ROWS_MAX;
+use chimera_core::record::{Comparison, Cursor, Page, Row, Scope, Select, StoredRow};
+use chimera_core::text::{did_you_mean, escape_invisible_line};
 use chimera_engine::EngineError;
 use chimera_engine::audit::EntryView;
 use chimera_engine::flow::view;
 use chimera_engine::port::Records;
-use std::fmt::Write;
 use std::process::ExitCode;
+use uuid::Uuid;
 
 pub(crate) async fn run(scene: &CommandContext<'_>, list: &AuditListArgs) -> Outcome<ExitCode> {
     let records = compose::records_to_read(&scene.loaded.config, &Ambient::new()).await?;
     let page = read_page(&*records, list).await?;
-    print(&render(&page, scene.json)?)?;
-    if let Some(next) = page.next.filter(|_| !scene.json) {
-        say(&format!("more: --after {}", next.encode()));
+    if scene.json {
+        print(&document(&page)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let view = ListView::of(scene, &list.output);
+    view.print(COLUMNS, &rows(&page, &view)?)?;
+    if page.rows.is_empty() {
+        say(&explain_empty(&*records, list).await?);
+    }
+    if let Some(next) = page.next {
+        say_next_page(scene, "--after", &next.encode());
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -34,7 +49,7 @@ async fn read_page(records: &dyn Records, list: &AuditListArgs) -> Outcome<Page>
     };
     let mut select = Select::from(&AUDIT_LOG_ENTRIES, scope).take(list.limit);
     if let Some(subject) = &list.subject_id {
-        select = select.with(audit_log_entries::subject_id, subject.as_str());
+        select = about(select, subject);
     }
     if let Some(event) = &list.event_type {
         select = select.with(audit_log_entries::event_type, event.as_str());
@@ -48,40 +63,69 @@ async fn read_page(records: &dyn Records, list: &AuditListArgs) -> Outcome<Page>
     Ok(records.read(select).await?)
 }
 
-fn render(page: &Page, as_json: bool) -> Outcome<String> {
-    if !as_json {
-        return table(page);
+/// Restricts a query to a subject: by its id, or by the beginning of a UUID.
+fn about(select: Select, subject: &str) -> Select {
+    match IdPrefix::parse(subject) {
+        Ok(prefix) if Uuid::parse_str(subject).is_err() => {
+            let (lowest, highest) = prefix.range();
+            let select = select.filter(audit_log_entries::subject_id, Comparison::AtLeast, lowest.to_string());
+            select.filter(audit_log_entries::subject_id, Comparison::AtMost, highest.to_string())
+        }
+        _ => select.with(audit_log_entries::subject_id, subject),
     }
+}
+
+/// Why a list is empty; a mistyped tenant gets a suggestion.
+async fn explain_empty(records: &dyn Records, list: &AuditListArgs) -> Outcome<String> {
+    if let Some(named) = &list.tenant {
+        let rows = records.read(TenantRow::select(Scope::System).take(PAGE_ROWS_MAX)).await?.rows;
+        let known =
+            rows.into_iter().map(TenantRow::decode).collect::<Result<Vec<_>, _>>().map_err(EngineError::from)?;
+        if !known.iter().any(|tenant| tenant.slug == *named || tenant.id == *named) {
+            let close = did_you_mean(named, known.iter().map(|tenant| tenant.slug.as_str()));
+            return Ok(format!("no entries: no tenant `{named}`{close}"));
+        }
+    }
+    let is_filtered = list.tenant.is_some() || list.subject_id.is_some() || list.event_type.is_some();
+    Ok(if is_filtered { "no entries match; chimera audit list shows all" } else { "no entries" }.to_owned())
+}
+
+fn document(page: &Page) -> Outcome<String> {
     let items = page.rows.iter().map(EntryView::of).collect::<Result<_, _>>().map_err(EngineError::from)?;
     let page = view::ListPage { items, next_cursor: page.next.as_ref().map(Cursor::encode), bytes: 0 };
     Ok(format!("{}\n", shown(EntryPage::from(page))?))
 }
 
-fn table(page: &Page) -> Outcome<String> {
-    let mut text = String::new();
-    for row in &page.rows {
+const COLUMNS: &[Column] = &[
+    Column::whole("ENTRY"),
+    Column::whole("EVENT"),
+    Column::cut("SUBJECT", 20),
+    Column::droppable("BY", 1),
+    Column::whole("AT"),
+];
+
+fn rows(page: &Page, view: &ListView) -> Outcome<Vec<Vec<String>>> {
+    let row = |row: &Row| {
         let entry = EntryHead::peek(row).map_err(EngineError::from)?;
-        let _ = writeln!(
-            text,
-            "{}/{}  {}  {}  {} {}  by {} {}",
-            entry.lane,
-            entry.seq,
-            entry.timestamp,
-            entry.event_type,
-            entry.subject_type.as_str(),
-            entry.subject_id,
-            entry.actor_type.as_str(),
-            entry.actor_id.unwrap_or_default(),
-        );
-    }
-    Ok(text)
+        let kind = match entry.subject_type {
+            SubjectType::Other => String::new(),
+            kind => format!("{} ", kind.as_str()),
+        };
+        let subject = escape_invisible_line(&format!("{kind}{}", view.id(&entry.subject_id)));
+        let by = entry.actor_id.unwrap_or_else(|| entry.actor_type.as_str().to_owned());
+        let at = view.time(&entry.timestamp.to_string().into());
+        let event = escape_invisible_line(&entry.event_type);
+        Ok(vec![format!("{}/{}", entry.lane, entry.seq), event, subject, escape_invisible_line(&by), at])
+    };
+    page.rows.iter().map(row).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::OutputArg;
     use chimera_core::access::tables::TENANTS;
-    use chimera_core::record::{ColumnType, Json, Row, Tx, Value};
+    use chimera_core::record::{ColumnType, Json, Tx, Value};
     use chimera_core::time::Timestamp;
     use chimera_engine::port::{CommitError, ReadError, Receipt, Unavailable};
 
@@ -143,14 +187,16 @@ mod tests {
             event_type: Some("e".to_owned()),
             after: after.map(str::to_owned),
             limit: 1,
+            output: OutputArg::default(),
         }
     }
 
     #[tokio::test]
     async fn a_page_is_shown_for_reading_and_as_json_with_its_cursor() {
         let page = read_page(&TwoEntries, &asked(None)).await.unwrap();
-        insta::assert_snapshot!(render(&page, false).unwrap());
-        insta::assert_snapshot!(render(&page, true).unwrap());
+        let view = ListView::wide(Timestamp::from_micros(3));
+        insta::assert_snapshot!(view.render(COLUMNS, &rows(&page, &view).unwrap()));
+        insta::assert_snapshot!(document(&page).unwrap());
     }
 
     #[tokio::test]

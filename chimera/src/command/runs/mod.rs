@@ -2,6 +2,7 @@
 
 mod doubts;
 mod list;
+mod resolve;
 mod restart;
 mod show;
 mod signal;
@@ -14,11 +15,12 @@ use crate::cli::RunsCommand;
 use crate::failure::Outcome;
 use std::process::ExitCode;
 
-pub(crate) async fn run(scene: &CommandContext<'_>, command: RunsCommand) -> Outcome<ExitCode> {
+pub(crate) async fn run(scene: &CommandContext<'_>, mut command: RunsCommand) -> Outcome<ExitCode> {
+    resolve::ids(scene, &mut command).await?;
     match command {
         RunsCommand::List(args) => list::run(scene, args).await,
         RunsCommand::Show { run } => show::run(scene, &run).await,
-        RunsCommand::Steps { run } => show::steps(scene, &run).await,
+        RunsCommand::Steps { run, output } => show::steps(scene, &run, &output).await,
         RunsCommand::Watch { run, after } => watch::run(scene, &run, after).await,
         RunsCommand::Approve(args) => signal::decide(scene, args, "approve").await,
         RunsCommand::Reject { decide, request_changes } => {

@@ -2,12 +2,15 @@
 
 use crate::ambient::stdout_size;
 use crate::backend::parse_run_id;
-use crate::command::{CommandContext, document, print};
+use crate::cli::OutputArg;
+use crate::command::listing::ListView;
+use crate::command::{CommandContext, document, print, print_raw, say};
 use crate::compose::Ambient;
 use crate::failure::Outcome;
-use crate::flow::render::{RenderOptions, RunView, draw};
-use crate::flow::table::{table, text};
+use crate::flow::render::{RenderOptions, RunView, draw, elapsed, status_color};
+use crate::flow::table::{Column, text};
 use chimera_core::flow::review::ApprovalState;
+use chimera_core::text::escape_invisible_only;
 use serde_json::Value;
 use std::process::ExitCode;
 
@@ -26,8 +29,11 @@ pub(super) async fn run(scene: &CommandContext<'_>, run: &str) -> Outcome<ExitCo
     let steps = steps["steps"].as_array().map(Vec::as_slice).unwrap_or_default();
     let sight = RunView { run: &run, steps, workflow: &workflow, now: Ambient::new().clock.now() };
     let columns = stdout_size().map_or(UNBOUNDED, |(columns, _)| columns);
-    let canvas = RenderOptions { columns, rows: UNBOUNDED, colors: false, reviews: true };
-    print(&format!("{}  {}\n{}\n", text(&run["run_id"]), text(&run["actor"]), draw(&sight, canvas).join("\n")))?;
+    let canvas = RenderOptions { columns, rows: UNBOUNDED, colors: scene.colors, reviews: true };
+    print(&format!("{}  {}\n", text(&run["run_id"]), text(&run["actor"])))?;
+    let drawn = draw(&sight, canvas).join("\n");
+    // Painted lines are escaped already.
+    print_raw(&format!("{}\n", if scene.colors { drawn.into() } else { escape_invisible_only(&drawn) }))?;
     for decided in run["decided_approvals"].as_array().into_iter().flatten() {
         if let Ok(standing) = serde_json::from_value::<ApprovalState>(decided["standing"].clone()) {
             let what = decided["node_id"].as_str().map_or("the plan".to_owned(), |_| text(&decided["node_id"]));
@@ -55,7 +61,29 @@ pub(super) fn not_undone(run: &Value) -> Option<String> {
     Some(text(&format!("not undone: {}", left.iter().map(name).collect::<Vec<_>>().join(", ")).into()))
 }
 
-pub(super) async fn steps(scene: &CommandContext<'_>, run: &str) -> Outcome<ExitCode> {
+const COLUMNS: &[Column] = &[
+    Column::whole("NODE"),
+    Column::whole("STATUS").colored(status_color),
+    Column::droppable("TOOL", 1),
+    Column::droppable("TRY", 3),
+    Column::droppable("CALLS", 4),
+    Column::droppable("TOOK", 2),
+    Column::cut("ERROR", 20),
+];
+
+const WIDE_COLUMNS: &[Column] = &[
+    Column::whole("NODE"),
+    Column::whole("STATUS").colored(status_color),
+    Column::whole("TOOL"),
+    Column::whole("TRY"),
+    Column::whole("CALLS"),
+    Column::whole("STARTED"),
+    Column::whole("ENDED"),
+    Column::whole("STEP"),
+    Column::whole("ERROR"),
+];
+
+pub(super) async fn steps(scene: &CommandContext<'_>, run: &str, output: &OutputArg) -> Outcome<ExitCode> {
     let (backend, id) = (scene.read_backend().await?, parse_run_id(run)?);
     let found = backend.steps(id).await?;
     if scene.json {
@@ -63,22 +91,25 @@ pub(super) async fn steps(scene: &CommandContext<'_>, run: &str) -> Outcome<Exit
         return Ok(ExitCode::SUCCESS);
     }
     let steps = found["steps"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let rows: Vec<Vec<String>> = steps.iter().map(row).collect();
-    print(&table(&["NODE", "STATUS", "TOOL", "TRY", "CALLS", "STARTED", "ENDED", "STEP", "ERROR"], &rows))?;
+    let view = ListView::of(scene, output);
+    let rows: Vec<Vec<String>> = steps.iter().map(|step| row(step, &view)).collect();
+    view.print(if view.wide { WIDE_COLUMNS } else { COLUMNS }, &rows)?;
+    if rows.is_empty() {
+        say("no steps yet");
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-fn row(step: &Value) -> Vec<String> {
+fn row(step: &Value, view: &ListView) -> Vec<String> {
     let item = step["map_index"].as_i64().map_or(String::new(), |index| format!("[{index}]"));
-    vec![
-        format!("{}{item}", text(&step["node_id"])),
-        text(&step["status"]),
-        text(&step["tool"]),
-        text(&step["attempt"]),
-        step["tool_calls"].as_array().map_or(0, Vec::len).to_string(),
-        text(&step["started_at"]),
-        text(&step["completed_at"]),
-        text(&step["step_id"]),
-        text(&step["error"]["message"]),
-    ]
+    let [status, tool, attempt] = ["status", "tool", "attempt"].map(|name| text(&step[name]));
+    let calls = step["tool_calls"].as_array().map_or(0, Vec::len).to_string();
+    let mut cells = vec![format!("{}{item}", text(&step["node_id"])), status, tool, attempt, calls];
+    if view.wide {
+        cells.extend(["started_at", "completed_at", "step_id"].map(|name| text(&step[name])));
+    } else {
+        cells.push(elapsed(&step["started_at"], &step["completed_at"], view.now()).unwrap_or("-".to_owned()));
+    }
+    cells.push(text(&step["error"]["message"]));
+    cells
 }

@@ -94,7 +94,7 @@ async fn draw_live(scene: &CommandContext<'_>, backend: &Backend, run: Uuid, mut
         let (columns, rows) = stdout_size().unwrap_or((80, 24));
         // Approvals are printed once in full, above the redrawn part, which is cut to the screen.
         let asked = new_reviews(&shown, &mut seen, columns);
-        let colors = !scene.terminal.no_color;
+        let colors = scene.colors;
         let canvas = RenderOptions { columns, rows: rows.saturating_sub(1), colors, reviews: false };
         let sight = RunView { run: &shown, steps, workflow: &workflow, now: clock.now() };
         let lines = draw(&sight, canvas);

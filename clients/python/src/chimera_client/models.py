@@ -178,7 +178,7 @@ DecidedStatus: TypeAlias = Literal["approved", "denied", "pending"]
 """Status of an approval request after a decision."""
 
 DecisionWord: TypeAlias = Literal["approve", "reject", "request_changes"]
-"""A decision request an approval request."""
+"""A decision about an approval request."""
 
 Deferral: TypeAlias = bool | list[str]
 """What an input waits for: the list of a map (`true`), or the outputs of these nodes."""
@@ -617,7 +617,7 @@ class DecidedDocument(TypedDict):
 
 
 class DecisionBody(TypedDict):
-    """A decision request an approval request."""
+    """A decision about an approval request."""
 
     decision: DecisionWord
     """The decision."""
@@ -712,6 +712,8 @@ class DoubtDocument(TypedDict):
     """When the outcome became unknown."""
     step_id: str
     """Id of the step."""
+    title: str
+    """What a person calls the run: the goal, the tools of its steps, or the id of its workflow."""
     tool: str | None
     """Name of the tool."""
     workflow_id: str | None
@@ -874,6 +876,8 @@ class InboxMessage(TypedDict):
     """Message id."""
     run_id: str
     """Id of the run that the message is about."""
+    title: str | None
+    """What a person calls the run: the goal, the tools of its steps, or the id of its workflow."""
     type: str
     """Event type."""
 
@@ -1533,6 +1537,8 @@ class RunDocument(TypedDict):
     """Increases with every change of the run."""
     status: RunStatus
     """Current status."""
+    title: str
+    """What a person calls the run: the goal, the tools of its steps, or the id of its workflow."""
     trace_id: str
     """W3C trace id."""
     workflow_id: str | None
@@ -1622,6 +1628,8 @@ class RunSummary(TypedDict):
     """Increases with every change of the run."""
     status: RunStatus
     """Current status."""
+    title: str
+    """What a person calls the run: the goal, the tools of its steps, or the id of its workflow."""
     trace_id: str
     """W3C trace id."""
     workflow_id: str | None

@@ -98,6 +98,7 @@ class Runs(Resource):
         status: models.RunStatus | None = None,
         actor: str | None = None,
         workflow_id: str | None = None,
+        id_prefix: str | None = None,
         since: str | datetime | None = None,
         until: str | datetime | None = None,
         in_doubt: bool | None = None,
@@ -110,6 +111,7 @@ class Runs(Resource):
         :param status: Only runs with this status
         :param actor: Only runs of this actor
         :param workflow_id: Only runs of this workflow
+        :param id_prefix: Only runs whose id begins with these hex digits, at least 8, with or without dashes
         :param since: Only runs created at or after this time (RFC 3339)
         :param until: Only runs created before this time (RFC 3339)
         :param in_doubt: `true`: only runs with a tool call whose outcome is unknown
@@ -127,6 +129,7 @@ class Runs(Resource):
                 "status": status,
                 "actor": actor,
                 "workflow_id": workflow_id,
+                "id_prefix": id_prefix,
                 "since": since,
                 "until": until,
                 "in_doubt": in_doubt,
@@ -143,6 +146,7 @@ class Runs(Resource):
         status: models.RunStatus | None = None,
         actor: str | None = None,
         workflow_id: str | None = None,
+        id_prefix: str | None = None,
         since: str | datetime | None = None,
         until: str | datetime | None = None,
         in_doubt: bool | None = None,
@@ -154,6 +158,7 @@ class Runs(Resource):
         :param status: Only runs with this status
         :param actor: Only runs of this actor
         :param workflow_id: Only runs of this workflow
+        :param id_prefix: Only runs whose id begins with these hex digits, at least 8, with or without dashes
         :param since: Only runs created at or after this time (RFC 3339)
         :param until: Only runs created before this time (RFC 3339)
         :param in_doubt: `true`: only runs with a tool call whose outcome is unknown
@@ -166,6 +171,7 @@ class Runs(Resource):
                 status=status,
                 actor=actor,
                 workflow_id=workflow_id,
+                id_prefix=id_prefix,
                 since=since,
                 until=until,
                 in_doubt=in_doubt,

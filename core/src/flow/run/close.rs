@@ -132,7 +132,7 @@ fn write_run(run: &mut Run, attendance: Continuation, book: &mut TurnBuilder) ->
         book.set_run_column(runs::next_deadline, until);
     }
     if book.ended {
-        book.set_run_column(runs::result, run.result.as_ref().map(Json::encode).transpose()?);
+        book.set_run_column(runs::result, run.result.as_deref().map(Json::encode).transpose()?);
         book.set_run_column(runs::error_data, failure.map(Json::encode).transpose()?);
     } else if !run.status.is_final() {
         run.stopping.write(book)?;

@@ -18,6 +18,7 @@ use crate::record::{Json, Unstorable};
 use crate::{id, limits};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// Ends the run if nothing is left to do. Otherwise updates its status.
@@ -38,7 +39,7 @@ pub(crate) fn conclude(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Un
     if run.tasks.are_done() && !run.drafting.is_under_way() && !run.drafting.is_plan_pending() {
         match checked_outputs(run) {
             Ok(result) => {
-                run.result = Some(result);
+                run.result = Some(Arc::new(result));
                 return finish(run, RunStatus::Completed, cx);
             }
             Err(error) => {
@@ -98,14 +99,15 @@ pub(crate) fn finish(run: &mut Run, status: RunStatus, cx: &mut TurnContext<'_>)
     cx.book.ended = true;
     apply::close(run, cx)?;
     if replay::replay_mode(run) == Some(ReplayMode::Shadow) {
-        run.result = Some(json!({"result": run.result, "differences": replay::differences(run)}));
+        let compared = json!({"result": run.result.as_deref(), "differences": replay::differences(run)});
+        run.result = Some(Arc::new(compared));
     }
     let (event, by) = match status {
         RunStatus::Completed => ("run.completed", None),
         RunStatus::Cancelled => ("run.cancelled", run.stopping.cancellation().map(|stop| stop.by.clone())),
         _ => ("run.failed", None),
     };
-    let digest = run.result.as_ref().map(Digest32::of);
+    let digest = run.result.as_deref().map(Digest32::of);
     let error = run.stopping.failure().map(|error| json!({"code": error.code, "message": error.message}));
     let reason = run.stopping.cancellation().and_then(|stop| stop.reason.clone());
     cx.book.add_note(event, None, by, json!({"result_digest": digest, "error": error, "reason": reason}));
@@ -115,7 +117,7 @@ pub(crate) fn finish(run: &mut Run, status: RunStatus, cx: &mut TurnContext<'_>)
     }
     if let Some((parent, step)) = run.head.parent {
         let error = run.stopping.failure().cloned();
-        let (status, result) = (status.as_str().to_owned(), run.result.clone());
+        let (status, result) = (status.as_str().to_owned(), run.result.as_deref().cloned());
         let told =
             SignalKind::ChildEnded { step, status, result, error, changed_by: requesters::contributors_to_end(run) };
         cx.book.send_signal(&run.head.tenant, parent, &told, &mut cx.env)?;
@@ -181,7 +183,7 @@ fn notify(run: &Run, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
         data: RunEndedData {
             actor: &head.actor,
             error: run.stopping.failure(),
-            result: run.result.as_ref(),
+            result: run.result.as_deref(),
             run_id: head.id,
             status: run.status.as_str(),
             trace_id: id::trace_id(head.id),

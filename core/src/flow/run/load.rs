@@ -138,7 +138,7 @@ pub(crate) fn load(stored: StoredRun) -> Result<Run, DamagedRows> {
     let patches = Patches::load(row.patches, stored.patches, &approvals, &mut graph);
     let mut run = Run {
         status,
-        result: row.result.as_ref().map(Json::value).transpose()?,
+        result: row.result.as_ref().map(Json::value).transpose()?.map(Arc::new),
         completed_at: row.completed_at,
         row: stored_row,
         approvals: Approvals::load(&approvals),

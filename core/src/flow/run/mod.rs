@@ -96,7 +96,8 @@ use uuid::Uuid;
 pub struct Run {
     head: Arc<RunHead>,
     status: RunStatus,
-    result: Option<Value>,
+    /// Shared with whoever waits for the run.
+    result: Option<Arc<Value>>,
     completed_at: Option<Timestamp>,
     row: WrittenRow,
     tasks: Tasks,
@@ -203,7 +204,7 @@ impl Run {
 
     /// The result, once it is completed.
     #[must_use]
-    pub const fn result(&self) -> Option<&Value> {
+    pub const fn result(&self) -> Option<&Arc<Value>> {
         self.result.as_ref()
     }
 

@@ -1,6 +1,6 @@
 //! Calls whose outcome is unknown, and how to resolve them.
 
-use super::RollbackView;
+use super::{RollbackView, title};
 use chimera_core::error::ErrorBody;
 use chimera_core::flow::run::{RunStatus, StepStatus};
 use chimera_core::flow::tables::{DoubtfulRun, DoubtfulStep};
@@ -22,6 +22,8 @@ pub enum DoubtfulCall {
 #[derive(Clone, Debug, Serialize)]
 pub struct DoubtView {
     pub run_id: Uuid,
+    /// What a person calls the run.
+    pub title: String,
     pub workflow_id: Option<String>,
     pub actor: String,
     pub run_status: RunStatus,
@@ -46,6 +48,7 @@ impl DoubtView {
         let call = if undo { DoubtfulCall::Undo } else { DoubtfulCall::Execute };
         Ok(Self {
             run_id: run.id,
+            title: title(&run.request_payload, run.workflow_id.as_deref()),
             workflow_id: run.workflow_id.clone(),
             actor: run.actor.clone(),
             run_status: run.status,

@@ -11,6 +11,8 @@ pub struct InboxMessage {
     pub r#type: String,
     pub at: Option<Timestamp>,
     pub run_id: Uuid,
+    /// What a person calls the run.
+    pub title: Option<String>,
     /// The payload of a webhook of this type.
     pub data: Option<Json>,
 }

@@ -26,9 +26,13 @@ pub use event::EventView;
 pub use inbox::InboxMessage;
 pub use message::{DeliveryAttempt, DeliveryOutcome, MessageView, NotifyTargets};
 pub use patch::{DigestChange, GraphDiff, MemberDiff, PatchChanges, PatchInverse, PatchView};
-pub use plan::{Deferral, DryRunResult, LineKind, LineStatus, PlanLine, PlanView};
+pub use plan::{
+    CheckedCall, CoveredItems, Deferral, DryRunResult, LineKind, LineStatus, PlanLine, PlanView, PlannedChild,
+    PlannedMap,
+};
 pub use risk::RiskView;
 pub use rollback::{RollbackLine, RollbackView};
+pub(super) use run::title;
 pub use run::{RunDetails, RunSummary};
 pub use step::{StepPage, StepView};
 

@@ -28,32 +28,64 @@ pub struct PlanLine {
     pub input: Option<Box<RawValue>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// The index of the map item.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub item: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tool_version: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub input_digest: Option<String>,
-    /// The risk score of the call.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub risk: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<LineStatus>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub r#type: Option<LineKind>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub would_execute: Option<String>,
-    /// The workflow of a child run, and its version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deferred: Option<Deferral>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
+    #[serde(flatten)]
+    pub call: CheckedCall,
+    #[serde(flatten)]
+    pub covers: CoveredItems,
+    #[serde(flatten)]
+    pub child: PlannedChild,
+    #[serde(flatten)]
+    pub map: PlannedMap,
+    /// What the dry run of the line returned.
+    #[serde(default, skip_serializing)]
+    result: Option<Map<String, Value>>,
+}
+
+/// What was checked of a call.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct CheckedCall {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_version: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_digest: Option<String>,
+    /// The risk score.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub risk: Option<u32>,
+}
+
+/// The items of a map that a line is about.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct CoveredItems {
+    /// The index of the item.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub item: Option<u64>,
+    /// Further items with the identical call, as ranges of first and last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alike: Option<Vec<[u64; 2]>>,
+}
+
+/// The workflow of a child run.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct PlannedChild {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<i64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub deferred: Option<Deferral>,
-    /// Further items with the identical call, as ranges of first and last.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub alike: Option<Vec<[u64; 2]>>,
+}
+
+/// How many items a map has, as far as it is known.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct PlannedMap {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub items: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -62,8 +94,6 @@ pub struct PlanLine {
     pub items_max: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_parallel: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub warning: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -125,11 +155,6 @@ struct StoredPlan {
     digest: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct StoredResult {
-    result: Option<Map<String, Value>>,
-}
-
 impl PlanView {
     /// The plan that a draft stored, and the dry-run result of each line.
     pub(in crate::flow) fn drafted(plan: &Json) -> Result<(Self, Vec<DryRunResult>), DamagedRows> {
@@ -139,7 +164,7 @@ impl PlanView {
         let mut results = Vec::with_capacity(stored.steps.len());
         for text in stored.steps {
             let mut line: PlanLine = serde_json::from_str(text.get()).map_err(damaged)?;
-            let StoredResult { result } = serde_json::from_str(text.get()).map_err(damaged)?;
+            let result = line.result.take();
             line.step_id = line.node.clone().unwrap_or_default();
             results.push(DryRunResult::of(&line, result.unwrap_or_default()));
             steps.push(line);

@@ -8,6 +8,7 @@ use chimera_core::access::Level;
 use chimera_core::error::ErrorBody;
 use chimera_core::flow::run::{ReplayMode, RunStatus};
 use chimera_core::flow::tables::ListedRun;
+use chimera_core::flow::title::title_of_request;
 use chimera_core::record::Json;
 use chimera_core::time::Timestamp;
 use serde::Serialize;
@@ -17,6 +18,8 @@ use uuid::Uuid;
 #[derive(Clone, Debug, Serialize)]
 pub struct RunSummary {
     pub run_id: Uuid,
+    /// What a person calls it.
+    pub title: String,
     pub status: RunStatus,
     pub workflow_id: Option<String>,
     pub workflow_version: Option<i64>,
@@ -43,6 +46,7 @@ impl RunSummary {
     pub(in crate::flow) fn of(run: ListedRun) -> Self {
         Self {
             run_id: run.id,
+            title: run.workflow_id.clone().unwrap_or_default(),
             status: run.status,
             workflow_id: run.workflow_id,
             workflow_version: run.workflow_version,
@@ -64,6 +68,11 @@ impl RunSummary {
             in_doubt_since: run.in_doubt_since,
         }
     }
+}
+
+/// The title of a run: what it was requested with, else the name of its workflow.
+pub(in crate::flow) fn title(request: &Json, workflow: Option<&str>) -> String {
+    title_of_request(request.as_str()).unwrap_or_else(|| workflow.unwrap_or_default().to_owned())
 }
 
 /// A run with everything needed to decide its approvals.

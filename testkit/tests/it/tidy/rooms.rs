@@ -38,7 +38,7 @@ const SHARED: &[(&str, &str, &str)] = &[
     ("storage", "records", "the record stores: SQLite and PostgreSQL"),
     ("storage", "redis", "the connection that bus and counters share"),
     ("storage", "secret", "names resolved where they are used"),
-    ("connect", "aside", "CPU-bound work of tools and on answers, off the threads that answer"),
+    ("connect", "cpu_pool", "CPU-bound work of tools and on answers, off the threads that answer"),
     ("connect", "client", "a Chimera server, for the command line of another process"),
     ("connect", "http", "the HTTP client that every call goes through"),
     ("api", "caller", "the authenticated caller"),

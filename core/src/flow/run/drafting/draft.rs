@@ -375,8 +375,8 @@ fn draft_map(run: &mut Run, at: RunPlace, env: &mut Env<'_>) -> Result<(), Error
 /// Records the dry result of a place.
 fn draft_result(run: &mut Run, at: RunPlace, spec: &Spec, result: Value, real: bool) {
     let Some(draft) = &mut run.drafting.draft else { return };
-    // The dry output of a pure tool is its real output. Any other output is unknown.
-    if real && spec.effect == EffectKind::Pure && at.item.is_none() {
+    // The dry output of a pure tool is its real output. Any other output is unknown, and that of the last node unused.
+    if real && spec.effect == EffectKind::Pure && at.item.is_none() && !draft.queue.is_empty() {
         let simulated = result.get("simulated_output").cloned().unwrap_or_default();
         draft.outputs.insert(at.node, Arc::new(outputs::completed(simulated)));
     }
@@ -442,15 +442,16 @@ fn finish(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
         let planned = line["node"].as_str().and_then(|node| draft.planned.get(node));
         line["items_listed"] = planned.map_or(0, |planned| planned.items_listed).into();
     }
-    let lines = draft.lines.into_lines();
-    let subject = json!({
+    let mut subject = json!({
         "run_id": run.head.id,
         "graph": run.tasks.graph().digest,
         "inputs": Digest32::of(&run.head.inputs),
-        "lines": lines,
         "risk": run.head.risk.as_deref(),
     });
+    // Lines may be large: they are moved, never copied.
+    subject["lines"] = draft.lines.into_lines().into();
     let digest = run.approvals.next_digest(Digest32::of(&subject));
+    let lines = subject["lines"].take();
     write_dry_calls(draft.calls, &mut cx.book);
     let Draft { planned, demand, .. } = draft;
     plan::fix(run, FinishedDraft { digest, planned, lines, demand }, cx)

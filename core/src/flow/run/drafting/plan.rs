@@ -22,6 +22,7 @@ use crate::time::Timestamp;
 use crate::tool::Spec;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// What was known of a node when the plan was drafted.
@@ -96,8 +97,8 @@ pub(crate) struct PlanEdit {
 pub(crate) struct FinishedDraft {
     pub(crate) digest: Digest32,
     pub(crate) planned: BTreeMap<String, PlannedNode>,
-    /// What people see.
-    pub(crate) lines: Vec<Value>,
+    /// What people see: a list.
+    pub(crate) lines: Value,
     /// The approval that the plan needs.
     pub(crate) demand: ApprovalRequirement,
 }
@@ -172,7 +173,9 @@ pub(crate) fn fix(run: &mut Run, drafted: FinishedDraft, cx: &mut TurnContext<'_
     let FinishedDraft { digest, planned, lines, demand } = drafted;
     let nodes: Map<String, Value> = planned.iter().map(|(name, planned)| (name.clone(), planned.to_value())).collect();
     let risk: u32 = planned.values().map(|planned| planned.risk).fold(0, u32::saturating_add);
-    let mut document = json!({"digest": digest, "nodes": nodes, "steps": lines, "risk": risk});
+    let steps = lines.as_array().map_or(0, Vec::len);
+    let mut document = json!({"digest": digest, "nodes": nodes, "risk": risk});
+    document["steps"] = lines;
     if let (Value::Object(document), Value::Object(edits)) = (&mut document, edits_document(run)) {
         document.extend(edits.into_iter().filter(|_| !run.drafting.edits.is_empty()));
     }
@@ -180,15 +183,19 @@ pub(crate) fn fix(run: &mut Run, drafted: FinishedDraft, cx: &mut TurnContext<'_
     if run.head.risk.is_none() {
         cx.book.set_run_column(runs::risk, Json::encode(&json!({"score": risk}))?);
     }
-    let data = json!({"digest": digest, "steps": lines.len(), "risk": risk});
+    let data = json!({"digest": digest, "steps": steps, "risk": risk});
     cx.book.add_note("plan.drafted", None, None, data);
     if run.head.dry_run {
-        run.result = Some(json!({"status": "dry_run", "dry_run_results": document["steps"]}));
+        let mut result = json!({"status": "dry_run"});
+        result["dry_run_results"] = document["steps"].take();
+        drop(document);
+        run.result = Some(Arc::new(result));
         run.drafting.plan = Some(DraftedPlan { digest, nodes: planned, asked: None, by: Vec::new() });
         return end::finish(run, RunStatus::Completed, cx);
     }
     let asked = run.approvals.next(digest, &demand, &mut cx.env);
-    let data = json!({"plan": document, "reason": demand.reason});
+    let mut data = json!({"reason": demand.reason});
+    data["plan"] = document;
     let (requesters, at) = (requesters::requesters_of_plan(run), run.approvals.last_at());
     let request =
         NewRequest { asked: &asked, step: None, action: &RequestedAction::Plan, data, demand: &demand, requesters, at };
