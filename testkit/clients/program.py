@@ -5,8 +5,8 @@ import uuid
 
 from chimera_client import AuthenticatedClient
 from chimera_client.api.access import create_token, list_actors
-from chimera_client.api.flow import approve_run, get_run, list_runs, list_steps, list_tool_calls, list_workflows
 from chimera_client.api.audit import list_audit_entries
+from chimera_client.api.flow import approve_run, get_run, list_runs, list_steps, list_tool_calls, list_workflows
 from chimera_client.models import (
     ActorPage,
     CallPage,
