@@ -32,6 +32,7 @@ use chimera_core::access::Claimant;
 use chimera_core::error::Code;
 use chimera_core::limits::{BODY_RECHECK_MS, JSON_INLINE_BYTES_MAX};
 use chimera_engine::access::{AuthenticatedCaller, Authenticator, Permit, Rate, Rejection};
+use chimera_engine::flow;
 use std::sync::Arc;
 
 /// Query parameter with which an operator acts for another tenant.
@@ -132,7 +133,7 @@ async fn admit(
     }
     if shown.rules.link {
         let checked = match link_open::flow(edge) {
-            Ok(flow) => flow.check_link(&link_token(parts).await).await.map_err(ApiError::from),
+            Ok(flow) => flow::check_link(flow, &link_token(parts).await).await.map_err(ApiError::from),
             Err(error) => Err(error),
         };
         return checked.map(|()| None).map_err(|error| page::refused(error, &*edge.random));

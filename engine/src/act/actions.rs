@@ -10,8 +10,8 @@ use crate::act::port::Planner;
 use crate::error::EngineError;
 use crate::flow::view::RiskView;
 use crate::flow::{
-    ChildWorkflows, Flow, FoundWorkflow, PLAN_PREFIX, ResolvedWorkflow, RunHandle, RunKey, StartRun, check_inputs,
-    named,
+    self, ChildWorkflows, Flow, FoundWorkflow, PLAN_PREFIX, ResolvedWorkflow, RunHandle, RunKey, StartRun,
+    check_inputs, named,
 };
 use chimera_core::access::{Level, TenantSettings};
 use chimera_core::act::{AutonomyFacts, determine_autonomy_level, risk};
@@ -273,7 +273,7 @@ impl Actions {
         let LevelDecision { level, reason: because } =
             self.level(permit, &proposal, &score, LevelRequest::of(&ask)).await?;
         self.check_policy(permit, &proposal, level)?;
-        self.flow.check_notify(permit, level, ask.notify.as_ref())?;
+        flow::check_notify(&self.flow, permit, level, ask.notify.as_ref())?;
         let risk = proposal.risk_document(&score, because);
         self.execute_with_autonomy(permit, ask, key, AssessedProposal { proposal, level, risk }).await
     }
@@ -307,7 +307,7 @@ impl Actions {
         let mut tools = Vec::with_capacity(plan.steps.len());
         for (at, step) in plan.steps.iter().enumerate() {
             let tool = self.flow.registry().tool_of(permit.tenant(), &step.tool).ok_or_else(|| {
-                let body = ErrorBody::new(Code::ValidationFailed, self.flow.no_tool(permit, &step.tool));
+                let body = ErrorBody::new(Code::ValidationFailed, flow::no_tool(&self.flow, permit, &step.tool));
                 body.with("pointer", format!("/steps/{at}/tool")).with("missing_tool", step.tool.as_str())
             })?;
             tools.push(Arc::clone(tool.spec()));
@@ -396,7 +396,7 @@ impl Actions {
         let tools: Vec<&Spec> = proposal.tools.iter().map(|tool| &**tool).collect();
         let tenant = self.access.directory.tenant(permit.tenant());
         let told = request.notify.into_iter().flat_map(named);
-        let mut strangers = told.filter(|(channel, target)| self.flow.is_unregistered(permit, channel, target));
+        let mut strangers = told.filter(|(channel, target)| flow::is_unregistered(&self.flow, permit, channel, target));
         let cautious = self.access.directory.settings.cautious;
         let facts = AutonomyFacts {
             actor: permit.actor(),

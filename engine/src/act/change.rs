@@ -3,7 +3,7 @@
 use super::actions::{Actions, GraphToRun, LevelRequest};
 use crate::access::Permit;
 use crate::error::EngineError;
-use crate::flow::{CheckedPatch, PatchRequest, ProposedPatch, ReplayDecision, RunHandle};
+use crate::flow::{self, CheckedPatch, PatchRequest, ProposedPatch, ReplayDecision, RunHandle};
 use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::plan::PlanStep;
@@ -17,9 +17,9 @@ impl Actions {
     /// a higher level than the original run. In a shadow replay that is only what reads.
     pub async fn replay(&self, permit: &Permit, replay: Replay) -> Result<RunHandle, EngineError> {
         if replay.mode == ReplayMode::Freeze {
-            return self.flow.replay(permit, replay, ReplayDecision::default()).await;
+            return flow::replay(&self.flow, permit, replay, ReplayDecision::default()).await;
         }
-        let before = self.flow.original_run(permit, replay.of).await?;
+        let before = flow::original_run(&self.flow, permit, replay.of).await?;
         let (head, graph) = (&before.head, &before.workflow.graph);
         let to_run = GraphToRun { id: &head.workflow.id, graph, inputs: &head.inputs, pins: &before.pins };
         let mut proposal = self.propose_graph(permit, to_run).await?;
@@ -38,7 +38,7 @@ impl Actions {
             looked_up: Some((before, proposal.inside)),
             ..ReplayDecision::default()
         };
-        self.flow.replay(permit, replay, again).await
+        flow::replay(&self.flow, permit, replay, again).await
     }
 
     /// Proposes a patch of a running graph. The caller needs the scopes for what it adds, and can't use the run's level
@@ -46,12 +46,12 @@ impl Actions {
     pub async fn patch(&self, permit: &Permit, request: PatchRequest) -> Result<ProposedPatch, EngineError> {
         // The patch that is checked must be the one that is proposed: if the run advanced meanwhile, start over.
         for _ in 0..PATCH_TRIES_MAX {
-            let mut look = self.flow.check_patch(permit, &request).await?;
+            let mut look = flow::check_patch(&self.flow, permit, &request).await?;
             let (score, calls) = self.check_patch_additions(permit, &look).await?;
             look.risk = serde_json::to_value(score).ok();
             // The run itself does not know the workflows that the patch starts.
             look.patch.calls = look.patch.add_nodes.iter().any(|node| node.child().is_some()).then_some(calls);
-            if let Some(proposed) = self.flow.propose(permit, look, request.dry_run).await? {
+            if let Some(proposed) = flow::propose_patch(&self.flow, permit, look, request.dry_run).await? {
                 return Ok(proposed);
             }
         }

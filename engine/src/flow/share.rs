@@ -259,9 +259,7 @@ impl Workflows {
     }
 }
 
-impl Flow {
-    /// Shares or unshares a workflow.
-    pub async fn share_workflow(&self, permit: &Permit, id: &str, shared: bool) -> Result<(), EngineError> {
-        self.workflows().set_shared(permit, id, shared).await.map(drop)
-    }
+/// Shares or unshares a workflow.
+pub async fn share_workflow(flow: &Flow, permit: &Permit, id: &str, shared: bool) -> Result<(), EngineError> {
+    flow.workflows().set_shared(permit, id, shared).await.map(drop)
 }

@@ -12,6 +12,7 @@ use chimera_core::tool::EffectKind;
 use chimera_engine::access::Permit;
 use chimera_engine::access::port::Tenancy;
 use chimera_engine::act::{ActOutcome, ActRequest, Actions, Objective};
+use chimera_engine::flow;
 use chimera_testkit::access::{everybody, settings};
 use chimera_testkit::flow::{Air, EngineFixture, ScriptedTool, TENANT, World, stage, workflow};
 use chimera_testkit::memory::MemoryRecords;
@@ -155,7 +156,7 @@ async fn a_workflow_and_its_children_are_looked_up_once_each() {
 async fn a_shared_workflow_is_looked_up_once_and_no_row_is_read_twice() {
     let (node, guest) = (with_workflows().await, service("other"));
     for id in ["inner", "middle", "outer"] {
-        node.stage.flow.share_workflow(&service(TENANT), id, true).await.unwrap();
+        flow::share_workflow(&node.stage.flow, &service(TENANT), id, true).await.unwrap();
     }
     let node = node.restart().await;
     let sorted = |mut lines: Vec<String>| {

@@ -7,7 +7,7 @@ use crate::access::port::{ClaimOutcome, CounterError, Counters};
 use crate::access::{CounterFallback, Permit};
 use crate::act::Actions;
 use crate::error::EngineError;
-use crate::flow::{RunHandle, RunKey, StartRun};
+use crate::flow::{self, RunHandle, RunKey, StartRun};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::tables::{RUNS, runs};
 use chimera_core::limits::{KEY_CLAIM_ABANDONED_SECONDS, KEY_CLAIM_POLL_INTERVAL, RECENT_KEYS_MAX};
@@ -36,7 +36,7 @@ impl Actions {
             (Some(key), Some(run)) => self.claim(permit, key, run).await?,
             _ => None,
         };
-        let started = self.flow.start_with(permit, start, alongside).await;
+        let started = flow::start_with(&self.flow, permit, start, alongside).await;
         if let Some(claim) = claim.filter(|_| started.is_err()) {
             self.release_claim(claim).await;
         }
@@ -70,7 +70,7 @@ impl Actions {
             };
             // In this order: an existing run is also found by its key, unless it belongs to somebody else.
             let is_run = self.is_run(&held).await?;
-            if let Some(run) = self.flow.find_by_key(permit, key).await? {
+            if let Some(run) = flow::find_run_by_key(&self.flow, permit, key).await? {
                 return Err(EngineError::KeyUsed(Box::new(run)));
             }
             if is_run {

@@ -15,7 +15,7 @@ mod recent_keys;
 use super::actions::{ActOutcome, ActRequest, Actions, Objective};
 use crate::access::Permit;
 use crate::error::EngineError;
-use crate::flow::{KeyedRun, RunKey};
+use crate::flow::{self, KeyedRun, RunKey};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::json::Digest32;
 use chimera_core::ledger::idempotency::InvalidIdempotencyKey;
@@ -65,14 +65,14 @@ impl Actions {
         let is_costly = matches!(ask.what, Objective::Goal { .. });
         let lock = self.keys.recent.lock(permit, key.said()).await;
         if (lock.seen_before || is_costly)
-            && let Some(run) = self.flow.find_by_key(permit, &key).await?
+            && let Some(run) = flow::find_run_by_key(&self.flow, permit, &key).await?
         {
             return asked.answer(&run, &request);
         }
         let run = match self.attempt(permit, ask, Some(key.clone())).await {
             Err(EngineError::KeyUsed(run)) => *run,
             // A used key takes precedence over other refusals.
-            Err(error) if error.is_refusal() => match self.flow.find_by_key(permit, &key).await? {
+            Err(error) if error.is_refusal() => match flow::find_run_by_key(&self.flow, permit, &key).await? {
                 Some(run) => run,
                 None => return Err(error),
             },

@@ -22,7 +22,6 @@ const SPREAD: &[(&str, &str, &str)] = &[
     ("engine", "Asking", "messages and their links are apart"),
     ("engine", "Authenticator", "one file per kind of credential"),
     ("engine", "Directory", "one file per use case"),
-    ("engine", "Flow", "one file per use case"),
     ("engine", "Schedules", "one file per use case"),
     ("engine", "Workflows", "sharing is apart from storing"),
     ("storage", "PostgresRecords", "one file per operation, next to its SQLite sibling"),
