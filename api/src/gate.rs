@@ -31,7 +31,7 @@ use bytes::Bytes;
 use chimera_core::access::Claimant;
 use chimera_core::error::Code;
 use chimera_core::limits::{BODY_RECHECK_MS, JSON_INLINE_BYTES_MAX};
-use chimera_engine::access::{AuthenticatedCaller, Authenticator, Permit, Rate, Rejection};
+use chimera_engine::access::{AuthenticatedCaller, Authenticator, Permit, Rate, Rejection, self};
 use chimera_engine::flow;
 use std::sync::Arc;
 
@@ -197,7 +197,7 @@ async fn act_for(
             "this endpoint does not sign the query string, so it cannot act for another tenant",
         ));
     }
-    let permit = authenticator.act_for(permit, &slug, &shown.presented()).await?;
+    let permit = access::act_for(authenticator, permit, &slug, &shown.presented()).await?;
     *request.uri_mut() = uri;
     request.extensions_mut().insert(permit);
     Ok(())

@@ -1,5 +1,6 @@
 //! `POST /actors/{id}/keys`: creates a key for an actor. The key is returned only once.
 
+use chimera_engine::access;
 use super::actor_get::directory;
 use crate::caller::Caller;
 use crate::edge::Edge;
@@ -56,7 +57,7 @@ pub(crate) async fn add(
     OptionalJson(body): OptionalJson<KeyBody>,
 ) -> Result<Response, ApiError> {
     let overlap = i64::from(body.overlap_seconds.unwrap_or(limits::ACTOR_KEY_OVERLAP_SECONDS));
-    let made = directory(&edge)?.add_key(&caller.permit, &id, body.hmac_key, Some(overlap)).await?;
+    let made = access::add_key(directory(&edge)?, &caller.permit, &id, body.hmac_key, Some(overlap)).await?;
     let document = KeyDocument {
         actor: id,
         key_id: made.id,

@@ -3,6 +3,7 @@
 //! The whole entry is replaced. An omitted member gets the default of an actor without an entry: no
 //! scopes, sixty requests per minute, a level derived from the risk.
 
+use chimera_engine::access;
 use super::actor_get::{ActorDocument, directory};
 use super::notify::Notify;
 use super::wire::{ActorKind, AutonomyLevel};
@@ -71,5 +72,5 @@ pub(crate) async fn put(
         disabled: body.disabled,
         ..plain
     };
-    Ok(Json(directory.put_actor(&caller.permit, entry, body.tenant.as_deref()).await?.into()))
+    Ok(Json(access::put_actor(directory, &caller.permit, entry, body.tenant.as_deref()).await?.into()))
 }

@@ -1,5 +1,6 @@
 //! `DELETE /actors/{id}`: ends an actor's keys and sign-ins, and retires its name.
 
+use chimera_engine::access;
 use super::actor_get::{ActorDocument, directory};
 use crate::caller::Caller;
 use crate::edge::Edge;
@@ -24,5 +25,5 @@ pub(crate) async fn remove(
     caller: Caller,
     Path(id): Path<String>,
 ) -> Result<Json<ActorDocument>, ApiError> {
-    Ok(Json(directory(&edge)?.remove_actor(&caller.permit, &id).await?.into()))
+    Ok(Json(access::remove_actor(directory(&edge)?, &caller.permit, &id).await?.into()))
 }

@@ -1,5 +1,6 @@
 //! `POST /tenants`: creates a tenant. Operators only.
 
+use chimera_engine::access;
 use super::actor_get::directory;
 use super::tenant_list::TenantDocument;
 use crate::caller::Caller;
@@ -37,6 +38,6 @@ pub(crate) async fn add(
     caller: Caller,
     ApiJson(body): ApiJson<TenantBody>,
 ) -> Result<(StatusCode, Json<TenantDocument>), ApiError> {
-    let added = directory(&edge)?.add_tenant(&caller.permit, &body.slug, body.name.as_deref()).await?;
+    let added = access::add_tenant(directory(&edge)?, &caller.permit, &body.slug, body.name.as_deref()).await?;
     Ok((StatusCode::CREATED, Json(added.into())))
 }

@@ -1,5 +1,6 @@
 //! `GET /tenants/{slug}`: one tenant. Operators only.
 
+use chimera_engine::access;
 use super::actor_get::directory;
 use super::tenant_list::TenantDocument;
 use crate::caller::Caller;
@@ -22,5 +23,5 @@ pub(crate) async fn get(
     caller: Caller,
     Path(slug): Path<String>,
 ) -> Result<Json<TenantDocument>, ApiError> {
-    Ok(Json(directory(&edge)?.show_tenant(&caller.permit, &slug)?.into()))
+    Ok(Json(access::show_tenant(directory(&edge)?, &caller.permit, &slug)?.into()))
 }

@@ -1,5 +1,6 @@
 //! `PATCH /tenants/{slug}`: disables or enables a tenant. Operators only.
 
+use chimera_engine::access;
 use super::actor_get::directory;
 use super::tenant_list::TenantDocument;
 use crate::caller::Caller;
@@ -35,5 +36,5 @@ pub(crate) async fn set(
     Path(slug): Path<String>,
     ApiJson(body): ApiJson<TenantChange>,
 ) -> Result<Json<TenantDocument>, ApiError> {
-    Ok(Json(directory(&edge)?.set_tenant_disabled(&caller.permit, &slug, body.disabled).await?.into()))
+    Ok(Json(access::set_tenant_disabled(directory(&edge)?, &caller.permit, &slug, body.disabled).await?.into()))
 }

@@ -2,6 +2,7 @@
 //!
 //! The body is signed with the actor's key; the access token may have expired already.
 
+use chimera_engine::access;
 use super::token::{TokenDocument, token_response};
 use crate::edge::Edge;
 use crate::error_responses::SignInErrors;
@@ -41,7 +42,7 @@ pub(crate) async fn refresh(
         Ok(body) => body,
         Err(error) => return Ok(shown.refuse(&edge, error).await),
     };
-    Ok(match authenticator(&edge)?.refresh(&refresh_token, &shown.presented()).await {
+    Ok(match access::refresh_tokens(authenticator(&edge)?, &refresh_token, &shown.presented()).await {
         Ok(tokens) => token_response(tokens),
         Err(turned) => refusal_response(turned),
     })

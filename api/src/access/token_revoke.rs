@@ -1,5 +1,6 @@
 //! `POST /auth/revoke`: revokes a token before it expires.
 
+use chimera_engine::access;
 use crate::caller::Caller;
 use crate::edge::Edge;
 use crate::error_responses::WriteErrors;
@@ -43,6 +44,6 @@ pub(crate) async fn revoke(
     Extension(shown): Extension<Arc<ReceivedRequest>>,
     OptionalJson(body): OptionalJson<RevokeBody>,
 ) -> Result<Json<RevokedDocument>, ApiError> {
-    let revoked = authenticator(&edge)?.revoke(&caller.permit, shown.bearer(), body.token.as_deref()).await?;
+    let revoked = access::revoke_token(authenticator(&edge)?, &caller.permit, shown.bearer(), body.token.as_deref()).await?;
     Ok(Json(RevokedDocument { revoked }))
 }
