@@ -31,7 +31,7 @@ use bytes::Bytes;
 use chimera_core::access::Claimant;
 use chimera_core::error::Code;
 use chimera_core::limits::{BODY_RECHECK_MS, JSON_INLINE_BYTES_MAX};
-use chimera_engine::access::{AuthenticatedCaller, Authenticator, Permit, Rate, Rejection, self};
+use chimera_engine::access::{self, AuthenticatedCaller, Authenticator, Permit, Rate, Rejection};
 use chimera_engine::flow;
 use std::sync::Arc;
 

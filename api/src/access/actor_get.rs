@@ -8,7 +8,7 @@ use crate::error_responses::ReadErrors;
 use crate::problem::ApiError;
 use axum::Json;
 use axum::extract::{Path, State};
-use chimera_engine::access::{ActorView, Directory, self};
+use chimera_engine::access::{self, ActorView, Directory};
 use serde::Serialize;
 use utoipa::ToSchema;
 

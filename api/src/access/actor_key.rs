@@ -1,6 +1,5 @@
 //! `POST /actors/{id}/keys`: creates a key for an actor. The key is returned only once.
 
-use chimera_engine::access;
 use super::actor_get::directory;
 use crate::caller::Caller;
 use crate::edge::Edge;
@@ -13,6 +12,7 @@ use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use chimera_core::limits;
+use chimera_engine::access;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;

@@ -1,6 +1,5 @@
 //! `GET /actors`: lists the actors of a tenant.
 
-use chimera_engine::access;
 use super::actor_get::{ActorDocument, directory};
 use crate::caller::Caller;
 use crate::edge::Edge;
@@ -8,6 +7,7 @@ use crate::error_responses::ReadErrors;
 use crate::problem::ApiError;
 use axum::Json;
 use axum::extract::State;
+use chimera_engine::access;
 use serde::Serialize;
 use utoipa::ToSchema;
 

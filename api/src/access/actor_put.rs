@@ -3,7 +3,6 @@
 //! The whole entry is replaced. An omitted member gets the default of an actor without an entry: no
 //! scopes, sixty requests per minute, a level derived from the risk.
 
-use chimera_engine::access;
 use super::actor_get::{ActorDocument, directory};
 use super::notify::Notify;
 use super::wire::{ActorKind, AutonomyLevel};
@@ -15,6 +14,7 @@ use crate::problem::ApiError;
 use axum::Json;
 use axum::extract::{Path, State};
 use chimera_core::access::ActorEntry;
+use chimera_engine::access;
 use serde::Deserialize;
 use utoipa::ToSchema;
 

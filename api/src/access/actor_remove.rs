@@ -1,6 +1,5 @@
 //! `DELETE /actors/{id}`: ends an actor's keys and sign-ins, and retires its name.
 
-use chimera_engine::access;
 use super::actor_get::{ActorDocument, directory};
 use crate::caller::Caller;
 use crate::edge::Edge;
@@ -8,6 +7,7 @@ use crate::error_responses::WriteErrors;
 use crate::problem::ApiError;
 use axum::Json;
 use axum::extract::{Path, State};
+use chimera_engine::access;
 
 /// Removes an actor and revokes its keys and sessions.
 ///

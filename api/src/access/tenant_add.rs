@@ -1,6 +1,5 @@
 //! `POST /tenants`: creates a tenant. Operators only.
 
-use chimera_engine::access;
 use super::actor_get::directory;
 use super::tenant_list::TenantDocument;
 use crate::caller::Caller;
@@ -11,6 +10,7 @@ use crate::problem::ApiError;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use chimera_engine::access;
 use serde::Deserialize;
 use utoipa::ToSchema;
 

@@ -1,6 +1,5 @@
 //! `GET /tenants/{slug}`: one tenant. Operators only.
 
-use chimera_engine::access;
 use super::actor_get::directory;
 use super::tenant_list::TenantDocument;
 use crate::caller::Caller;
@@ -9,6 +8,7 @@ use crate::error_responses::ReadErrors;
 use crate::problem::ApiError;
 use axum::Json;
 use axum::extract::{Path, State};
+use chimera_engine::access;
 
 /// Retrieves a tenant.
 #[utoipa::path(

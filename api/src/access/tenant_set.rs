@@ -1,6 +1,5 @@
 //! `PATCH /tenants/{slug}`: disables or enables a tenant. Operators only.
 
-use chimera_engine::access;
 use super::actor_get::directory;
 use super::tenant_list::TenantDocument;
 use crate::caller::Caller;
@@ -10,6 +9,7 @@ use crate::extract::ApiJson;
 use crate::problem::ApiError;
 use axum::Json;
 use axum::extract::{Path, State};
+use chimera_engine::access;
 use serde::Deserialize;
 use utoipa::ToSchema;
 

@@ -11,7 +11,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use chimera_engine::access::{SignIn, Tokens, self};
+use chimera_engine::access::{self, SignIn, Tokens};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;

@@ -2,7 +2,6 @@
 //!
 //! The body is signed with the actor's key; the access token may have expired already.
 
-use chimera_engine::access;
 use super::token::{TokenDocument, token_response};
 use crate::edge::Edge;
 use crate::error_responses::SignInErrors;
@@ -13,6 +12,7 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
+use chimera_engine::access;
 use serde::Deserialize;
 use std::sync::Arc;
 use utoipa::ToSchema;

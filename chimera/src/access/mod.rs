@@ -5,7 +5,7 @@ pub(crate) mod registry;
 use crate::failure::{Failure, Outcome};
 use chimera_core::access::mac;
 use chimera_core::secret::Secret;
-use chimera_engine::access::{Access, self};
+use chimera_engine::access::{self, Access};
 
 /// An access token for the operator who started this process.
 pub(crate) fn token(access: &Access, actor: &str) -> Outcome<String> {

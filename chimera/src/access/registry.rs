@@ -12,7 +12,10 @@ use chimera_api::answer::{ActorDocument, TenantDocument};
 use chimera_core::access::{ADMIN, ActorEntry, Kind, Level};
 use chimera_core::error::Code;
 use chimera_core::limits;
-use chimera_engine::access::{ACTORS_READ, ACTORS_WRITE, APPROVALS_DECIDE, AUDIT_READ, AUTONOMY_OVERRIDE, Directory, Permit, RUNS_MANAGE, RUNS_READ, WORKFLOWS_READ, WORKFLOWS_WRITE, self};
+use chimera_engine::access::{
+    self, ACTORS_READ, ACTORS_WRITE, APPROVALS_DECIDE, AUDIT_READ, AUTONOMY_OVERRIDE, Directory, Permit, RUNS_MANAGE,
+    RUNS_READ, WORKFLOWS_READ, WORKFLOWS_WRITE,
+};
 use serde_json::{Map, Value, json};
 
 /// Scopes that Chimera itself uses.
@@ -105,7 +108,8 @@ impl ActorRegistry {
                 })
             }
             Self::Store(store, permit) => {
-                let shown = access::list_actors(directory(store), permit).map_err(|error| Failure::from_body(error.body()))?;
+                let shown =
+                    access::list_actors(directory(store), permit).map_err(|error| Failure::from_body(error.body()))?;
                 shown.into_iter().map(|actor| backend::shown(ActorDocument::from(actor))).collect()
             }
         }
@@ -130,7 +134,8 @@ impl ActorRegistry {
         match self {
             Self::Server(backend) => backend.request("GET", &actor_path(actor), None).await,
             Self::Store(store, permit) => {
-                let shown = access::show_actor(directory(store), permit, actor).map_err(|error| Failure::from_body(error.body()))?;
+                let shown = access::show_actor(directory(store), permit, actor)
+                    .map_err(|error| Failure::from_body(error.body()))?;
                 backend::shown(ActorDocument::from(shown))
             }
         }
@@ -165,7 +170,8 @@ impl ActorRegistry {
                 })
             }
             Self::Store(store, permit) => {
-                let shown = access::list_tenants(directory(store), permit).map_err(|error| Failure::from_body(error.body()))?;
+                let shown =
+                    access::list_tenants(directory(store), permit).map_err(|error| Failure::from_body(error.body()))?;
                 shown.into_iter().map(|tenant| backend::shown(TenantDocument::from(tenant))).collect()
             }
         }

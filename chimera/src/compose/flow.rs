@@ -21,7 +21,7 @@ use chimera_core::secret::{Secret, SecretName};
 use chimera_engine::access::port::{OneTenant, Tenancy};
 use chimera_engine::access::{Directory, Permit, TenantSecrets, local_operator};
 use chimera_engine::act::rules::{Rule, Rules};
-use chimera_engine::act::{DirectoryRecipients, Guard, Schedules};
+use chimera_engine::act::{DirectoryRecipients, Guard, Schedules, schedule};
 use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::port::{Blobs, Buckets, Notifier, Tool};
 use chimera_engine::flow::{self, Asking, Flow, FlowPorts, RunLimits, TenantBlobs, TenantBuckets, ToolRegistry};
@@ -60,7 +60,7 @@ impl RunningFlow {
     pub(super) fn run_schedules(&mut self, schedules: &Arc<Schedules>) {
         let schedules = Arc::clone(schedules);
         let stopped = self.stop.get_or_insert_with(|| watch::channel(false).0).subscribe();
-        self.loops.push(tokio::spawn(async move { schedules.keep(stopped).await }));
+        self.loops.push(tokio::spawn(async move { schedule::run_ticker(&schedules, stopped).await }));
     }
 
     /// What runs until it is stopped.

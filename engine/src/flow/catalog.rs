@@ -1,7 +1,7 @@
 //! Lists workflows and tools.
 
-use super::Flow;
 use super::view::{ListPage, ToolView, WorkflowEntry, WorkflowView};
+use super::{Flow, share, suggest};
 use crate::access::{Permit, WORKFLOWS_READ};
 use crate::error::EngineError;
 use chimera_core::text::did_you_mean;
@@ -18,7 +18,7 @@ pub async fn list_workflows(
     if !permit.may(WORKFLOWS_READ) {
         return Err(EngineError::missing_scope(WORKFLOWS_READ));
     }
-    let (listed, more) = flow.workflows().list(permit, limit, cursor).await?;
+    let (listed, more) = share::list_visible(flow.workflows(), permit, limit, cursor).await?;
     let next_cursor = listed.last().filter(|_| more).map(|listed| listed.row.workflow_id.clone());
     let entries = listed.iter().map(|listed| WorkflowEntry::of(&listed.row, listed.is_own, listed.is_shared));
     // What an entry shows is small, whatever its document.
@@ -35,9 +35,11 @@ pub async fn show_workflow(
     if !permit.may(WORKFLOWS_READ) {
         return Err(EngineError::missing_scope(WORKFLOWS_READ));
     }
-    let found = flow.workflows().readable(permit.tenant(), id, version).await?;
-    let Some((row, is_own)) = found else { return Err(flow.workflows().unknown(permit, id, version).await) };
-    let shared = flow.workflows().is_shared_with(permit.tenant(), id, is_own).await?;
+    let found = share::readable(flow.workflows(), permit.tenant(), id, version).await?;
+    let Some((row, is_own)) = found else {
+        return Err(suggest::unknown_workflow(flow.workflows(), permit, id, version).await);
+    };
+    let shared = share::is_shared_with(flow.workflows(), permit.tenant(), id, is_own).await?;
     Ok(WorkflowView::of(row, is_own, shared))
 }
 

@@ -88,8 +88,9 @@ pub use tenant_buckets::TenantBuckets;
 pub use workflows::{AppliedWorkflow, ToolCatalog, Workflows};
 
 pub(crate) use catalog::no_tool;
-pub(crate) use lookup::{ChildWorkflows, FoundWorkflow};
+pub(crate) use lookup::{ChildWorkflows, FoundWorkflow, children_of, find_workflow};
 pub(crate) use notify_check::{check_notify, is_unregistered, named};
 pub(crate) use patch::{CheckedPatch, check_patch, propose_patch};
 pub(crate) use start::{check_inputs, original_run};
+pub(crate) use suggest::unknown_workflow;
 pub(crate) use workflows::PLAN_PREFIX;

@@ -5,7 +5,7 @@
 
 use super::signals::{RowVersion, RunSignal, check_unfinished};
 use super::void_requests::VoidRequests;
-use super::{ChildWorkflows, Flow, load, review, signals, steps, view};
+use super::{ChildWorkflows, Flow, load, lookup, review, share, signals, steps, view};
 use crate::access::Permit;
 use crate::error::EngineError;
 use crate::flow::error::invalid_document;
@@ -171,7 +171,8 @@ async fn pin(flow: &Flow, permit: &Permit, patch: &mut Patch, kept: &Pins) -> Re
     let mut inside = ChildWorkflows::default();
     for node in &mut patch.add_nodes {
         let Some(child) = node.child() else { continue };
-        let found = flow.inner.workflows.find(permit.tenant(), &child.workflow_id, child.version).await?;
+        let found =
+            lookup::find_workflow(&flow.inner.workflows, permit.tenant(), &child.workflow_id, child.version).await?;
         let Some(found) = found else {
             let message = format!("there is no workflow {}", child.workflow_id);
             return Err(EngineError::refused(Code::MalformedArgs, message));
@@ -179,8 +180,8 @@ async fn pin(flow: &Flow, permit: &Permit, patch: &mut Patch, kept: &Pins) -> Re
         node.pin(found.version);
         inside.found.push(found);
     }
-    flow.inner.workflows.add_children(&mut inside, permit.tenant(), &patch.add_nodes, kept).await?;
-    flow.inner.workflows.copy_shared(permit.tenant(), None, &inside).await?;
+    lookup::add_children(&flow.inner.workflows, &mut inside, permit.tenant(), &patch.add_nodes, kept).await?;
+    share::copy_shared(&flow.inner.workflows, permit.tenant(), None, &inside).await?;
     patch.authors = inside.authors().into_iter().map(str::to_owned).collect();
     patch.pins = inside.pins;
     Ok(())

@@ -3,7 +3,7 @@
 use super::view::{
     ClosedApproval, ListPage, MessageView, PatchView, PendingApproval, PlanView, RunDetails, RunSummary, title,
 };
-use super::{Flow, PLAN_PREFIX, doubt, load, review};
+use super::{Flow, PLAN_PREFIX, doubt, load, lookup, review};
 use crate::access::{Permit, RUNS_READ};
 use crate::error::EngineError;
 use crate::offload::{CostFlag, SizeBudget};
@@ -219,12 +219,12 @@ async fn details(
 /// The plan of a run without a draft.
 async fn plan_of(flow: &Flow, permit: &Permit, row: &RunRow) -> Result<PlanView, EngineError> {
     let id = row.workflow_id.as_deref().unwrap_or_default();
-    let found = flow.inner.workflows.find_stored(permit.tenant(), id, row.workflow_version).await?;
+    let found = lookup::find_stored(&flow.inner.workflows, permit.tenant(), id, row.workflow_version).await?;
     let plan = match &found {
         Some(found) => {
             let inputs = row.inputs.as_ref().map(Json::value).transpose()?.unwrap_or_default();
             let (nodes, (_, pins)) = (&found.graph.document.nodes, request_of_row(row)?);
-            let inside = flow.inner.workflows.stored_children_of(permit.tenant(), nodes, &pins).await?;
+            let inside = lookup::stored_children_of(&flow.inner.workflows, permit.tenant(), nodes, &pins).await?;
             Plan::from_graph(&found.graph, &inputs, &inside.children)
         }
         None => Plan::default(),

@@ -7,7 +7,7 @@ use super::perform::execute_tool;
 use super::turn_gate::TurnGate;
 use super::{
     ChildWorkflows, Flow, FoundWorkflow, ResolvedWorkflow, RunProgress, approval_messages, key, ledger_notes, load,
-    notify_check, spans,
+    lookup, notify_check, share, spans, suggest,
 };
 use crate::access::Permit;
 use crate::error::EngineError;
@@ -141,9 +141,8 @@ pub async fn start_with(
     let work_slot = flow.acquire_work_slot(&permit.claimant(), workflow.graph.may_take_long).await?;
     work_slot.run(|| check_start(&workflow.graph, &ask))?;
     notify_check::check_notify(flow, permit, ask.level, ask.notify.as_ref())?;
-    // Whether the workflow itself may be started was checked when it was looked up.
-    flow.inner.workflows.check_shared(permit.tenant(), None, &inside).await?;
-    flow.inner.workflows.copy_shared(permit.tenant(), Some(&workflow), &inside).await?;
+    // Whether the workflow itself may be started was checked when it was looked share::check_shared(&up.flow.inner.workflows, permit.tenant(), None, &inside).await?;
+    share::copy_shared(&flow.inner.workflows, permit.tenant(), Some(&workflow), &inside).await?;
     let writers: Vec<String> = workflow.author().into_iter().chain(inside.authors()).map(str::to_owned).collect();
     let FoundWorkflow { version, graph, .. } = workflow;
     let now = flow.inner.parts.clock.steady();
@@ -186,12 +185,12 @@ pub async fn start_with(
 }
 
 async fn look_up(flow: &Flow, permit: &Permit, ask: &StartRun) -> Result<ResolvedWorkflow, EngineError> {
-    let found = flow.inner.workflows.find(permit.tenant(), &ask.workflow_id, ask.version).await?;
+    let found = lookup::find_workflow(&flow.inner.workflows, permit.tenant(), &ask.workflow_id, ask.version).await?;
     let Some(workflow) = found else {
-        return Err(flow.inner.workflows.unknown(permit, &ask.workflow_id, ask.version).await);
+        return Err(suggest::unknown_workflow(&flow.inner.workflows, permit, &ask.workflow_id, ask.version).await);
     };
     let nodes = &workflow.graph.document.nodes;
-    let inside = flow.inner.workflows.stored_children_of(permit.tenant(), nodes, &Pins::default()).await?;
+    let inside = lookup::stored_children_of(&flow.inner.workflows, permit.tenant(), nodes, &Pins::default()).await?;
     Ok(ResolvedWorkflow { workflow, inside })
 }
 
@@ -288,11 +287,11 @@ pub async fn replay(
         Some(inside) => inside,
         None => {
             let nodes = &graph.document.nodes;
-            flow.inner.workflows.stored_children_of(permit.tenant(), nodes, &pins).await?
+            lookup::stored_children_of(&flow.inner.workflows, permit.tenant(), nodes, &pins).await?
         }
     };
     if replay.mode == ReplayMode::Retry {
-        flow.inner.workflows.check_shared(permit.tenant(), Some(&workflow), &inside).await?;
+        share::check_shared(&flow.inner.workflows, permit.tenant(), Some(&workflow), &inside).await?;
     }
     let mut writers = load::patch_authors(records, replay.of).await?;
     writers.extend(workflow.author().into_iter().chain(inside.authors()).map(str::to_owned));

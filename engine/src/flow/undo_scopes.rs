@@ -1,7 +1,7 @@
 //! Scopes for indirect calls: whoever causes a tool call needs its scopes, also when the call undoes or repeats another
 //! actor's.
 
-use super::{Flow, load, start};
+use super::{Flow, load, lookup, start};
 use crate::access::Permit;
 use crate::error::EngineError;
 use crate::rows;
@@ -93,7 +93,7 @@ pub(super) async fn check_end_scopes(
 async fn check_run_scopes(flow: &Flow, permit: &Permit, run: Uuid, else_: &'static str) -> Result<(), EngineError> {
     let before = start::original_run(flow, permit, run).await?;
     let graph = &before.workflow.graph;
-    let inside = flow.inner.workflows.children_of(permit.tenant(), graph, &before.pins).await?;
+    let inside = lookup::children_of(&flow.inner.workflows, permit.tenant(), graph, &before.pins).await?;
     for graph in std::iter::once(graph).chain(inside.children.values()) {
         for node in &graph.nodes {
             match (&node.tool, node.node.child()) {

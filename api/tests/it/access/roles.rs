@@ -4,7 +4,7 @@ use super::access_server::{AccessServer, access_fixture, entry, porch_with};
 use chimera_core::access::tables::ACTORS;
 use chimera_core::access::{ActorEntry, Level, Role};
 use chimera_core::limits::ACTOR_ROLES_MAX;
-use chimera_engine::access::{Settings, self};
+use chimera_engine::access::{self, Settings};
 use chimera_testkit::access::settings;
 use chimera_testkit::flow::TENANT;
 use reqwest::Method;
