@@ -18,7 +18,7 @@ use chimera_core::limits::{
     COMMAND_RECONNECTS_MAX, COMMAND_SIGNAL_POLL_INTERVAL, COMMAND_SIGNAL_POLLS_MAX, EVENTS_POLL_INTERVAL, PAGE_ROWS_MAX,
 };
 use chimera_engine::access::Permit;
-use chimera_engine::flow::{DoubtFilter, Flow, RunFilter};
+use chimera_engine::flow::{self, DoubtFilter, Flow, RunFilter};
 use futures::stream::{self, BoxStream, StreamExt};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -134,7 +134,9 @@ impl Backend {
                 let path = with_query("workflows", &[("limit", Some(&limit.to_string())), ("cursor", cursor)]);
                 server.ask("GET", &path, None).await
             }
-            Self::Store(flow, permit) => shown(WorkflowPage::from(flow.list_workflows(permit, limit, cursor).await?)),
+            Self::Store(flow, permit) => {
+                shown(WorkflowPage::from(flow::list_workflows(flow, permit, limit, cursor).await?))
+            }
         }
     }
 
@@ -146,7 +148,9 @@ impl Backend {
                 let path = with_query(&format!("workflows/{}", percent_encode(id)), &[("version", version.as_deref())]);
                 server.ask("GET", &path, None).await
             }
-            Self::Store(flow, permit) => shown(WorkflowDocument::from(flow.show_workflow(permit, id, version).await?)),
+            Self::Store(flow, permit) => {
+                shown(WorkflowDocument::from(flow::show_workflow(flow, permit, id, version).await?))
+            }
         }
     }
 
@@ -184,7 +188,7 @@ impl Backend {
                 ];
                 server.ask("GET", &with_query("runs", &pairs), None).await
             }
-            Self::Store(flow, permit) => shown(RunPage::from(flow.list(permit, filter).await?)),
+            Self::Store(flow, permit) => shown(RunPage::from(flow::list_runs(flow, permit, filter).await?)),
         }
     }
 
@@ -200,7 +204,7 @@ impl Backend {
                 ];
                 server.ask("GET", &with_query("doubts", &pairs), None).await
             }
-            Self::Store(flow, permit) => shown(DoubtPage::from(flow.list_doubts(permit, filter).await?)),
+            Self::Store(flow, permit) => shown(DoubtPage::from(flow::list_doubts(flow, permit, filter).await?)),
         }
     }
 
@@ -211,14 +215,14 @@ impl Backend {
                 let pairs = [("limit", Some(&*limit.to_string())), ("cursor", cursor)];
                 server.ask("GET", &with_query("inbox", &pairs), None).await
             }
-            Self::Store(flow, permit) => shown(InboxPage::from(flow.inbox(permit, limit, cursor).await?)),
+            Self::Store(flow, permit) => shown(InboxPage::from(flow::inbox(flow, permit, limit, cursor).await?)),
         }
     }
 
     pub(crate) async fn run(&self, run: Uuid) -> Outcome<Value> {
         match self {
             Self::Server(server) => server.ask("GET", &format!("runs/{run}"), None).await,
-            Self::Store(flow, permit) => shown(RunDocument::from(flow.show(permit, run).await?)),
+            Self::Store(flow, permit) => shown(RunDocument::from(flow::show_run(flow, permit, run).await?)),
         }
     }
 
@@ -252,7 +256,9 @@ impl Backend {
                 let path = with_query(&format!("runs/{run}/steps"), &[("cursor", cursor)]);
                 server.ask("GET", &path, None).await
             }
-            Self::Store(flow, permit) => shown(StepList::from(flow.steps(permit, run, PAGE_ROWS_MAX, cursor).await?)),
+            Self::Store(flow, permit) => {
+                shown(StepList::from(flow::list_steps(flow, permit, run, PAGE_ROWS_MAX, cursor).await?))
+            }
         }
     }
 
@@ -333,7 +339,7 @@ fn poll_events(flow: Flow, permit: Permit, run: Uuid, after: i64) -> Events {
     let pages = stream::unfold(Some((flow, permit, after)), move |state| async move {
         let (flow, permit, after) = state?;
         loop {
-            match flow.feed(&permit, run, after).await {
+            match flow::feed(&flow, &permit, run, after).await {
                 Err(error) => return Some((vec![Err(error.into())], None)),
                 Ok(feed) if feed.over => return None,
                 Ok(feed) if feed.after == after => tokio::time::sleep(EVENTS_POLL_INTERVAL).await,

@@ -26,7 +26,7 @@ use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::run::RunStatus;
 use chimera_core::limits::{ACT_WAIT_DEFAULT, DRAFT_WAIT_MIN, IDEMPOTENCY_KEY_CHARS_MAX, REDACT_INLINE_BYTES_MAX};
-use chimera_engine::act::{ActOutcome, ActRequest, Actions, Objective, Schedules, StartedAction};
+use chimera_engine::act::{self, ActOutcome, ActRequest, Actions, Objective, Schedules, StartedAction};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -125,7 +125,7 @@ pub(crate) async fn act(
     let actions = actions(&edge)?;
     let is_large = shown.body.len() > REDACT_INLINE_BYTES_MAX;
     let (ask, wait) = actions.work(&caller.permit, is_large, || parse_request(&shown, &headers, seed)).await??;
-    let acted = Box::pin(actions.act(&caller.permit, ask)).await?;
+    let acted = Box::pin(act::act(actions, &caller.permit, ask)).await?;
     caller.release_memory();
     match acted {
         ActOutcome::Started(begun) => act_response(&edge, &caller, begun, wait).await,

@@ -23,7 +23,7 @@ use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::run::RunStatus;
 use chimera_core::limits;
-use chimera_engine::act::{ActOutcome, Objective};
+use chimera_engine::act::{self, ActOutcome, Objective};
 use chimera_engine::flow::RunProgress;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -80,7 +80,7 @@ pub(crate) async fn call(
     let id = params::workflow(&id)?;
     let request = json!({"workflow_id": id, "inputs": inputs});
     let what = Objective::Workflow { id: id.to_owned(), version: None, inputs };
-    let acted = act_post::actions(&edge)?.act(&caller.permit, act_post::default_act(what, request, seed)).await?;
+    let acted = act::act(act_post::actions(&edge)?, &caller.permit, act_post::default_act(what, request, seed)).await?;
     caller.release_memory();
     let ActOutcome::Started(begun) = acted else { return Err(ApiError::internal()) };
     let mut started = begun.started;

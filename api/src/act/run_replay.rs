@@ -12,6 +12,7 @@ use crate::problem::ApiError;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use chimera_core::flow::run::Replay;
+use chimera_engine::act;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -49,7 +50,7 @@ pub(crate) async fn replay(
     let replay = Replay { of: params::run(&id)?, mode: body.mode.into(), from: body.from };
     let wait = params::parse_wait(body.wait)?;
     let room = caller.page_share().await?;
-    let started = act_post::actions(&edge)?.replay(&caller.permit, replay).await?;
+    let started = act::replay(act_post::actions(&edge)?, &caller.permit, replay).await?;
     drop(room);
     answer(&edge, &caller, started, wait).await
 }

@@ -12,6 +12,7 @@ use crate::problem::ApiError;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use chimera_core::flow::run::{Replay, ReplayMode};
+use chimera_engine::act;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -47,7 +48,7 @@ pub(crate) async fn retry(
     let replay = Replay { of: params::run(&id)?, mode: ReplayMode::Retry, from: body.from };
     let wait = params::parse_wait(body.wait)?;
     let room = caller.page_share().await?;
-    let started = act_post::actions(&edge)?.replay(&caller.permit, replay).await?;
+    let started = act::replay(act_post::actions(&edge)?, &caller.permit, replay).await?;
     drop(room);
     answer(&edge, &caller, started, wait).await
 }

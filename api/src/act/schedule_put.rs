@@ -8,6 +8,7 @@ use crate::extract::ApiJson;
 use crate::problem::ApiError;
 use axum::Json;
 use axum::extract::{Path, State};
+use chimera_engine::act::schedule;
 
 /// Replaces the definition of a schedule.
 ///
@@ -26,5 +27,5 @@ pub(crate) async fn put(
     Path(name): Path<String>,
     ApiJson(body): ApiJson<ScheduleBody>,
 ) -> Result<Json<ScheduleDocument>, ApiError> {
-    Ok(Json(schedules(&edge)?.replace(&caller.permit, &name, body.definition()?).await?.into()))
+    Ok(Json(schedule::replace(schedules(&edge)?, &caller.permit, &name, body.definition()?).await?.into()))
 }

@@ -11,6 +11,7 @@ use crate::params;
 use crate::problem::ApiError;
 use axum::extract::{Path, State};
 use axum::response::Response;
+use chimera_engine::act::schedule;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -42,6 +43,6 @@ pub(crate) async fn run(
     OptionalJson(body): OptionalJson<RunScheduleBody>,
 ) -> Result<Response, ApiError> {
     let wait = params::parse_wait(body.wait)?;
-    let started = schedules(&edge)?.run_now(&caller.permit, &name).await?;
+    let started = schedule::run_now(schedules(&edge)?, &caller.permit, &name).await?;
     answer(&edge, &caller, started.started, wait).await
 }

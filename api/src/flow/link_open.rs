@@ -14,7 +14,7 @@ use chimera_core::error::Code;
 use chimera_core::flow::review::{Change, Review};
 use chimera_core::limits::NOTES_BYTES_MAX;
 use chimera_core::text::{escape_invisible, render_lines};
-use chimera_engine::flow::{Flow, LinkView};
+use chimera_engine::flow::{self, Flow, LinkView};
 
 /// Shows the approval page of a link.
 #[utoipa::path(
@@ -34,7 +34,7 @@ use chimera_engine::flow::{Flow, LinkView};
 pub(crate) async fn open(State(edge): State<Edge>, token: Result<Path<String>, PathRejection>) -> Response {
     let token = token_or_empty(token);
     let opened = match flow(&edge) {
-        Ok(flow) => flow.open_link(&token).await.map_err(ApiError::from),
+        Ok(flow) => flow::open_link(flow, &token).await.map_err(ApiError::from),
         Err(error) => Err(error),
     };
     match opened {

@@ -21,10 +21,10 @@ use chimera_core::secret::{Secret, SecretName};
 use chimera_engine::access::port::{OneTenant, Tenancy};
 use chimera_engine::access::{Directory, Permit, TenantSecrets, local_operator};
 use chimera_engine::act::rules::{Rule, Rules};
-use chimera_engine::act::{DirectoryRecipients, Guard, Schedules};
+use chimera_engine::act::{DirectoryRecipients, Guard, Schedules, schedule};
 use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::port::{Blobs, Buckets, Notifier, Tool};
-use chimera_engine::flow::{Asking, Flow, FlowPorts, RunLimits, TenantBlobs, TenantBuckets, ToolRegistry};
+use chimera_engine::flow::{self, Asking, Flow, FlowPorts, RunLimits, TenantBlobs, TenantBuckets, ToolRegistry};
 use chimera_engine::port::{Blocked, Bus, CommitError, Records, SecretError, Secrets};
 use chimera_storage::bucket::{FolderBuckets, S3Buckets};
 use chimera_storage::bus::{LocalBus, RedisBus};
@@ -60,7 +60,7 @@ impl RunningFlow {
     pub(super) fn run_schedules(&mut self, schedules: &Arc<Schedules>) {
         let schedules = Arc::clone(schedules);
         let stopped = self.stop.get_or_insert_with(|| watch::channel(false).0).subscribe();
-        self.loops.push(tokio::spawn(async move { schedules.keep(stopped).await }));
+        self.loops.push(tokio::spawn(async move { schedule::run_ticker(&schedules, stopped).await }));
     }
 
     /// What runs until it is stopped.
@@ -151,9 +151,9 @@ pub(super) async fn start(
     let flow = engine(config, ambient, records, GovernedTools { registry, policy }, outlets);
     let (keeper, messenger, meter) = (flow.clone(), flow.clone(), flow.clone());
     let loops = vec![
-        tokio::spawn(async move { keeper.keep().await }),
-        tokio::spawn(async move { messenger.run_delivery().await }),
-        tokio::spawn(async move { meter.run_gauges().await }),
+        tokio::spawn(async move { flow::run_keeper(&keeper).await }),
+        tokio::spawn(async move { flow::run_delivery(&messenger).await }),
+        tokio::spawn(async move { flow::run_gauges(&meter).await }),
     ];
     Ok(RunningFlow { flow, loops, stop: None })
 }

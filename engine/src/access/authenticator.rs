@@ -9,6 +9,7 @@ use super::nonces::{Nonce, RequestNonces};
 use super::permit::Permit;
 use super::rate::{Rate, Rates};
 use super::refusals;
+use super::tenants::restore_acting_tenant;
 use crate::access::port::{CounterError, Counters};
 use crate::error::EngineError;
 use crate::rows;
@@ -174,7 +175,7 @@ impl Authenticator {
     pub async fn readmit(&self, bearer: &str, before: &Permit) -> Option<Permit> {
         let claims = self.validate_jwt(bearer, self.directory.parts.clock.now()).ok()?;
         match self.is_revoked(&claims).await {
-            Ok(false) => self.permit(&claims).ok().and_then(|permit| self.restore_acting_tenant(permit, before)),
+            Ok(false) => self.permit(&claims).ok().and_then(|permit| restore_acting_tenant(self, permit, before)),
             Ok(true) | Err(_) => None,
         }
     }

@@ -4,8 +4,8 @@
 //! announces a change, and once a second where other nodes can write. So a revocation on another node takes effect at
 //! once with a shared bus, and within a second without.
 
-use super::expired_keys;
-use super::flood::Floods;
+use super::expired_keys::{self, is_replaced, sweep_keys};
+use super::flood::{Floods, record_floods};
 use super::permit::{APPROVALS_DECIDE, Permit};
 use super::settings::{CounterFallback, Settings};
 use super::strangers::Strangers;
@@ -188,6 +188,16 @@ impl Directory {
         directory
     }
 
+    #[must_use]
+    pub fn kind(&self, id: &str) -> Kind {
+        self.snapshot().registry.resolve(id).kind
+    }
+
+    /// Whether the caller is an operator, who manages all tenants.
+    pub(super) fn is_operator(&self, permit: &Permit) -> bool {
+        permit.may("*") && permit.tenant() == self.settings.tenant
+    }
+
     /// What decides when the shared counters can't be reached.
     #[must_use]
     pub const fn counter_fallback(&self) -> CounterFallback {
@@ -365,7 +375,7 @@ impl Directory {
         for (actor, secret) in &self.settings.keys {
             // A configured key that was replaced has a row, which says when it expires.
             let id = expired_keys::configured_id(actor, secret);
-            if !stored.contains(&id) && !self.is_replaced(id).await? {
+            if !stored.contains(&id) && !is_replaced(self, id).await? {
                 keys.entry(actor.clone()).or_default().push(ActorKey {
                     id,
                     of: actor.clone(),
@@ -455,7 +465,7 @@ impl Directory {
         ];
         let steps = expiring.map(over).to_vec();
         self.parts.records.commit(Tx { steps, ..Tx::default() }).await?;
-        self.sweep_keys(now).await
+        sweep_keys(self, now).await
     }
 
     /// Follows other nodes' changes and deletes what has expired, until stopped.
@@ -474,7 +484,7 @@ impl Directory {
                 () = tokio::time::sleep(limits::DIRECTORY_POLL_INTERVAL) => {}
             }
             let now = self.parts.clock.steady();
-            self.record_floods(Some(now)).await;
+            record_floods(self, Some(now)).await;
             if now >= swept.plus_seconds(limits::EXPIRED_SWEEP_SECONDS) {
                 swept = now;
                 if let Err(error) = self.delete_expired_rows().await {
@@ -493,7 +503,7 @@ impl Directory {
                 tracing::warn!(error = %error, "the registry of actors could not be refreshed");
             }
         }
-        self.record_floods(None).await;
+        record_floods(self, None).await;
     }
 }
 

@@ -7,7 +7,7 @@
 //! The registry decides who owns an address, never the request: mail to somebody who may decide contains their link,
 //! whoever named the address.
 
-use crate::access::{APPROVALS_DECIDE, Directory, Permit, RUNS_MANAGE};
+use crate::access::{self, APPROVALS_DECIDE, Directory, Permit, RUNS_MANAGE};
 use crate::error::EngineError;
 use crate::flow::RunRecipients;
 use crate::flow::port::{Recipient, Recipients, StoredDecider};
@@ -97,7 +97,7 @@ impl Recipients for DirectoryRecipients {
         person: &str,
         requester: &str,
     ) -> Result<Option<StoredDecider>, EngineError> {
-        let (entry, unchanged) = self.directory.stored_person(person).await?;
+        let (entry, unchanged) = access::stored_person(&self.directory, person).await?;
         let mail = entry.as_ref().and_then(ActorEntry::person_mail);
         let entry = entry.map(|entry| self.directory.with_effective_scopes(entry));
         let entry = entry.unwrap_or_else(|| (*self.directory.snapshot().registry.resolve(person)).clone());

@@ -5,7 +5,7 @@
 //! depend on it. Any other failed commit makes the run in memory stale: it is discarded and loaded again, with its
 //! calls if nobody else changed the run, or left to its new owner.
 //!
-//! The first turn is made by `Flow::begin` and committed by `EngineState::launch`.
+//! The first turn is made by `begin` in `start` and committed by `EngineState::launch`.
 
 use super::call_tasks::CallTasks;
 use super::commit_turn::{CommitOutcome, RunAfterTurn, commit, owner_once_claimed};

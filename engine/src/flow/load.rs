@@ -1,8 +1,8 @@
 //! Loads a run from the store.
 
-use super::Workflows;
 use super::decide::not_decider;
 use super::lookup::FoundWorkflow;
+use super::{Workflows, lookup};
 use crate::access::{APPROVALS_DECIDE, Permit, RUNS_MANAGE, RUNS_READ};
 use crate::error::EngineError;
 use crate::offload::CostFlag;
@@ -178,7 +178,7 @@ pub(super) async fn base_graph(
         Some(version) => Some(version),
         None => workflows.newest_at(&head.tenant, &head.workflow.id, authorized_at(records, head).await?).await?,
     };
-    let found = workflows.find_stored(&head.tenant, &head.workflow.id, version).await?;
+    let found = lookup::find_stored(workflows, &head.tenant, &head.workflow.id, version).await?;
     let mut found = found.ok_or_else(|| DamagedRows { what: "its workflow does not exist any more".to_owned() })?;
     let mut before = Vec::new();
     let mut replay = head.replay.as_ref().map(|replay| replay.of);

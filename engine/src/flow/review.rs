@@ -124,9 +124,7 @@ pub(super) fn check_approvable(approval: &StoredApproval) -> Result<(), EngineEr
     Err(EngineError::Refused(Box::new(ErrorBody::new(Code::PolicyDenied, message).with("refusals", refused))))
 }
 
-impl Flow {
-    pub(super) async fn requests_of(&self, tenant: &str, run: Uuid) -> Result<Vec<ApprovalRow>, EngineError> {
-        let select = ApprovalRow::select(Scope::Tenant(tenant.to_owned())).with(scoped_approvals::run_id, run);
-        rows::list(&*self.inner.parts.records, select, limits::RUN_ROWS_MAX).await
-    }
+pub(super) async fn requests_of(flow: &Flow, tenant: &str, run: Uuid) -> Result<Vec<ApprovalRow>, EngineError> {
+    let select = ApprovalRow::select(Scope::Tenant(tenant.to_owned())).with(scoped_approvals::run_id, run);
+    rows::list(&*flow.inner.parts.records, select, limits::RUN_ROWS_MAX).await
 }

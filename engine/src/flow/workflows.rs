@@ -3,11 +3,11 @@
 //! A version never changes, so its compiled graph is cached and shared by all its runs. Applying the same document
 //! again returns the existing version.
 
-use super::ToolRegistry;
 use super::compiled::Compiled;
 use super::lookup::{FoundWorkflow, Origin};
 use super::newest::NewestVersions;
 use super::share::is_own;
+use super::{ToolRegistry, lookup};
 use crate::access::{Permit, WORKFLOWS_READ, WORKFLOWS_WRITE, is_nonce_conflict};
 use crate::error::EngineError;
 use crate::flow::error::invalid_document;
@@ -195,7 +195,7 @@ impl Workflows {
         tenant: &str,
         child: &ChildWorkflow,
     ) -> Result<Result<Option<FoundWorkflow>, String>, EngineError> {
-        match self.find(tenant, &child.workflow_id, child.version).await {
+        match lookup::find_workflow(self, tenant, &child.workflow_id, child.version).await {
             Err(EngineError::Refused(body)) if body.code == Code::ValidationFailed.as_str() => Ok(Err(body.message)),
             found => found.map(Ok),
         }
@@ -271,7 +271,7 @@ impl Workflows {
         id: &str,
         document: &serde_json::Value,
     ) -> Result<(Option<FoundWorkflow>, Arc<Graph>), EngineError> {
-        match self.find(permit.tenant(), id, None).await? {
+        match lookup::find_workflow(self, permit.tenant(), id, None).await? {
             Some(found) => Ok((Some(found.clone()), found.graph)),
             None => Ok((None, self.compile(permit, &document.to_string()).await?)),
         }

@@ -6,7 +6,7 @@ use chimera_core::flow::review::{ApprovalStatus, Review, Subject};
 use chimera_core::flow::tables::{NOTIFICATIONS, RUN_SIGNALS};
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::tool::EffectKind;
-use chimera_engine::flow::{Decide, Decision};
+use chimera_engine::flow::{self, Decide, Decision};
 use chimera_testkit::flow::{EngineFixture, ScriptedTool, chain, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -86,7 +86,7 @@ async fn what_changed_since_it_was_last_shown_is_told() {
         stage.run_with(&workflow("w").function("a", "write", json!({"text": "one"})), Level::Draft, json!({})).await;
     let old = stage.asks(run).await.remove(0);
     assert!(review(&old).changes.is_empty());
-    stage.flow.edit_planned(&stage.permit("user_ann"), run, "a", json!({"text": "two"})).await.unwrap();
+    flow::edit_planned(&stage.flow, &stage.permit("user_ann"), run, "a", json!({"text": "two"})).await.unwrap();
     let new = stage.until(run, |shown| {
         let digest = &shown["approvals"][0]["digest"];
         !digest.is_null() && *digest != old["digest"]
@@ -116,7 +116,7 @@ async fn expired_and_decided_are_told_apart_with_who_and_when() {
     let standing = &stage.ended(late).await["decided_approvals"][0]["standing"];
     assert_eq!(standing["status"], json!(ApprovalStatus::Expired));
     let ask = Decide { run: late, decision: Decision::Approve, approval: None, step: None, digest: None, reason: None };
-    assert!(stage.flow.decide(&stage.permit("user_ann"), ask).await.is_err());
+    assert!(flow::decide(&stage.flow, &stage.permit("user_ann"), ask).await.is_err());
 }
 
 /// A reason may contain a pasted credential.
@@ -128,10 +128,10 @@ async fn a_reason_is_told_without_what_looks_like_a_credential() {
     let approval = Some(id_of(&stage.asks(rejected).await[0]["approval_id"]));
     let reason = said.clone();
     let ask = Decide { run: rejected, decision: Decision::Reject, approval, step: None, digest: None, reason };
-    stage.flow.decide(&stage.permit("user_ann"), ask).await.unwrap();
+    flow::decide(&stage.flow, &stage.permit("user_ann"), ask).await.unwrap();
     let cancelled = stage.run(&chain("v", &[("a", "again")]), Level::Ask).await;
     stage.asks(cancelled).await;
-    stage.flow.cancel(&stage.permit("user_ann"), cancelled, said).await.unwrap();
+    flow::cancel(&stage.flow, &stage.permit("user_ann"), cancelled, said).await.unwrap();
     for run in [rejected, cancelled] {
         stage.ended(run).await;
         for table in [&AUDIT_LOG_ENTRIES, &NOTIFICATIONS, &RUN_SIGNALS] {

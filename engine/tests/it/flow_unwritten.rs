@@ -8,6 +8,7 @@ use chimera_core::limits;
 use chimera_core::record::Tx;
 use chimera_core::tool::{EffectKind, Rollback};
 use chimera_engine::commit::BatchOutcome;
+use chimera_engine::flow;
 use chimera_engine::flow::port::ToolError;
 use chimera_engine::port::{Outage, Unavailable};
 use chimera_testkit::cells::Cells;
@@ -43,7 +44,7 @@ async fn a_rollback_that_leaves_many_steps_ends_and_can_be_finished_by_hand() {
     let run = stage.run_with(&air, SILENT, json!({"list": list})).await;
     stage.ended(run).await;
     let ann = stage.permit("user_ann");
-    stage.flow.rollback(&ann, run, None, None).await.unwrap();
+    flow::rollback(&stage.flow, &ann, run, None, None).await.unwrap();
     let shown = stage.until(run, |shown| shown["rollback"]["ended"] == true).await;
     assert_eq!(shown["rollback"]["left"].as_array().unwrap().len(), 600);
     let entries = stage.rows(&AUDIT_LOG_ENTRIES);
@@ -51,7 +52,7 @@ async fn a_rollback_that_leaves_many_steps_ends_and_can_be_finished_by_hand() {
     let data = ended.get("data_json").as_json().unwrap().value().unwrap();
     assert_eq!(data["left_count"], 600);
     assert!(data["left"].as_array().unwrap().len() < 600);
-    stage.flow.mark_rolled_back(&ann, run, None).await.unwrap();
+    flow::mark_rolled_back(&stage.flow, &ann, run, None).await.unwrap();
     stage.status(run, "rolled_back").await;
 }
 
@@ -189,7 +190,7 @@ async fn an_undo_that_was_answered_is_not_in_doubt_when_the_turn_behind_it_is_re
         let settles = tx.updates.iter().any(|row| row.table == &EFFECTS);
         settles && tx.inserts.iter().any(|row| row.table == &EFFECTS)
     });
-    stage.flow.rollback(&stage.permit("user_ann"), run, None, None).await.unwrap();
+    flow::rollback(&stage.flow, &stage.permit("user_ann"), run, None, None).await.unwrap();
     let shown = stage.until(run, |shown| shown["rollback"]["ended"] == true).await;
     assert_eq!((shown["rollback"]["undone"][0]["node"].as_str(), asked.count("rollback")), (Some("b"), 1));
     assert_eq!(shown["rollback"]["left"][0]["node"], "a", "{shown}");

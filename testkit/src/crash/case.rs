@@ -17,7 +17,7 @@ use chimera_engine::act::rules::Rules;
 use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::view::StepView;
 use chimera_engine::flow::{
-    Asking, Decide, Decision, Flow, FlowPorts, OutcomeReport, RunFilter, RunKey, StartRun, ToolRegistry,
+    self, Asking, Decide, Decision, Flow, FlowPorts, OutcomeReport, RunFilter, RunKey, StartRun, ToolRegistry,
 };
 use chimera_engine::port::{NoSpans, Records};
 use serde_json::json;
@@ -51,7 +51,7 @@ pub async fn run_case(store: &dyn Store, case: Case) -> FinalState {
         let wire = Arc::new(PortSwitch::cut_at([case.crash_at, case.then].get(crashes).copied().flatten()));
         let flow = engine(&world, &records, &wire);
         let keeper = flow.clone();
-        let keeper = tokio::spawn(async move { keeper.keep().await });
+        let keeper = tokio::spawn(async move { flow::run_keeper(&keeper).await });
         let done = tokio::select! {
             biased;
             () = wire.wait_until_cut() => false,
@@ -141,11 +141,11 @@ impl RunClient<'_> {
                     asked |= self.answer(flow, id).await;
                 }
             }
-            let shown = flow.show(&self.world.actor("admin"), run).await.expect("a run that is there");
+            let shown = flow::show_run(flow, &self.world.actor("admin"), run).await.expect("a run that is there");
             match shown.summary.status {
                 RunStatus::RolledBack => return,
                 RunStatus::Completed if shown.rollback.is_none() => {
-                    let told = flow.rollback(&self.world.actor("user_ann"), run, None, None).await;
+                    let told = flow::rollback(flow, &self.world.actor("user_ann"), run, None, None).await;
                     match told {
                         Ok(()) => {}
                         // Already requested; the run has not processed the signal yet.
@@ -173,7 +173,7 @@ impl RunClient<'_> {
             idempotency_key: RunKey::new(&Secret::new("the seal"), &ann, KEY).ok(),
             ..StartRun::of("whole", json!({"list": [1, 2, 3]}))
         };
-        match flow.start(&ann, ask).await {
+        match flow::start(flow, &ann, ask).await {
             Ok(started) => started.run_id,
             Err(EngineError::KeyUsed(run)) => run.id,
             Err(error) => panic!("cannot start the run: {error:?}"),
@@ -182,14 +182,14 @@ impl RunClient<'_> {
 
     async fn runs(&self, flow: &Flow) -> Vec<Uuid> {
         let filter = RunFilter { limit: 100, ..RunFilter::default() };
-        let listed = flow.list(&self.world.actor("admin"), filter).await.expect("a list");
+        let listed = flow::list_runs(flow, &self.world.actor("admin"), filter).await.expect("a list");
         listed.items.into_iter().map(|run| run.run_id).collect()
     }
 
     /// Approves pending requests and reports unknown outcomes. Returns whether an approval was pending.
     async fn answer(&mut self, flow: &Flow, run: Uuid) -> bool {
         let ann = self.world.actor("user_ann");
-        let shown = flow.show(&ann, run).await.expect("a run that is there");
+        let shown = flow::show_run(flow, &ann, run).await.expect("a run that is there");
         for approval in &shown.approvals {
             let decide = Decide {
                 run,
@@ -199,9 +199,10 @@ impl RunClient<'_> {
                 digest: None,
                 reason: None,
             };
-            flow.decide(&ann, decide).await.expect("a decision that counts");
+            flow::decide(flow, &ann, decide).await.expect("a decision that counts");
         }
-        let steps = flow.steps(&ann, run, chimera_core::limits::PAGE_ROWS_MAX, None).await.expect("steps").steps;
+        let steps =
+            flow::list_steps(flow, &ann, run, chimera_core::limits::PAGE_ROWS_MAX, None).await.expect("steps").steps;
         for step in steps.iter().filter(|step| step.status == StepStatus::OutcomeUnknown) {
             self.settle(flow, run, step).await;
         }
@@ -219,6 +220,6 @@ impl RunClient<'_> {
         let step = step.step_id.expect("a step that has started");
         let found = OutcomeReport { step, attempt: None, happened, output, notes: None };
         // Possibly already reported; the run has not processed the signal yet.
-        let _ = flow.report_outcome(&self.world.actor("user_ann"), run, found).await;
+        let _ = flow::report_outcome(flow, &self.world.actor("user_ann"), run, found).await;
     }
 }

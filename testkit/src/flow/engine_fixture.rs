@@ -23,7 +23,7 @@ use chimera_engine::access::port::{OneTenant, Tenancy};
 use chimera_engine::act::rules::Rules;
 use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::port::{Notifier, Tool};
-use chimera_engine::flow::{Asking, Decide, Decision, DecisionResult, Flow, FlowPorts, RunLimits, StartRun};
+use chimera_engine::flow::{self, Asking, Decide, Decision, DecisionResult, Flow, FlowPorts, RunLimits, StartRun};
 use chimera_engine::port::{NoSpans, Records, Spans};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -204,7 +204,7 @@ impl EngineSetup {
         let flow = Flow::bounded(parts, self.places);
         if self.keeps {
             let keeper = flow.clone();
-            tokio::spawn(async move { keeper.keep().await });
+            tokio::spawn(async move { flow::run_keeper(&keeper).await });
         }
         EngineFixture { world: self.world, records, flow }
     }
@@ -260,7 +260,7 @@ impl EngineFixture {
 
     /// Starts a run as `user_ann`.
     pub async fn start(&self, ask: StartRun) -> Uuid {
-        let started = self.flow.start(&self.permit("user_ann"), ask).await;
+        let started = flow::start(&self.flow, &self.permit("user_ann"), ask).await;
         started.unwrap_or_else(|error| panic!("{}", json!(error.body()))).run_id
     }
 
@@ -275,7 +275,7 @@ impl EngineFixture {
     }
 
     pub async fn show(&self, run: Uuid) -> Value {
-        shown(self.flow.show(&self.permit("admin"), run).await.expect("the run"))
+        shown(flow::show_run(&self.flow, &self.permit("admin"), run).await.expect("the run"))
     }
 
     /// Waits until the run satisfies a condition.
@@ -288,7 +288,7 @@ impl EngineFixture {
         let waiting = async {
             loop {
                 commits.borrow_and_update();
-                let shown = shown(self.flow.show(&admin, run).await.expect("the run"));
+                let shown = shown(flow::show_run(&self.flow, &admin, run).await.expect("the run"));
                 if wanted(&shown) {
                     return shown;
                 }
@@ -336,7 +336,7 @@ impl EngineFixture {
     pub async fn steps(&self, run: Uuid) -> Value {
         let (admin, mut steps, mut cursor) = (self.permit("admin"), Vec::new(), None::<String>);
         loop {
-            let page = self.flow.steps(&admin, run, limits::PAGE_ROWS_MAX, cursor.as_deref()).await;
+            let page = flow::list_steps(&self.flow, &admin, run, limits::PAGE_ROWS_MAX, cursor.as_deref()).await;
             let page = page.expect("the steps");
             steps.extend(page.steps.into_iter().map(shown));
             match page.next_cursor {
@@ -359,7 +359,7 @@ impl EngineFixture {
 
     /// The types of the run's events, in order.
     pub async fn events(&self, run: Uuid) -> Vec<String> {
-        let events = self.flow.events(&self.permit("admin"), run, 0, 1_000).await.expect("events");
+        let events = flow::events(&self.flow, &self.permit("admin"), run, 0, 1_000).await.expect("events");
         events.into_iter().map(|event| event.event_type).collect()
     }
 
@@ -383,7 +383,7 @@ impl EngineFixture {
         let digest = asked.and_then(|asked| asked["digest"].as_str());
         let digest = digest.map(|digest| Digest32::from_hex(digest).expect("a digest"));
         let ask = Decide { run, decision, approval: None, step: None, digest, reason: None };
-        self.flow.decide(&self.permit(who), ask).await
+        flow::decide(&self.flow, &self.permit(who), ask).await
     }
 
     /// Waits until an approval is pending and approves it. Returns the approval request.

@@ -9,7 +9,7 @@ use crate::memory::MemoryRecords;
 use crate::seeded::Seeded;
 use chimera_engine::act::rules::Rules;
 use chimera_engine::flow::call_slots::CallLimits;
-use chimera_engine::flow::{Asking, Flow, FlowPorts, RunLimits, ToolRegistry};
+use chimera_engine::flow::{self, Asking, Flow, FlowPorts, RunLimits, ToolRegistry};
 use chimera_engine::port::{Clock, NoSpans, Records};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -70,7 +70,7 @@ impl Node {
         let (lease, held) = (Arc::clone(&wire), Arc::clone(&records));
         let (weather, unreachable) = (Arc::clone(&ground.weather), Arc::clone(&partitioned));
         let tasks = vec![
-            tokio::spawn(async move { keeper.keep().await }),
+            tokio::spawn(async move { flow::run_keeper(&keeper).await }),
             tokio::spawn(async move {
                 loop {
                     tokio::time::sleep(RENEW_EVERY).await;

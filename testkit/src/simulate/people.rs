@@ -9,7 +9,7 @@ use chimera_core::flow::status::RequestStatus;
 use chimera_core::flow::tables::{ApprovalRow, RunRow, SignalRow, StepRow};
 use chimera_engine::EngineError;
 use chimera_engine::access::Permit;
-use chimera_engine::flow::{Decide, Decision, Flow, OutcomeReport, PatchRequest};
+use chimera_engine::flow::{self, Decide, Decision, Flow, OutcomeReport, PatchRequest};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -43,16 +43,16 @@ impl UserCommand {
     pub async fn send(self, flow: &Flow) -> Result<(), EngineError> {
         let ann = actor("user_ann");
         match self {
-            Self::Decide(decide) => flow.decide(&ann, decide).await.map(drop),
-            Self::Cancel(run) => flow.cancel(&ann, run, None).await,
-            Self::Pause(run) => flow.pause(&ann, run).await,
-            Self::Resume(run) => flow.resume(&ann, run).await,
-            Self::Resolve(run, found) => flow.report_outcome(&ann, run, found).await,
-            Self::Rollback(run) => flow.rollback(&ann, run, None, None).await,
-            Self::Patch(run, patch) => flow.patch(&ann, PatchRequest::new(run, patch)).await.map(drop),
-            Self::Unpatch(run) => flow.unpatch(&ann, run, 1).await,
-            Self::Edit(run, step) => flow.edit(&ann, run, step, json!({"n": "edited"})).await,
-            Self::EditPlan(run, node) => flow.edit_planned(&ann, run, &node, json!({"n": "edited"})).await,
+            Self::Decide(decide) => flow::decide(flow, &ann, decide).await.map(drop),
+            Self::Cancel(run) => flow::cancel(flow, &ann, run, None).await,
+            Self::Pause(run) => flow::pause(flow, &ann, run).await,
+            Self::Resume(run) => flow::resume(flow, &ann, run).await,
+            Self::Resolve(run, found) => flow::report_outcome(flow, &ann, run, found).await,
+            Self::Rollback(run) => flow::rollback(flow, &ann, run, None, None).await,
+            Self::Patch(run, patch) => flow::patch(flow, &ann, PatchRequest::new(run, patch)).await.map(drop),
+            Self::Unpatch(run) => flow::withdraw_patch(flow, &ann, run, 1).await,
+            Self::Edit(run, step) => flow::edit_step(flow, &ann, run, step, json!({"n": "edited"})).await,
+            Self::EditPlan(run, node) => flow::edit_planned(flow, &ann, run, &node, json!({"n": "edited"})).await,
         }
     }
 }

@@ -17,7 +17,7 @@ use chimera_core::record::{Insert, Tx};
 use chimera_core::secret::Secret;
 use chimera_core::time::Timestamp;
 use chimera_engine::flow::call_slots::CallLimits;
-use chimera_engine::flow::{RunKey, RunLimits, StartRun};
+use chimera_engine::flow::{self, RunKey, RunLimits, StartRun};
 use chimera_engine::port::{Clock, Random, Records};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -338,7 +338,7 @@ impl Simulation {
         // A client may give up before it gets the answer.
         let patience = *dice.pick(&[CLIENT_TIMEOUT, CLIENT_TIMEOUT, Duration::from_millis(1 + dice.below(60))]);
         tokio::spawn(async move {
-            let started = tokio::time::timeout(patience, flow.start(&who, ask)).await;
+            let started = tokio::time::timeout(patience, flow::start(&flow, &who, ask)).await;
             judge.trace(|| format!("started: {:?}", started.map(|started| started.map(|started| started.run_id))));
         });
     }

@@ -6,6 +6,7 @@ use chimera_core::act::tables::SCHEDULES;
 use chimera_core::flow::tables::RUNS;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::limits::SCHEDULE_SCAN_INTERVAL;
+use chimera_engine::act::schedule;
 use chimera_engine::port::Hold;
 use chimera_testkit::access::settings;
 use chimera_testkit::build::NOON;
@@ -47,7 +48,7 @@ impl AccessServer {
 
     /// Looks at due schedules until nothing is due.
     async fn tick(&self) {
-        while self.schedules.run_due().await.unwrap() == Duration::ZERO {}
+        while schedule::run_due(&self.schedules).await.unwrap() == Duration::ZERO {}
     }
 
     async fn tick_after(&self, seconds: i64) -> Value {
@@ -101,7 +102,7 @@ async fn of_two_nodes_one_starts_the_run_of_a_tick() {
     let other = one.second_node(settings(TENANT, people()), None).await;
     one.schedule(json!({"overlap": "allow"})).await;
     for ticks in 1..=10 {
-        let (first, second) = tokio::join!(one.schedules.run_due(), other.schedules.run_due());
+        let (first, second) = tokio::join!(schedule::run_due(&one.schedules), schedule::run_due(&other.schedules));
         assert!(first.is_ok() && second.is_ok());
         one.tick().await;
         other.tick().await;
@@ -234,7 +235,7 @@ async fn a_tick_that_could_not_be_written_is_left_for_the_next_look_and_started_
     let server = server().await;
     let before = server.schedule(json!({})).await;
     server.house.stage.records.refuse_writes();
-    assert_eq!(server.schedules.run_due().await.unwrap(), SCHEDULE_SCAN_INTERVAL);
+    assert_eq!(schedule::run_due(&server.schedules).await.unwrap(), SCHEDULE_SCAN_INTERVAL);
     assert_eq!((server.runs(), server.shown().await), (0, before), "neither the run nor the tick");
     server.house.stage.records.clear_faults();
     server.clock.wait(10);

@@ -16,11 +16,18 @@ mod tick;
 mod ticker;
 mod view;
 
+pub use changes::{create, pause, remove, replace, resume};
 pub use definition::ScheduleDefinition;
+pub use reading::{list, next_ticks, show};
+pub use tick::run_now;
+pub use ticker::{run_due, run_ticker};
 pub use view::{LastTick, ScheduleStatus, ScheduleView};
 
 use super::Actions;
 use crate::heartbeat::Heartbeat;
+use crate::ledger::audit::Writer;
+use crate::port::Records;
+use chimera_core::time::Timestamp;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
@@ -49,5 +56,19 @@ impl Schedules {
     #[must_use]
     pub const fn pulse(&self) -> &Heartbeat {
         &self.pulse
+    }
+
+    fn records(&self) -> &dyn Records {
+        &*self.actions.access.directory.parts.records
+    }
+
+    /// Wall time: schedules follow the clock on the wall.
+    fn now(&self) -> Timestamp {
+        self.actions.access.directory.parts.clock.now()
+    }
+
+    fn writer(&self) -> Writer<'_> {
+        let parts = &self.actions.access.directory.parts;
+        Writer { random: &*parts.random, clock: &*parts.clock }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Schedules;
 use crate::error::EngineError;
-use crate::ledger::audit::{DecisionRecord, EventRecord, Writer};
+use crate::ledger::audit::{DecisionRecord, EventRecord};
 use chimera_core::act::schedule::{Backlog, ScheduleRules, TickOutcome};
 use chimera_core::act::tables::{SCHEDULES, ScheduleRow, schedules};
 use chimera_core::error::ErrorBody;
@@ -75,33 +75,26 @@ pub(super) fn event_of(row: &ScheduleRow, event_type: &str, data: Value) -> Even
     EventRecord::by_system(&row.tenant_id, row.id.to_string(), event_type, data)
 }
 
-impl Schedules {
-    pub(super) fn writer(&self) -> Writer<'_> {
-        let parts = &self.actions.access.directory.parts;
-        Writer { random: &*parts.random, clock: &*parts.clock }
-    }
-
-    /// Records a tick that was refused: a decision about the owner.
-    pub(super) fn add_refusal(
-        &self,
-        tx: &mut Tx,
-        event: EventRecord,
-        owner: &str,
-        body: &ErrorBody,
-    ) -> Result<(), EngineError> {
-        let decision = DecisionRecord {
-            event: EventRecord { actor_id: Some(owner.to_owned()), ..event },
-            source: DecisionSource::Access,
-            outcome: Outcome::Rejected,
-            rationale: body.message.clone(),
-            agent_id: None,
-            action_type: None,
-            action_data: None,
-            policies: vec![body.code.clone()],
-            campaign_id: None,
-            task_id: None,
-        };
-        self.writer().decision(tx, decision)?;
-        Ok(())
-    }
+/// Records a tick that was refused: a decision about the owner.
+pub(super) fn add_refusal(
+    scheduler: &Schedules,
+    tx: &mut Tx,
+    event: EventRecord,
+    owner: &str,
+    body: &ErrorBody,
+) -> Result<(), EngineError> {
+    let decision = DecisionRecord {
+        event: EventRecord { actor_id: Some(owner.to_owned()), ..event },
+        source: DecisionSource::Access,
+        outcome: Outcome::Rejected,
+        rationale: body.message.clone(),
+        agent_id: None,
+        action_type: None,
+        action_data: None,
+        policies: vec![body.code.clone()],
+        campaign_id: None,
+        task_id: None,
+    };
+    scheduler.writer().decision(tx, decision)?;
+    Ok(())
 }

@@ -3,11 +3,11 @@
 //! Whoever loses the race for a tick finds the row changed, or the tick's idempotency key used, and does nothing. A
 //! crash before the commit leaves the tick to the next look, here or on another node.
 
-use super::Schedules;
 use super::definition::rules_of;
 use super::records::{TickReport, backlog_cells, backlog_of, event_of, idle_cells, report_cells, update};
+use super::{Schedules, reading, records};
 use crate::access::{Permit, RUNS_MANAGE, is_nonce_conflict};
-use crate::act::{ActOutcome, ActRequest, DuplicatePolicy, Objective, RequestKey, StartedAction};
+use crate::act::{ActOutcome, ActRequest, DuplicatePolicy, Objective, RequestKey, StartedAction, act};
 use crate::error::EngineError;
 use crate::port::CommitError;
 use crate::rows;
@@ -35,244 +35,244 @@ enum Failure {
     Store(EngineError),
 }
 
-impl Schedules {
-    /// Looks at a due schedule.
-    pub(super) async fn look(&self, row: ScheduleRow) -> Result<(), EngineError> {
-        let now = self.now();
-        let rules = match rules_of(&row) {
-            Ok(rules) => rules,
-            // A zone or limit that this version does not know: nothing can be done until somebody changes it.
-            Err(body) => return self.stop(&row, body).await,
-        };
-        let active_runs = self.unfinished(&row).await?;
-        let wake = decide(row.id, &rules, Backlog { active_runs, ..backlog_of(&row) }, now);
-        match wake.action {
-            TickAction::Start { tick } => self.start(&row, &rules, wake, tick).await,
-            TickAction::Skip { tick } => {
-                let body = ErrorBody::new(Code::InvalidTransition, "a run of an earlier tick is not finished");
-                let report = TickReport { tick, outcome: TickOutcome::Skipped, run: None, error: Some(body) };
-                self.advance(&row, &rules, wake, Some(report)).await
+/// Looks at a due schedule.
+pub(super) async fn look_at(scheduler: &Schedules, row: ScheduleRow) -> Result<(), EngineError> {
+    let now = scheduler.now();
+    let rules = match rules_of(&row) {
+        Ok(rules) => rules,
+        // A zone or limit that this version does not know: nothing can be done until somebody changes it.
+        Err(body) => return stop_schedule(scheduler, &row, body).await,
+    };
+    let active_runs = unfinished_runs(scheduler, &row).await?;
+    let wake = decide(row.id, &rules, Backlog { active_runs, ..backlog_of(&row) }, now);
+    match wake.action {
+        TickAction::Start { tick } => start_tick(scheduler, &row, &rules, wake, tick).await,
+        TickAction::Skip { tick } => {
+            let body = ErrorBody::new(Code::InvalidTransition, "a run of an earlier tick is not finished");
+            let report = TickReport { tick, outcome: TickOutcome::Skipped, run: None, error: Some(body) };
+            advance_schedule(scheduler, &row, &rules, wake, Some(report)).await
+        }
+        TickAction::Queue { tick } => {
+            let report = TickReport { tick, outcome: TickOutcome::Queued, run: None, error: None };
+            advance_schedule(scheduler, &row, &rules, wake, Some(report)).await
+        }
+        TickAction::Wait => {
+            let missed = wake.missed.map(|missed| TickReport {
+                tick: missed.last,
+                outcome: TickOutcome::Missed,
+                run: None,
+                error: None,
+            });
+            advance_schedule(scheduler, &row, &rules, wake, missed).await
+        }
+    }
+}
+
+/// Starts a run of a schedule now, in the caller's name.
+pub async fn run_now(scheduler: &Schedules, permit: &Permit, name: &str) -> Result<Box<StartedAction>, EngineError> {
+    // A tick at the same moment changes the row; the request is repeated with the new one.
+    for _ in 1..DECIDE_TRIES_MAX {
+        match try_run_now(scheduler, permit, name).await {
+            Err(EngineError::Commit(error @ CommitError::Conflict(_))) if !is_nonce_conflict(&error) => {}
+            result => return result,
+        }
+    }
+    try_run_now(scheduler, permit, name).await
+}
+
+async fn try_run_now(scheduler: &Schedules, permit: &Permit, name: &str) -> Result<Box<StartedAction>, EngineError> {
+    let row = reading::visible_row(scheduler, permit, name).await?;
+    if !permit.may_manage(&row.owner) {
+        return Err(EngineError::missing_scope(RUNS_MANAGE));
+    }
+    let mut active_runs = unfinished_runs(scheduler, &row).await?;
+    if active_runs.len() >= SCHEDULE_ACTIVE_RUNS_MAX {
+        let message = format!("the schedule has {} unfinished runs, which is the limit", active_runs.len());
+        return Err(EngineError::refused(Code::InvalidTransition, message));
+    }
+    let run = new_run_id(scheduler);
+    active_runs.push(run);
+    let mut tx = update(&row, vec![(schedules::active_runs, active_runs.into())])?;
+    let event = permit.event(row.id.to_string(), "schedule.run_requested", json!({"name": row.name}));
+    scheduler.writer().event(&mut tx, event.of_run(run))?;
+    let ask = ActRequest { alongside: tx, run_id: Some(run), ..request(&row, None)? };
+    match act(&scheduler.actions, permit, ask).await? {
+        ActOutcome::Started(started) => Ok(started),
+        ActOutcome::Duplicate { .. } => Err(EngineError::not_found("run")),
+    }
+}
+
+/// Starts the run of a tick. Run, row and entries commit together.
+async fn start_tick(
+    scheduler: &Schedules,
+    row: &ScheduleRow,
+    rules: &ScheduleRules,
+    wake: Wake,
+    tick: Timestamp,
+) -> Result<(), EngineError> {
+    let lateness = scheduler.now().micros().saturating_sub(rules.start_of(row.id, tick).micros());
+    match try_start_tick(scheduler, row, rules, &wake, tick).await {
+        Ok(()) => {
+            count(TickOutcome::Started, wake.missed);
+            if lateness > SCHEDULE_GRACE_SECONDS * 1_000_000 {
+                metrics::counter!("chimera_schedule_ticks_late_total").increment(1);
             }
-            TickAction::Queue { tick } => {
-                let report = TickReport { tick, outcome: TickOutcome::Queued, run: None, error: None };
-                self.advance(&row, &rules, wake, Some(report)).await
-            }
-            TickAction::Wait => {
-                let missed = wake.missed.map(|missed| TickReport {
-                    tick: missed.last,
-                    outcome: TickOutcome::Missed,
-                    run: None,
-                    error: None,
-                });
-                self.advance(&row, &rules, wake, missed).await
-            }
+            Ok(())
         }
+        Err(Failure::Lost) => Ok(()),
+        Err(Failure::Refused(body)) => {
+            let report = TickReport { tick, outcome: TickOutcome::Refused, run: None, error: Some(body) };
+            advance_schedule(scheduler, row, rules, wake, Some(report)).await
+        }
+        Err(Failure::Busy(body)) => {
+            let again = scheduler.now().plus_seconds(SCHEDULE_RETRY_SECONDS);
+            let cells = vec![(schedules::due_at, again.into()), (schedules::last_error, Json::encode(&body)?.into())];
+            commit_tick(scheduler, update(row, cells)?).await.map(drop)
+        }
+        Err(Failure::Store(error)) => Err(error),
     }
+}
 
-    /// Starts a run of a schedule now, in the caller's name.
-    pub async fn run_now(&self, permit: &Permit, name: &str) -> Result<Box<StartedAction>, EngineError> {
-        // A tick at the same moment changes the row; the request is repeated with the new one.
-        for _ in 1..DECIDE_TRIES_MAX {
-            match self.try_run_now(permit, name).await {
-                Err(EngineError::Commit(error @ CommitError::Conflict(_))) if !is_nonce_conflict(&error) => {}
-                result => return result,
-            }
-        }
-        self.try_run_now(permit, name).await
+async fn try_start_tick(
+    scheduler: &Schedules,
+    row: &ScheduleRow,
+    rules: &ScheduleRules,
+    wake: &Wake,
+    tick: Timestamp,
+) -> Result<(), Failure> {
+    let directory = &scheduler.actions.access.directory;
+    let permit = directory.permit_within(&row.tenant_id, &row.owner, &row.owner_scopes).map_err(Failure::Refused)?;
+    let run = new_run_id(scheduler);
+    let mut backlog = wake.backlog.clone();
+    backlog.active_runs.push(run);
+    let report = TickReport { tick, outcome: TickOutcome::Started, run: Some(run), error: None };
+    let mut cells = backlog_cells(row.id, rules, &backlog, scheduler.now());
+    cells.extend(report_cells(&report).map_err(Failure::Store)?);
+    let mut tx = update(row, cells).map_err(Failure::Store)?;
+    add_missed(scheduler, &mut tx, row, wake.missed).map_err(Failure::Store)?;
+    let event = permit.event(row.id.to_string(), "schedule.tick_started", json!({"name": row.name, "tick_at": tick}));
+    scheduler.writer().event(&mut tx, event.of_run(run)).map_err(|error| Failure::Store(error.into()))?;
+    let key = format!("schedule:{}:{tick}", row.id);
+    let ask = ActRequest {
+        alongside: tx,
+        run_id: Some(run),
+        key: Some(RequestKey { key, on_duplicate: DuplicatePolicy::Return, unmasked: None }),
+        ..request(row, Some(tick)).map_err(Failure::Store)?
+    };
+    match act(&scheduler.actions, &permit, ask).await {
+        Ok(ActOutcome::Started(_)) => Ok(()),
+        Ok(ActOutcome::Duplicate { run, .. }) => Err(duplicate_tick(scheduler, row, run).await),
+        Err(error) => Err(Failure::of(error)),
     }
+}
 
-    async fn try_run_now(&self, permit: &Permit, name: &str) -> Result<Box<StartedAction>, EngineError> {
-        let row = self.row(permit, name).await?;
-        if !permit.may_manage(&row.owner) {
-            return Err(EngineError::missing_scope(RUNS_MANAGE));
+/// The tick has a run: another node started it, unless the row has not moved. Then the key was used by somebody
+/// else, or for this tick before the schedule was changed.
+async fn duplicate_tick(scheduler: &Schedules, row: &ScheduleRow, run: Uuid) -> Failure {
+    let select = ScheduleRow::select(Scope::System).with(schedules::id, row.id);
+    match rows::find::<ScheduleRow>(scheduler.records(), select).await {
+        Ok(Some(now)) if now.state_version == row.state_version => {
+            let body = ErrorBody::new(Code::ConflictIdempotency, "this tick has already started a run");
+            Failure::Refused(body.with("run_id", run.to_string()))
         }
-        let mut active_runs = self.unfinished(&row).await?;
-        if active_runs.len() >= SCHEDULE_ACTIVE_RUNS_MAX {
-            let message = format!("the schedule has {} unfinished runs, which is the limit", active_runs.len());
-            return Err(EngineError::refused(Code::InvalidTransition, message));
-        }
-        let run = self.new_run_id();
-        active_runs.push(run);
-        let mut tx = update(&row, vec![(schedules::active_runs, active_runs.into())])?;
-        let event = permit.event(row.id.to_string(), "schedule.run_requested", json!({"name": row.name}));
-        self.writer().event(&mut tx, event.of_run(run))?;
-        let ask = ActRequest { alongside: tx, run_id: Some(run), ..request(&row, None)? };
-        match self.actions.act(permit, ask).await? {
-            ActOutcome::Started(started) => Ok(started),
-            ActOutcome::Duplicate { .. } => Err(EngineError::not_found("run")),
-        }
+        Ok(_) => Failure::Lost,
+        Err(error) => Failure::Store(error),
     }
+}
 
-    /// Starts the run of a tick. Run, row and entries commit together.
-    async fn start(
-        &self,
-        row: &ScheduleRow,
-        rules: &ScheduleRules,
-        wake: Wake,
-        tick: Timestamp,
-    ) -> Result<(), EngineError> {
-        let lateness = self.now().micros().saturating_sub(rules.start_of(row.id, tick).micros());
-        match self.try_start(row, rules, &wake, tick).await {
-            Ok(()) => {
-                count(TickOutcome::Started, wake.missed);
-                if lateness > SCHEDULE_GRACE_SECONDS * 1_000_000 {
-                    metrics::counter!("chimera_schedule_ticks_late_total").increment(1);
-                }
-                Ok(())
-            }
-            Err(Failure::Lost) => Ok(()),
-            Err(Failure::Refused(body)) => {
-                let report = TickReport { tick, outcome: TickOutcome::Refused, run: None, error: Some(body) };
-                self.advance(row, rules, wake, Some(report)).await
-            }
-            Err(Failure::Busy(body)) => {
-                let again = self.now().plus_seconds(SCHEDULE_RETRY_SECONDS);
-                let cells =
-                    vec![(schedules::due_at, again.into()), (schedules::last_error, Json::encode(&body)?.into())];
-                self.commit_tick(update(row, cells)?).await.map(drop)
-            }
-            Err(Failure::Store(error)) => Err(error),
+/// Commits a decision that starts no run.
+async fn advance_schedule(
+    scheduler: &Schedules,
+    row: &ScheduleRow,
+    rules: &ScheduleRules,
+    wake: Wake,
+    report: Option<TickReport>,
+) -> Result<(), EngineError> {
+    let mut cells = backlog_cells(row.id, rules, &wake.backlog, scheduler.now());
+    if let Some(report) = &report {
+        cells.extend(report_cells(report)?);
+    }
+    let mut tx = update(row, cells)?;
+    add_missed(scheduler, &mut tx, row, wake.missed)?;
+    if let Some(report) = &report {
+        add_tick(scheduler, &mut tx, row, report)?;
+    }
+    if commit_tick(scheduler, tx).await?
+        && let Some(report) = report
+    {
+        count(report.outcome, wake.missed);
+    }
+    Ok(())
+}
+
+/// A schedule that can't be read ticks no more.
+async fn stop_schedule(scheduler: &Schedules, row: &ScheduleRow, body: ErrorBody) -> Result<(), EngineError> {
+    let report = TickReport { tick: row.due_at, outcome: TickOutcome::Refused, run: None, error: Some(body) };
+    let mut cells = idle_cells();
+    cells.extend(report_cells(&report)?);
+    let mut tx = update(row, cells)?;
+    add_tick(scheduler, &mut tx, row, &report)?;
+    commit_tick(scheduler, tx).await.map(drop)
+}
+
+/// The entry of a tick that started no run.
+fn add_tick(scheduler: &Schedules, tx: &mut Tx, row: &ScheduleRow, report: &TickReport) -> Result<(), EngineError> {
+    let mut data = json!({"name": row.name, "tick_at": report.tick});
+    if let Some(error) = &report.error {
+        data["code"] = error.code.as_str().into();
+        data["reason"] = error.message.as_str().into();
+    }
+    let event_type = match (report.outcome, &report.error) {
+        (TickOutcome::Refused, Some(body)) => {
+            return records::add_refusal(scheduler, tx, event_of(row, "schedule.tick_refused", data), &row.owner, body);
+        }
+        (TickOutcome::Skipped, _) => "schedule.tick_skipped",
+        (TickOutcome::Queued, _) => "schedule.tick_queued",
+        // What was missed has an entry of its own.
+        _ => return Ok(()),
+    };
+    scheduler.writer().event(tx, event_of(row, event_type, data))?;
+    Ok(())
+}
+
+fn add_missed(
+    scheduler: &Schedules,
+    tx: &mut Tx,
+    row: &ScheduleRow,
+    missed: Option<Missed>,
+) -> Result<(), EngineError> {
+    let Some(Missed { first, last, count }) = missed else { return Ok(()) };
+    let data = json!({"name": row.name, "first": first, "last": last, "count": count, "catch_up": row.catch_up});
+    scheduler.writer().event(tx, event_of(row, "schedule.ticks_missed", data))?;
+    Ok(())
+}
+
+/// Commits; returns false if somebody else has dealt with the schedule.
+async fn commit_tick(scheduler: &Schedules, tx: Tx) -> Result<bool, EngineError> {
+    match scheduler.records().commit(tx).await {
+        Ok(_) => Ok(true),
+        Err(CommitError::Conflict(_)) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The runs of earlier ticks that are not finished.
+async fn unfinished_runs(scheduler: &Schedules, row: &ScheduleRow) -> Result<Vec<Uuid>, EngineError> {
+    let mut unfinished = Vec::new();
+    for run in &row.active_runs {
+        let scope = Scope::Tenant(row.tenant_id.clone());
+        let found: Option<RunBrief> =
+            rows::find(scheduler.records(), RunBrief::select(scope).with(runs::id, *run)).await?;
+        if found.is_some_and(|found| !found.status.is_final()) {
+            unfinished.push(*run);
         }
     }
+    Ok(unfinished)
+}
 
-    async fn try_start(
-        &self,
-        row: &ScheduleRow,
-        rules: &ScheduleRules,
-        wake: &Wake,
-        tick: Timestamp,
-    ) -> Result<(), Failure> {
-        let directory = &self.actions.access.directory;
-        let permit =
-            directory.permit_within(&row.tenant_id, &row.owner, &row.owner_scopes).map_err(Failure::Refused)?;
-        let run = self.new_run_id();
-        let mut backlog = wake.backlog.clone();
-        backlog.active_runs.push(run);
-        let report = TickReport { tick, outcome: TickOutcome::Started, run: Some(run), error: None };
-        let mut cells = backlog_cells(row.id, rules, &backlog, self.now());
-        cells.extend(report_cells(&report).map_err(Failure::Store)?);
-        let mut tx = update(row, cells).map_err(Failure::Store)?;
-        self.add_missed(&mut tx, row, wake.missed).map_err(Failure::Store)?;
-        let event =
-            permit.event(row.id.to_string(), "schedule.tick_started", json!({"name": row.name, "tick_at": tick}));
-        self.writer().event(&mut tx, event.of_run(run)).map_err(|error| Failure::Store(error.into()))?;
-        let key = format!("schedule:{}:{tick}", row.id);
-        let ask = ActRequest {
-            alongside: tx,
-            run_id: Some(run),
-            key: Some(RequestKey { key, on_duplicate: DuplicatePolicy::Return, unmasked: None }),
-            ..request(row, Some(tick)).map_err(Failure::Store)?
-        };
-        match self.actions.act(&permit, ask).await {
-            Ok(ActOutcome::Started(_)) => Ok(()),
-            Ok(ActOutcome::Duplicate { run, .. }) => Err(self.duplicate(row, run).await),
-            Err(error) => Err(Failure::of(error)),
-        }
-    }
-
-    /// The tick has a run: another node started it, unless the row has not moved. Then the key was used by somebody
-    /// else, or for this tick before the schedule was changed.
-    async fn duplicate(&self, row: &ScheduleRow, run: Uuid) -> Failure {
-        let select = ScheduleRow::select(Scope::System).with(schedules::id, row.id);
-        match rows::find::<ScheduleRow>(self.records(), select).await {
-            Ok(Some(now)) if now.state_version == row.state_version => {
-                let body = ErrorBody::new(Code::ConflictIdempotency, "this tick has already started a run");
-                Failure::Refused(body.with("run_id", run.to_string()))
-            }
-            Ok(_) => Failure::Lost,
-            Err(error) => Failure::Store(error),
-        }
-    }
-
-    /// Commits a decision that starts no run.
-    async fn advance(
-        &self,
-        row: &ScheduleRow,
-        rules: &ScheduleRules,
-        wake: Wake,
-        report: Option<TickReport>,
-    ) -> Result<(), EngineError> {
-        let mut cells = backlog_cells(row.id, rules, &wake.backlog, self.now());
-        if let Some(report) = &report {
-            cells.extend(report_cells(report)?);
-        }
-        let mut tx = update(row, cells)?;
-        self.add_missed(&mut tx, row, wake.missed)?;
-        if let Some(report) = &report {
-            self.add_tick(&mut tx, row, report)?;
-        }
-        if self.commit_tick(tx).await?
-            && let Some(report) = report
-        {
-            count(report.outcome, wake.missed);
-        }
-        Ok(())
-    }
-
-    /// A schedule that can't be read ticks no more.
-    async fn stop(&self, row: &ScheduleRow, body: ErrorBody) -> Result<(), EngineError> {
-        let report = TickReport { tick: row.due_at, outcome: TickOutcome::Refused, run: None, error: Some(body) };
-        let mut cells = idle_cells();
-        cells.extend(report_cells(&report)?);
-        let mut tx = update(row, cells)?;
-        self.add_tick(&mut tx, row, &report)?;
-        self.commit_tick(tx).await.map(drop)
-    }
-
-    /// The entry of a tick that started no run.
-    fn add_tick(&self, tx: &mut Tx, row: &ScheduleRow, report: &TickReport) -> Result<(), EngineError> {
-        let mut data = json!({"name": row.name, "tick_at": report.tick});
-        if let Some(error) = &report.error {
-            data["code"] = error.code.as_str().into();
-            data["reason"] = error.message.as_str().into();
-        }
-        let event_type = match (report.outcome, &report.error) {
-            (TickOutcome::Refused, Some(body)) => {
-                return self.add_refusal(tx, event_of(row, "schedule.tick_refused", data), &row.owner, body);
-            }
-            (TickOutcome::Skipped, _) => "schedule.tick_skipped",
-            (TickOutcome::Queued, _) => "schedule.tick_queued",
-            // What was missed has an entry of its own.
-            _ => return Ok(()),
-        };
-        self.writer().event(tx, event_of(row, event_type, data))?;
-        Ok(())
-    }
-
-    fn add_missed(&self, tx: &mut Tx, row: &ScheduleRow, missed: Option<Missed>) -> Result<(), EngineError> {
-        let Some(Missed { first, last, count }) = missed else { return Ok(()) };
-        let data = json!({"name": row.name, "first": first, "last": last, "count": count, "catch_up": row.catch_up});
-        self.writer().event(tx, event_of(row, "schedule.ticks_missed", data))?;
-        Ok(())
-    }
-
-    /// Commits; returns false if somebody else has dealt with the schedule.
-    async fn commit_tick(&self, tx: Tx) -> Result<bool, EngineError> {
-        match self.records().commit(tx).await {
-            Ok(_) => Ok(true),
-            Err(CommitError::Conflict(_)) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// The runs of earlier ticks that are not finished.
-    async fn unfinished(&self, row: &ScheduleRow) -> Result<Vec<Uuid>, EngineError> {
-        let mut unfinished = Vec::new();
-        for run in &row.active_runs {
-            let scope = Scope::Tenant(row.tenant_id.clone());
-            let found: Option<RunBrief> =
-                rows::find(self.records(), RunBrief::select(scope).with(runs::id, *run)).await?;
-            if found.is_some_and(|found| !found.status.is_final()) {
-                unfinished.push(*run);
-            }
-        }
-        Ok(unfinished)
-    }
-
-    fn new_run_id(&self) -> Uuid {
-        let parts = &self.actions.access.directory.parts;
-        parts.random.row_id(parts.clock.now())
-    }
+fn new_run_id(scheduler: &Schedules) -> Uuid {
+    let parts = &scheduler.actions.access.directory.parts;
+    parts.random.row_id(parts.clock.now())
 }
 
 impl Failure {
