@@ -18,14 +18,10 @@ const WIDE: &[(&str, &str)] = &[
     ("ActBody", "wire type"),
     ("ApprovalRecord", "row"),
     ("Config", "configuration"),
-    ("DoubtView", "wire type"),
-    ("EntryView", "read model of a row"),
     ("RestoredRun", "row"),
     ("Review", "wire type"),
     ("RunHead", "row"),
     ("RunSummary", "wire type"),
-    ("ScheduleView", "read model of a row"),
-    ("StepView", "read model of a row"),
 ];
 
 /// The position after the group that opens at `at`: brackets, or the angle brackets of generics.
