@@ -151,7 +151,7 @@ macro_rules! wire {
     ($(
         $(#[$about:meta])*
         $visible:vis $name:ident from $source:ty {
-            $($(#[$doc:meta])* $field:ident: $kind:ty,)*
+            $($(#[$doc:meta])* $field:ident $(in $group:ident)?: $kind:ty,)*
         } $(+ maybe {
             $($(#[$maybe_doc:meta])* $maybe:ident: $maybe_kind:ty,)*
         })? $(+ maybe of $part:ident {
@@ -180,7 +180,7 @@ macro_rules! wire {
             impl From<$source> for $name {
                 fn from(model: $source) -> Self {
                     Self {
-                        $($field: $crate::wire::IntoWire::into_wire(model.$field),)*
+                        $($field: $crate::wire::IntoWire::into_wire(model.$($group.)?$field),)*
                         $($($maybe: $crate::wire::IntoWire::into_wire(model.$maybe),)*)?
                         $($($part_field: $crate::wire::IntoWire::into_wire(model.$part.$part_field),)*)*
                     }

@@ -75,47 +75,47 @@ wire! {
         /// Whether it ticks.
         status: ScheduleStatus,
         /// Id of the workflow that it starts.
-        workflow_id: String,
+        workflow_id in starts: String,
         /// Workflow version; null: the latest at every tick.
-        version: Option<i64>,
+        version in starts: Option<i64>,
         /// Inputs of the workflow.
-        inputs: JsonObject,
+        inputs in starts: JsonObject,
         /// Cron expression.
-        cron: Option<String>,
+        cron in timing: Option<String>,
         /// IANA time zone in which the expression is read.
-        time_zone: Option<String>,
+        time_zone in timing: Option<String>,
         /// Interval such as `15m`.
-        every: Option<String>,
+        every in timing: Option<String>,
         /// Instant from which the intervals are counted.
-        anchor_at: Option<DateTime>,
+        anchor_at in timing: Option<DateTime>,
         /// Overlap policy.
-        overlap: OverlapPolicy,
+        overlap in policies: OverlapPolicy,
         /// Ticks that may wait under the policy `queue`.
-        queue_max: u32,
+        queue_max in policies: u32,
         /// Catch-up policy.
-        catch_up: CatchUpPolicy,
+        catch_up in policies: CatchUpPolicy,
         /// How old a tick may be to be started under the policy `all`.
-        catch_up_window_seconds: i64,
+        catch_up_window_seconds in policies: i64,
         /// A tick starts up to this much later.
-        jitter_seconds: i64,
+        jitter_seconds in timing: i64,
         /// No tick is earlier.
-        starts_at: Option<DateTime>,
+        starts_at in timing: Option<DateTime>,
         /// No tick is later.
-        ends_at: Option<DateTime>,
+        ends_at in timing: Option<DateTime>,
         /// When it was paused.
-        paused_at: Option<DateTime>,
+        paused_at in pause: Option<DateTime>,
         /// Actor who paused it.
-        paused_by: Option<String>,
+        paused_by in pause: Option<String>,
         /// Why it was paused.
-        pause_reason: Option<String>,
+        pause_reason in pause: Option<String>,
         /// The next tick.
-        next_at: Option<DateTime>,
+        next_at in progress: Option<DateTime>,
         /// Ticks that wait for a run to end.
-        queued: Vec<DateTime>,
+        queued in progress: Vec<DateTime>,
         /// Runs that were not finished at the last tick.
-        active_runs: Vec<Uuid>,
+        active_runs in progress: Vec<Uuid>,
         /// The last tick.
-        last_tick: Option<LastTick>,
+        last_tick in progress: Option<LastTick>,
         /// When it was created.
         created_at: DateTime,
         /// When it was last changed by somebody.

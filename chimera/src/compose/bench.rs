@@ -21,7 +21,7 @@ use chimera_engine::port::{Clock, NoSpans, Records};
 use chimera_storage::bench::{BareLoad, ScratchSchema, Workload, bare_postgres, bare_sqlite, drive};
 use chimera_storage::blob::{FolderBlobs, LinkSigner};
 use chimera_storage::bus::LocalBus;
-use chimera_storage::records::SqliteRecords;
+use chimera_storage::records::migrate_sqlite;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -163,7 +163,7 @@ impl BenchSubject for StoreBench {
             ScratchStore::Schema(schema, _) => bare_postgres(&schema.url(), &self.workload, lanes, load, mark).await?,
             ScratchStore::Folder(folder) => {
                 let folder = folder.join(format!("bare-{batch}"));
-                SqliteRecords::migrate(&folder)?;
+                migrate_sqlite(&folder)?;
                 bare_sqlite(&folder, &self.workload, load, mark)?
             }
         };

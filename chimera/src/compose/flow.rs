@@ -24,7 +24,9 @@ use chimera_engine::act::rules::{Rule, Rules};
 use chimera_engine::act::{DirectoryRecipients, Guard, Schedules, schedule};
 use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::port::{Blobs, Buckets, Notifier, Tool};
-use chimera_engine::flow::{self, Asking, Flow, FlowPorts, RunLimits, TenantBlobs, TenantBuckets, ToolRegistry};
+use chimera_engine::flow::{
+    self, Asking, Flow, FlowPorts, LinkSeal, RunLimits, TenantBlobs, TenantBuckets, ToolRegistry,
+};
 use chimera_engine::port::{Blocked, Bus, CommitError, Records, SecretError, Secrets};
 use chimera_storage::bucket::{FolderBuckets, S3Buckets};
 use chimera_storage::bus::{LocalBus, RedisBus};
@@ -145,7 +147,7 @@ pub(super) async fn start(
     let channels = NotificationChannels { webhook: Some((sender, key)), mail, clock: Arc::clone(&ambient.clock) };
     let base_url = voice.base_url.trim_end_matches('/').to_owned();
     let recipients = Arc::new(DirectoryRecipients::new(Arc::clone(&voice.directory)));
-    let asking = Asking { base_url, recipients, seal: Some(voice.directory.seal().clone()) };
+    let asking = Asking { base_url, recipients, seal: LinkSeal::new(voice.directory.seal().clone()) };
     let outlets = EngineOutputs { bus: voice.bus, notifier: Arc::new(channels), asking };
     let policy = Arc::new(Guard::new(voice.directory, rules(config)?));
     let flow = engine(config, ambient, records, GovernedTools { registry, policy }, outlets);

@@ -4,7 +4,7 @@
 //! is wider than the terminal, so lines are truncated here.
 
 use super::table::text;
-use chimera_core::flow::review::Review;
+use chimera_core::flow::review::{self, Review};
 use chimera_core::limits::NAME_COLUMNS_MIN;
 use chimera_core::text::escape_invisible_only;
 use chimera_core::time::Timestamp;
@@ -210,7 +210,7 @@ fn open_questions(sight: &RunView<'_>, canvas: RenderOptions) -> Vec<String> {
 /// The review as the web page and the mail show it; long lines are wrapped, never truncated.
 pub(crate) fn review_lines(approval: &Value, columns: usize) -> Vec<String> {
     let Ok(review) = serde_json::from_value::<Review>(approval["review"].clone()) else { return Vec::new() };
-    let lines = review.lines();
+    let lines = review::lines(&review);
     lines.iter().flat_map(|line| wrap_indented(&format!("  {}", escape_invisible_only(line)), columns)).collect()
 }
 

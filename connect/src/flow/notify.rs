@@ -8,7 +8,7 @@ use super::webhook::{self, SigningKeySource, WebhookSender};
 use crate::http::{Call, not_retryable};
 use async_trait::async_trait;
 use chimera_core::error::Code;
-use chimera_core::flow::review::Review;
+use chimera_core::flow::review::{self, Review};
 use chimera_core::flow::trace::{self, SpanId};
 use chimera_core::limits;
 use chimera_engine::flow::port::{CallContext, CancelToken, DeliveryReceipt, Message, Notifier, Tool, ToolError};
@@ -183,7 +183,7 @@ fn approval_mail(message: &Message) -> Value {
     };
     match serde_json::from_value::<Review>(data["review"].clone()) {
         Ok(review) => {
-            let quoted: Vec<String> = review.lines().iter().map(|line| format!("> {line}")).collect();
+            let quoted: Vec<String> = review::lines(&review).iter().map(|line| format!("> {line}")).collect();
             let masked = if data["masked"] == true { format!(" (credentials masked; {whole})") } else { String::new() };
             body.push_str(&format!("\nWhat would run{masked}:\n{}\n", quoted.join("\n")));
         }

@@ -16,31 +16,23 @@ use std::sync::Arc;
 /// The workflows that a run may start, by the name and version that the nodes give.
 pub type Children = BTreeMap<(String, Option<i64>), Arc<Graph>>;
 
-impl Plan {
-    /// The calls of a run of this workflow and its children, in topological order, with inputs as far as
-    /// they are known before the run.
-    #[must_use]
-    pub fn from_graph(graph: &Graph, inputs: &Value, children: &Children) -> Self {
-        let mut layout = PlanBuilder { children, plan: Self::default(), bytes: 0, visited: 0 };
-        layout.graph(graph, &InitialScope::of(inputs, &WorkMeter::strict(PLAN_WORK_MAX)), "", 0);
-        layout.plan
-    }
+/// The calls of a run of this workflow and its children, in topological order, with inputs as far as
+/// they are known before the run.
+#[must_use]
+pub fn expand(graph: &Graph, inputs: &Value, children: &Children) -> Plan {
+    let mut layout = PlanBuilder { children, plan: Plan::default(), bytes: 0, visited: 0 };
+    layout.graph(graph, &InitialScope::of(inputs, &WorkMeter::strict(PLAN_WORK_MAX)), "", 0);
+    layout.plan
+}
 
-    /// The calls of a graph, with inputs as far as `scope` knows them. Child workflows are not expanded:
-    /// their own runs do that.
-    #[must_use]
-    pub(crate) fn from_scope(graph: &Graph, scope: &dyn Scope) -> Self {
-        let children = Children::new();
-        let mut layout = PlanBuilder { children: &children, plan: Self::default(), bytes: 0, visited: 0 };
-        layout.graph(graph, scope, "", 0);
-        layout.plan
-    }
-
-    /// The number of calls. A plan that was not fully expanded counts as more than any cap allows.
-    #[must_use]
-    pub fn calls(&self) -> usize {
-        if self.more { self.steps.len().max(PLAN_CALLS_MAX) + 1 } else { self.steps.len() }
-    }
+/// The calls of a graph, with inputs as far as `scope` knows them. Child workflows are not expanded:
+/// their own runs do that.
+#[must_use]
+pub(crate) fn expand_in_scope(graph: &Graph, scope: &dyn Scope) -> Plan {
+    let children = Children::new();
+    let mut layout = PlanBuilder { children: &children, plan: Plan::default(), bytes: 0, visited: 0 };
+    layout.graph(graph, scope, "", 0);
+    layout.plan
 }
 
 /// A plan under construction.

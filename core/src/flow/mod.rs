@@ -3,7 +3,6 @@
 pub mod air;
 pub mod approval;
 pub mod call;
-pub mod destination;
 pub(crate) mod expand;
 pub(crate) mod outputs;
 pub mod patch;
@@ -19,4 +18,4 @@ pub mod title;
 pub mod trace;
 
 pub use chimera_expr as expr;
-pub use expand::Children;
+pub use expand::{Children, expand};

@@ -15,7 +15,7 @@ use crate::port::CommitError;
 use crate::rows;
 use chimera_core::access::registry::{ActorEntry, InvalidActorEntry, Kind, check_new_name, is_actor_name};
 use chimera_core::access::tables::{ACTOR_KEYS, ACTORS, ActorRow, TENANTS, actor_keys, actors, tenants};
-use chimera_core::access::{ADMIN, EntrySource, Pool, check_mail, seal};
+use chimera_core::access::{ADMIN, EntrySource, Pool, check_mail, person, seal};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::limits::{
     ACTOR_KEY_CHARS_MIN, ACTOR_KEYS_MAX, ACTORS_MAX, ACTORS_OWN_MIN, ADMIN_QUOTA_MIN, FORMER_MAILS_MAX,
@@ -165,7 +165,7 @@ async fn try_put_actor(
     if row.is_none() {
         expect_actor_limits(directory, &mut tx, permit, &seen, &entry.tenant).await?;
     }
-    if before.is_some_and(|before| before.person_mail() != entry.person_mail()) {
+    if before.is_some_and(|before| person::person_mail(&before) != person::person_mail(&entry)) {
         // Open links went to the earlier address.
         tx.steps.push(end_links(&entry.id, directory.parts.clock.steady())?);
     }
@@ -279,7 +279,7 @@ fn check_mails(directory: &Directory, entry: &ActorEntry) -> Result<(), EngineEr
     if let Some(mail) = mail(entry).filter(|_| mail(entry) != mail(&before)) {
         check_mail(&mail).map_err(|invalid_entry| refused(invalid_entry.to_string()))?;
     }
-    let changed = before.person_mail() != entry.person_mail();
+    let changed = person::person_mail(&before) != person::person_mail(entry);
     let Some(other) = snapshot.registry.find_mail_duplicate(entry).filter(|_| changed) else { return Ok(()) };
     let message = format!("{} has or had this mail address; two people cannot share one", other.id);
     let hint = "give each person their own address; people with one address count as one person";
@@ -497,7 +497,7 @@ fn add_entry(directory: &Directory, tx: &mut Tx, event: EventRecord) -> Result<(
 /// The entry with the mail addresses that its person had before.
 fn known_by(entry: ActorEntry, before: Option<&ActorEntry>) -> Result<ActorEntry, EngineError> {
     let Some(before) = before else { return Ok(entry) };
-    let entry = entry.replacing(before);
+    let entry = person::replacing(entry, before);
     if entry.former_mails.len() > FORMER_MAILS_MAX {
         let message = format!(
             "{} has had {FORMER_MAILS_MAX} mail addresses, which is the limit; remove it and register the person \

@@ -14,6 +14,7 @@ use super::registry_change::{change_registry, expect_registry};
 use crate::error::EngineError;
 use crate::ledger::audit;
 use crate::rows;
+use chimera_core::access::person;
 use chimera_core::access::registry::ActorEntry;
 use chimera_core::access::tables::{
     ACTOR_KEYS, ACTORS, APPROVAL_LINKS, ActorRow, TOKEN_FAMILIES, actor_keys, actors, approval_links, token_families,
@@ -83,8 +84,8 @@ fn retire(
         return Err(ErrorBody::new(Code::ValidationFailed, message).with("pointer", "/id").into());
     }
     match row {
-        Some(row) => tx.updates.push(update_entry(&stored_entry(row)?.retired(), row, now)?),
-        None => tx.inserts.push(insert_entry(directory, &entry.retired(), now)?),
+        Some(row) => tx.updates.push(update_entry(&person::retired(&stored_entry(row)?), row, now)?),
+        None => tx.inserts.push(insert_entry(directory, &person::retired(entry), now)?),
     }
     Ok(())
 }

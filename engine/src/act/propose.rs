@@ -9,6 +9,7 @@ use chimera_core::access::TenantSettings;
 use chimera_core::act::risk;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::air::Graph;
+use chimera_core::flow::expand;
 use chimera_core::flow::pins::Pins;
 use chimera_core::flow::plan::{Plan, PlanStep};
 use chimera_core::flow::policy::Because;
@@ -166,7 +167,7 @@ pub(super) async fn propose_graph(
     let children = &inside.children;
     let may_take_long = graph.may_take_long || children.values().any(|child| child.may_take_long);
     let work_slot = actions.flow.acquire_work_slot(&permit.claimant(), may_take_long).await?;
-    let plan = work_slot.run(|| Plan::from_graph(graph, inputs, children));
+    let plan = work_slot.run(|| expand(graph, inputs, children));
     let tools: Vec<Arc<Spec>> = tools_of(graph).chain(children.values().flat_map(|child| tools_of(child))).collect();
     let inputs = inputs.clone();
     let within: Vec<_> = children.iter().map(|(asked, child)| json!([asked, child.digest])).collect();

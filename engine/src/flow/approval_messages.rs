@@ -5,6 +5,7 @@
 //! its digest. A webhook gets no link: a system is not a person.
 
 use super::engine::EngineState;
+use super::link_seal::LinkSeal;
 use super::link_token::{new_link_token, token_digest};
 use super::review;
 use crate::flow::port::{Recipient, Recipients};
@@ -18,7 +19,6 @@ use chimera_core::flow::tables::{ApprovalRow, scoped_approvals};
 use chimera_core::limits;
 use chimera_core::record::{Insert, Scope, StoredRow, Tx, Unstorable, Value as Cell};
 use chimera_core::redact::Redactor;
-use chimera_core::secret::Secret;
 use chimera_core::time::Timestamp;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -33,13 +33,13 @@ pub struct Asking {
     /// This server's URL without a trailing slash; links start with it.
     pub base_url: String,
     pub recipients: Arc<dyn Recipients>,
-    /// Seals the links in queued messages, 32 bytes. Without it messages have no links.
-    pub seal: Option<Secret>,
+    /// Seals the links in queued messages.
+    pub seal: LinkSeal,
 }
 
 impl Default for Asking {
     fn default() -> Self {
-        Self { base_url: String::new(), recipients: Arc::new(RunRecipients), seal: None }
+        Self { base_url: String::new(), recipients: Arc::new(RunRecipients), seal: LinkSeal::default() }
     }
 }
 
@@ -83,7 +83,7 @@ pub(super) async fn add_approval_messages(
             if let Some(person) = decider(&*asking.recipients, head, recipient, requested) {
                 let token = new_link_token(&*inner.parts.random, &recipient.target);
                 let url = format!("{}/approvals/{token}", asking.base_url);
-                link = asking.seal_link(id, &url, &*inner.parts.random);
+                link = asking.seal.seal(id, &url, &*inner.parts.random);
                 if link.is_some() {
                     tx.inserts.push(link_row(head, requested, person, &token, now)?);
                 }

@@ -71,6 +71,7 @@ pub use inbox::inbox;
 pub use keeper::{KeeperState, run_keeper, run_keeper_once};
 pub use key::{KeyedRun, RunKey, find_run_by_key};
 pub use link::{LinkView, check_link, decide_by_link, open_link};
+pub use link_seal::LinkSeal;
 pub use lookup::ResolvedWorkflow;
 pub use notify::{deliver_due, run_delivery, webhook_keys};
 pub use patch::{PatchRequest, ProposedPatch, patch, withdraw_patch};

@@ -216,7 +216,7 @@ async fn permitted(flow: &Flow, row: &NotificationRow) -> Result<Result<serde_js
             withhold(&mut payload);
         }
     }
-    Ok(asking.unseal_link(row.id, payload))
+    Ok(asking.seal.open(row.id, payload))
 }
 
 /// Whether what a message asks for is still pending; a message that asks for nothing always matters.

@@ -9,6 +9,7 @@ use crate::error::EngineError;
 use crate::offload::{CostFlag, SizeBudget};
 use crate::port::ReadError;
 use chimera_core::access::Level;
+use chimera_core::flow::expand;
 use chimera_core::flow::plan::Plan;
 use chimera_core::flow::run::{RunStatus, request_of_row};
 use chimera_core::flow::status::RequestStatus;
@@ -225,7 +226,7 @@ async fn plan_of(flow: &Flow, permit: &Permit, row: &RunRow) -> Result<PlanView,
             let inputs = row.inputs.as_ref().map(Json::value).transpose()?.unwrap_or_default();
             let (nodes, (_, pins)) = (&found.graph.document.nodes, request_of_row(row)?);
             let inside = lookup::stored_children_of(&flow.inner.workflows, permit.tenant(), nodes, &pins).await?;
-            Plan::from_graph(&found.graph, &inputs, &inside.children)
+            expand(&found.graph, &inputs, &inside.children)
         }
         None => Plan::default(),
     };

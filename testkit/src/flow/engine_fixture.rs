@@ -23,7 +23,9 @@ use chimera_engine::access::port::{OneTenant, Tenancy};
 use chimera_engine::act::rules::Rules;
 use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::port::{Notifier, Tool};
-use chimera_engine::flow::{self, Asking, Decide, Decision, DecisionResult, Flow, FlowPorts, RunLimits, StartRun};
+use chimera_engine::flow::{
+    self, Asking, Decide, Decision, DecisionResult, Flow, FlowPorts, LinkSeal, RunLimits, StartRun,
+};
 use chimera_engine::port::{NoSpans, Records, Spans};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -44,14 +46,14 @@ pub const SEAL: [u8; 32] = [3; 32];
 /// The default approval settings.
 #[must_use]
 pub fn asking() -> Asking {
-    Asking { seal: Some(Secret::new(SEAL)), ..Asking::default() }
+    Asking { seal: LinkSeal::new(Secret::new(SEAL)), ..Asking::default() }
 }
 
 /// The decrypted approval link in a stored message.
 #[must_use]
 pub fn approval_link(message: &Row) -> Option<String> {
     let message = NotificationRow::peek(message).expect("a message that can be read");
-    let payload = asking().unseal_link(message.id, message.payload.value().expect("a payload")).ok()?;
+    let payload = asking().seal.open(message.id, message.payload.value().expect("a payload")).ok()?;
     payload["data"]["link"].as_str().map(str::to_owned)
 }
 

@@ -72,11 +72,11 @@ wire! {
         /// Id of the child run that the step started.
         child_run_id: Option<Uuid>,
         /// When the next attempt is due.
-        retry_at: Option<DateTime>,
+        retry_at in times: Option<DateTime>,
         /// When it started.
-        started_at: Option<DateTime>,
+        started_at in times: Option<DateTime>,
         /// When it ended.
-        completed_at: Option<DateTime>,
+        completed_at in times: Option<DateTime>,
         /// Tool calls of the step.
         tool_calls: Vec<CallDocument>,
     }

@@ -11,7 +11,7 @@ use super::plan::{
     RollbackRequest, ToolPlan, Vendor,
 };
 use super::template::{JsonTemplate, Placeholder, TextTemplate};
-use chimera_core::flow::destination::DESTINATIONS_MEMBER as DESTINATIONS;
+use chimera_core::access::destination::DESTINATIONS_MEMBER as DESTINATIONS;
 use chimera_core::json::Digest32;
 use chimera_core::json::schema::Schema;
 use chimera_core::limits::{

@@ -10,7 +10,7 @@ mod talk;
 use super::input::read;
 use crate::http::Keyring;
 use async_trait::async_trait;
-use chimera_core::flow::destination::DESTINATIONS_MEMBER as DESTINATIONS;
+use chimera_core::access::destination::DESTINATIONS_MEMBER as DESTINATIONS;
 use chimera_core::json::schema::InvalidSchema;
 use chimera_core::limits::{MAIL_RECIPIENTS_MAX, MAIL_SUBJECT_CHARS_MAX, MAIL_TEXT_BYTES_MAX};
 use chimera_core::secret::SecretName;

@@ -7,8 +7,8 @@ mod sign;
 
 use crate::http::{Call, Client, Keyring, Request, Retryability, authority_of, not_retryable, parse_url};
 use async_trait::async_trait;
+use chimera_core::access::destination::DESTINATIONS_MEMBER as DESTINATIONS;
 use chimera_core::error::Code;
-use chimera_core::flow::destination::DESTINATIONS_MEMBER as DESTINATIONS;
 use chimera_core::json::schema::InvalidSchema;
 use chimera_core::limits::TARGET_BYTES_MAX;
 use chimera_core::secret::{Secret, SecretName};

@@ -7,6 +7,7 @@ mod change;
 mod text;
 
 pub use change::Change;
+pub use text::{calls_title, facts, headline, lines, remarks, title};
 
 use crate::error::Code;
 use crate::flow::approval::{Decision, RequestStatus, RequestedAction};

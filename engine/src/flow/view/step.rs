@@ -33,11 +33,18 @@ pub struct StepView {
     pub outputs: Option<Json>,
     pub error: Option<ErrorBody>,
     pub child_run_id: Option<Uuid>,
+    #[serde(flatten)]
+    pub times: StepTimes,
+    /// Dry calls first.
+    pub tool_calls: Vec<CallView>,
+}
+
+/// When a step started and ended, and when it is tried again.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct StepTimes {
     pub retry_at: Option<Timestamp>,
     pub started_at: Option<Timestamp>,
     pub completed_at: Option<Timestamp>,
-    /// Dry calls first.
-    pub tool_calls: Vec<CallView>,
 }
 
 impl StepView {
@@ -55,10 +62,12 @@ impl StepView {
             outputs: step.output,
             error: step.error.as_ref().map(Json::decode).transpose()?,
             child_run_id: step.child_run_id,
-            // For a finished step the column records that an undo was sent.
-            retry_at: step.retry_at.filter(|_| step.completed_at.is_none()),
-            started_at: step.started_at,
-            completed_at: step.completed_at,
+            times: StepTimes {
+                // For a finished step the column records that an undo was sent.
+                retry_at: step.retry_at.filter(|_| step.completed_at.is_none()),
+                started_at: step.started_at,
+                completed_at: step.completed_at,
+            },
             tool_calls,
         })
     }
@@ -77,9 +86,7 @@ impl StepView {
             outputs: None,
             error: None,
             child_run_id: None,
-            retry_at: None,
-            started_at: None,
-            completed_at: None,
+            times: StepTimes::default(),
             tool_calls: tried,
         }
     }

@@ -20,6 +20,8 @@ mod trial;
 mod watch;
 mod worker;
 
+pub use silence::until_postgres_silent;
+
 use super::OpenError;
 use super::failed_commits::Unproven;
 use super::health::Health;
