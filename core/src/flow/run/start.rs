@@ -14,7 +14,7 @@ use super::tasks::task::{Task, TaskState};
 use super::turn_builder::EffectRecord;
 use super::turn_builder::{TurnBuilder, TurnContext};
 use super::{
-    EffectStatus, Run, RunPlace, answer, approve, approvers, children, demands, judge, maps, replay, restore, step,
+    EffectStatus, Run, RunPlace, answer, approve, approvers, children, demands, maps, policy_verdict, replay, restore, step,
 };
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
@@ -201,7 +201,7 @@ pub(crate) fn judge_anew(run: &Run, at: RunPlace, spec: &Spec, env: &Env<'_>) ->
     let Some(input) = task.input() else { return PolicyVerdict::Allow };
     let (tenant, actor, level) = (run.head.tenant.as_str(), run.head.actor.as_str(), run.head.level);
     let action = Action { tenant, actor, level, node: run.tasks.name(at), tool: spec, input };
-    let mut demand = match judge::judge_for_requesters(run, at, &action, env) {
+    let mut demand = match policy_verdict::judge_for_requesters(run, at, &action, env) {
         PolicyVerdict::Allow => None,
         PolicyVerdict::Ask(demand) => Some(demand),
         deny @ PolicyVerdict::Deny { .. } => return deny,

@@ -22,7 +22,7 @@ use crate::flow::run::event::{Call, CallMode, Effect, GovernanceDecision};
 use crate::flow::run::map_calls::CallList;
 use crate::flow::run::start::{Work, check_input, tool_absent};
 use crate::flow::run::turn_builder::{TurnBuilder, TurnContext};
-use crate::flow::run::{ReplayMode, Run, RunPlace, demands, judge, replay, start};
+use crate::flow::run::{ReplayMode, Run, RunPlace, demands, policy_verdict, replay, start};
 use crate::flow::tables::{TOOL_CALLS, tool_calls};
 use crate::json::Digest32;
 use crate::ledger::decision::{DecisionSource, Outcome};
@@ -328,7 +328,7 @@ fn draft_demand(
 ) -> Result<impl Iterator<Item = ApprovalRequirement> + use<>, ErrorBody> {
     let (tenant, actor, level) = (run.head.tenant.as_str(), run.head.actor.as_str(), run.head.level);
     let action = Action { tenant, actor, level, node: run.tasks.name(at), tool: spec, input };
-    let policy = match judge::judge_for_requesters(run, at, &action, env) {
+    let policy = match policy_verdict::judge_for_requesters(run, at, &action, env) {
         PolicyVerdict::Allow => None,
         PolicyVerdict::Ask(demand) => Some(demand),
         PolicyVerdict::Deny { rule, reason } => {

@@ -29,7 +29,7 @@ pub(crate) fn load(
     effects: &[EffectRow],
     approvals: &[StoredApproval],
 ) -> Result<(), DamagedRows> {
-    let calls = effects.iter().filter(|row| row.kind != EffectPurpose::Compensation);
+    let calls = effects.iter().filter(|row| row.kind == EffectPurpose::Tool);
     let effects: BTreeMap<Uuid, &EffectRow> = calls.map(|row| (row.step_id, row)).collect();
     // Parents first: items are stored in the state of their map.
     let (nodes, items): (Vec<&StepRow>, Vec<&StepRow>) = steps.iter().partition(|row| row.map_index.is_none());
