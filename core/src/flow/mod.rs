@@ -5,6 +5,7 @@ pub mod approval;
 pub mod call;
 pub mod destination;
 pub(crate) mod expand;
+pub mod judgement;
 pub(crate) mod outputs;
 pub mod patch;
 pub mod pins;

@@ -20,6 +20,7 @@ mod flow_edit;
 mod flow_four_eyes;
 mod flow_four_eyes_inside;
 mod flow_hints;
+mod flow_judge;
 mod flow_lanes;
 mod flow_large;
 mod flow_left;

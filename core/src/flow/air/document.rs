@@ -3,6 +3,7 @@
 //! They hold what the author wrote, with defaults filled in, and are validated only for their own
 //! shape. Serialization omits defaults, so equivalent texts have the same digest.
 
+use super::judge::Judge;
 use super::problem::{DocumentProblem, Problems};
 use super::{parse, write};
 use crate::words::words;
@@ -36,6 +37,8 @@ pub struct Node {
     pub retry: Option<Retry>,
     /// The approval that this node needs in addition to what its tool requires.
     pub requires_approval: Option<Approval>,
+    /// Decides on what it sends or returns. In a map, on each item.
+    pub judge: Option<Box<Judge>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]

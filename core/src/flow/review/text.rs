@@ -15,6 +15,7 @@ impl Review {
             Subject::Question => format!("{workflow} asks you a question at {node}"),
             Subject::ChildRun => format!("May {node} start a run inside this run of {workflow}?"),
             Subject::Map => format!("May {node} make these {} calls?", self.calls_listed + self.calls_unlisted),
+            Subject::Output => format!("May the next steps of {workflow} use what {node} returned?"),
             Subject::Call => format!("May {node} make this call?"),
         }
     }

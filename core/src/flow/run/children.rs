@@ -13,7 +13,7 @@ use super::tasks::edges;
 use super::tasks::task::TaskState;
 use super::turn_builder::TurnContext;
 use super::{
-    Run, RunHead, RunPlace, RunStatus, Source, WorkflowRef, answer, approve, approvers, demands, map_calls, replay,
+    Run, RunHead, RunPlace, RunStatus, Source, WorkflowRef, answer, approve, approvers, demands, judge, map_calls, replay,
     requesters, restore, start,
 };
 use crate::access::Level;
@@ -191,7 +191,7 @@ pub(crate) fn child_ended(
     let Some(at) = run.tasks.place_of_step(step) else { return Ok(()) };
     let Some(TaskState::AwaitingChild { .. }) = run.tasks.state(at) else { return Ok(()) };
     if RunStatus::parse(&end.status) == Some(RunStatus::Completed) {
-        return complete_nested(run, at, end.result.unwrap_or_default(), "child", cx);
+        return judge::output_arrived(run, at, end.result.unwrap_or_default(), "child", cx);
     }
     let error = end
         .error

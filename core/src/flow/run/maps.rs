@@ -162,7 +162,13 @@ fn stop_items(run: &mut Run, node: usize, cx: &mut TurnContext<'_>) -> Result<()
     for item in items {
         let at = RunPlace { node, item: Some(item) };
         let waits = run.tasks.task(at).is_some_and(|task| {
-            matches!(task.state(), TaskState::Ready | TaskState::AwaitingApproval(_) | TaskState::RetryWait { .. })
+            matches!(
+                task.state(),
+                TaskState::Ready
+                    | TaskState::Judging
+                    | TaskState::AwaitingApproval(_)
+                    | TaskState::RetryWait { .. }
+            )
                 && !task.is_in_doubt()
         });
         if waits {

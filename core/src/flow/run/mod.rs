@@ -25,6 +25,7 @@ mod end;
 pub mod env;
 pub mod event;
 mod head;
+mod judge;
 mod load;
 mod map_calls;
 mod maps;
@@ -307,7 +308,7 @@ impl Run {
     /// Whether its next turn may use much CPU time.
     #[must_use]
     pub fn may_take_long(&self) -> bool {
-        self.tasks.graph().may_take_long || self.budget.is_spent()
+        self.tasks.graph().may_take_long || self.budget.is_spent() || self.tasks.has_judging()
     }
 
     /// The number of unsupervised calls known so far, including those reserved for child runs.

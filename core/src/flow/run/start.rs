@@ -1,7 +1,7 @@
 //! Starts a ready place.
 //!
-//! In this order: render and check the input, use a recording if the run is a replay, check the policy,
-//! request approval if required, look in the cache if the node allows it, take a slot, dispatch the
+//! In this order: render and check the input, use a recording if the run is a replay, let the node's judge decide on a
+//! write, check the policy, request approval if required, look in the cache if the node allows it, take a slot, dispatch the
 //! call. A call with external effects is recorded as dispatched first; a pure one needs no row before
 //! its result.
 
@@ -14,7 +14,7 @@ use super::tasks::task::{Task, TaskState};
 use super::turn_builder::EffectRecord;
 use super::turn_builder::{TurnBuilder, TurnContext};
 use super::{
-    EffectStatus, Run, RunPlace, answer, approve, approvers, children, demands, maps, policy_verdict, replay, restore, step,
+    EffectStatus, Run, RunPlace, answer, approve, approvers, children, demands, judge, maps, policy_verdict, replay, restore, step,
 };
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
@@ -123,6 +123,9 @@ fn start_tool(run: &mut Run, at: RunPlace, spec: &Arc<Spec>, cx: &mut TurnContex
     if run.tasks.graph().nodes[at.node].is_tool_absent {
         return answer::give_up(run, at, tool_absent(&spec.name), cx).map(|()| true);
     }
+    if !judge::judge_before_sending(run, at, spec, cx)? {
+        return Ok(true);
+    }
     match judge(run, at, spec, &cx.env) {
         PolicyVerdict::Allow => {}
         PolicyVerdict::Ask(_) if must_wait_to_ask(run) => return Ok(false),
@@ -207,7 +210,7 @@ pub(crate) fn judge_anew(run: &Run, at: RunPlace, spec: &Spec, env: &Env<'_>) ->
         deny @ PolicyVerdict::Deny { .. } => return deny,
     };
     let own = demands::demand_of_node(run, at).into_iter().chain(demands::demand_of_level(run, at, spec, input, env));
-    for further in own {
+    for further in own.chain(judge::demand_of_judge(run, at)) {
         demand = Some(match demand {
             Some(demand) => demand.and(further),
             None => further,
@@ -289,7 +292,12 @@ fn call_deadline(run: &Run, at: RunPlace, spec: &Spec, now: Timestamp) -> Timest
 pub(crate) fn effect_key(run: &Run, at: RunPlace, mode: &CallMode) -> String {
     let item = at.item.map(|item| format!("[{item}]")).unwrap_or_default();
     let undo = if matches!(mode, CallMode::Undo { .. }) { ":undo" } else { "" };
-    format!("{}:{}{item}{undo}", run.head.id.simple(), run.tasks.name(at))
+    // What a judge rejected is asked for anew, and must not be answered from the call before.
+    let round = match run.tasks.task(at).map_or(0, Task::round) {
+        0 => String::new(),
+        round => format!(":{}", round + 1),
+    };
+    format!("{}:{}{item}{round}{undo}", run.head.id.simple(), run.tasks.name(at))
 }
 
 /// Looks in the cache if the node allows it.
@@ -317,7 +325,7 @@ pub(crate) fn cache_looked_up(
     let Some(TaskState::LookingUpCache) = run.tasks.state(at) else { return Ok(()) };
     run.tasks.call_ended(at);
     match hit {
-        Some(output) => answer::complete_without_call(run, at, output, "cached", cx),
+        Some(output) => answer::use_cached(run, at, output, cx),
         None => {
             // It is judged again: the lookup took time.
             run.tasks.enter(at, TaskState::Ready);

@@ -27,7 +27,7 @@ pub use inbox::InboxMessage;
 pub use message::{DeliveryAttempt, DeliveryOutcome, MessageView, NotifyTargets};
 pub use patch::{DigestChange, GraphDiff, MemberDiff, PatchChanges, PatchInverse, PatchView};
 pub use plan::{
-    CheckedCall, CoveredItems, Deferral, DryRunResult, LineKind, LineStatus, PlanLine, PlanView, PlannedChild,
+    CheckedCall, CoveredItems, Deferral, DryRunResult, LineKind, LineStatus, PlanLine, PlanView, PlannedChild, PlannedJudge,
     PlannedMap,
 };
 pub use risk::RiskView;

@@ -1,0 +1,330 @@
+//! Judges: what they decide on, who sees what they hold back, and what a rejection and an escalation lead to.
+
+use chimera_core::access::Level;
+use chimera_core::error::Code;
+use chimera_core::flow::tables::{CACHE_ENTRIES, EFFECTS, STEPS, TOOL_CALLS};
+use chimera_core::ledger::tables::AUDIT_LOGS;
+use chimera_core::tool::EffectKind;
+use chimera_engine::flow::Decision;
+use chimera_engine::flow::port::ToolError;
+use chimera_testkit::cells::Cells;
+use chimera_testkit::flow::{Air, CallLog, EngineFixture, ScriptedTool, chain, code_of, id_of, stage, workflow};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+const SILENT: Level = Level::ExecuteSilent;
+
+/// A tool that returns the number of its call and what it was told.
+fn draft(effect: EffectKind) -> ScriptedTool {
+    let tool = ScriptedTool::new("draft", effect);
+    let asked = tool.asked();
+    tool.on_execute(move |_, input| {
+        let call = asked.count("execute");
+        async move { Ok(json!({"version": call, "told": input["told"]})) }
+    })
+}
+
+/// `a` drafts, told what its judge rejected; `b` uses the draft.
+fn drafting(judge: Value) -> Air {
+    workflow("w")
+        .function("a", "draft", json!({"told": "${judge.feedback}"}))
+        .with_node_member("judge", judge)
+        .function("b", "use", json!({"draft": "${nodes.a.outputs.version}"}))
+        .edge("a", "b")
+}
+
+fn at_least(version: u32) -> Value {
+    json!({"require": format!("${{output.version >= {version}}}"), "message": "too early"})
+}
+
+async fn drafted(effect: EffectKind, judge: Value) -> (EngineFixture, Uuid, CallLog, CallLog) {
+    let (tool, user) = (draft(effect), ScriptedTool::new("use", EffectKind::Read));
+    let (asked, used) = (tool.asked(), user.asked());
+    let stage = stage(1).tool(tool.build()).tool(user.build()).open().await;
+    let run = stage.run(&drafting(judge), SILENT).await;
+    (stage, run, asked, used)
+}
+
+async fn step_of(stage: &EngineFixture, run: Uuid, node: &str) -> Value {
+    let steps = stage.steps(run).await;
+    steps.as_array().unwrap().iter().find(|step| step["node_id"] == node).unwrap().clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rejected_output_is_tried_again_with_the_reasons_and_only_what_passes_is_seen() {
+    for effect in [EffectKind::Pure, EffectKind::Read] {
+        let (stage, run, asked, used) = drafted(effect, json!({"checks": [at_least(3)], "retries": 2})).await;
+        assert_eq!(stage.ended(run).await["status"], "completed");
+        let told: Vec<Value> = asked.all().into_iter().map(|call| call.input["told"].clone()).collect();
+        assert_eq!(told, [json!([]), json!(["too early"]), json!(["too early"])], "{effect:?}");
+        assert_eq!(used.all().into_iter().map(|call| call.input).collect::<Vec<_>>(), [json!({"draft": 3})]);
+        let step = step_of(&stage, run, "a").await;
+        assert_eq!((&step["judgement"]["verdict"], &step["judgement"]["rejections"]), (&json!("passed"), &json!(2)));
+        assert_eq!((&step["outputs"]["version"], &step["held_output"]), (&json!(3), &Value::Null));
+        assert_eq!(stage.rows_of(&TOOL_CALLS, run).iter().filter(|row| row.text("tool_name") == "draft").count(), 3);
+        let judged = stage.events(run).await.into_iter().filter(|event| event == "step.judged").count();
+        assert_eq!(judged, 3);
+    }
+}
+
+/// A server that answers a repeated key from its memory would return the rejected output for ever.
+#[tokio::test(start_paused = true)]
+async fn every_round_has_a_key_and_an_effect_of_its_own() {
+    let (stage, run, asked, _) = drafted(EffectKind::Read, json!({"checks": [at_least(2)], "retries": 1})).await;
+    stage.ended(run).await;
+    let base = format!("{}:a", run.simple());
+    let keys: Vec<String> = asked.all().into_iter().map(|call| call.key).collect();
+    assert_eq!(keys, [base.clone(), format!("{base}:2")]);
+    let effects = stage.rows_of(&EFFECTS, run);
+    assert!(effects.iter().all(|row| row.text("status") == "succeeded"));
+    assert_eq!(effects.len(), 3, "two of the draft and one of its use");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_fails_when_its_retries_are_used_up_and_the_graph_may_handle_it() {
+    let (tool, user) = (draft(EffectKind::Read), ScriptedTool::new("use", EffectKind::Read));
+    let (asked, used) = (tool.asked(), user.asked());
+    let stage = stage(1).tool(tool.build()).tool(user.build()).open().await;
+    let air = workflow("w")
+        .function("a", "draft", json!({}))
+        .with_node_member("judge", json!({"checks": [at_least(9)], "retries": 1}))
+        .function("b", "use", json!({"why": "${nodes.a.outputs.error.details.judge.failed[0].message}"}))
+        .edge_if("a", "b", "${nodes.a.outputs.success == false}");
+    let run = stage.run(&air, SILENT).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+    assert_eq!((asked.count("execute"), used.all()[0].input.clone()), (2, json!({"why": "too early"})));
+    let step = step_of(&stage, run, "a").await;
+    assert_eq!(step["error"]["code"], Code::ValidationFailed.as_str());
+    assert_eq!(step["error"]["message"], "the judge rejected the output of a: too early");
+    assert_eq!(step["outputs"]["version"], Value::Null, "a rejected output is not left in the step");
+}
+
+#[tokio::test(start_paused = true)]
+async fn schema_and_size_reject_with_their_place() {
+    let judge = json!({
+        "schema": {"type": "object", "required": ["title"], "properties": {"version": {"type": "string"}}},
+        "bytes_max": 10,
+    });
+    let (stage, run, ..) = drafted(EffectKind::Pure, judge).await;
+    assert_eq!(stage.ended(run).await["status"], "failed");
+    let judgement = step_of(&stage, run, "a").await["judgement"].clone();
+    let checks: Vec<&str> = judgement["failed"].as_array().unwrap().iter().map(|f| f["check"].as_str().unwrap()).collect();
+    assert_eq!(checks, ["bytes_max", "schema", "schema"]);
+    assert!(judgement["failed"][0]["message"].as_str().unwrap().starts_with("it has 2"), "{judgement}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_escalated_output_waits_unseen_until_a_person_releases_exactly_it() {
+    let judge = json!({"checks": [{"require": "${output.version > 1}", "message": "odd", "on_fail": "escalate"}]});
+    let (stage, run, asked, used) = drafted(EffectKind::Read, judge).await;
+    let request = stage.asks(run).await.remove(0);
+    assert_eq!((asked.count("execute"), used.count("execute")), (1, 0));
+    assert_eq!(request["action_type"], "judge.output");
+    assert_eq!(request["action"]["output"], json!({"version": 1, "told": []}));
+    assert_eq!(request["action"]["judgement"]["failed"][0]["message"], "odd");
+    assert_eq!(request["review"]["subject"], "output");
+    let step = step_of(&stage, run, "a").await;
+    assert_eq!((&step["outputs"], &step["held_output"]["version"]), (&Value::Null, &json!(1)));
+    let edit = stage.flow.edit(&stage.permit("user_ann"), run, id_of(&step["step_id"]), json!({})).await;
+    assert_eq!(code_of(edit), Code::InvalidTransition.as_str());
+    stage.approve("user_ann", run).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+    assert_eq!((asked.count("execute"), used.all()[0].input.clone()), (1, json!({"draft": 1})));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_person_who_rejects_an_escalated_output_fails_the_step_and_not_the_run() {
+    let (tool, user) = (draft(EffectKind::Read), ScriptedTool::new("use", EffectKind::Read));
+    let used = user.asked();
+    let stage = stage(1).tool(tool.build()).tool(user.build()).open().await;
+    let air = workflow("w")
+        .function("a", "draft", json!({}))
+        .with_node_member("judge", json!({"checks": [at_least(9)], "on_exhausted": "escalate"}))
+        .function("b", "use", json!({"ok": "${nodes.a.outputs.success}"}))
+        .edge_if("a", "b", "${nodes.a.outputs.success == false}");
+    let run = stage.run(&air, SILENT).await;
+    let request = stage.asks(run).await.remove(0);
+    stage.decide("user_ann", run, Decision::Reject, Some(&request)).await.unwrap();
+    assert_eq!(stage.ended(run).await["status"], "completed");
+    assert_eq!(used.all()[0].input, json!({"ok": false}));
+    assert_eq!(step_of(&stage, run, "a").await["error"]["code"], Code::PolicyDenied.as_str());
+}
+
+/// A write that is judged after it was sent would be judged too late.
+#[tokio::test(start_paused = true)]
+async fn a_rejected_write_is_never_sent_and_nobody_is_asked_about_it() {
+    for level in [SILENT, Level::Ask] {
+        let tool = ScriptedTool::new("post", EffectKind::Write);
+        let asked = tool.asked();
+        let stage = stage(1).tool(tool.build()).open().await;
+        let check = json!({"require": "${size(input.text) < 5}", "message": "too long"});
+        let air = workflow("w")
+            .function("a", "post", json!({"text": "${inputs.text}"}))
+            .with_node_member("judge", json!({"checks": [check]}));
+        let run = stage.run_with(&air, level, json!({"text": "much too long"})).await;
+        let shown = stage.ended(run).await;
+        assert_eq!((&shown["status"], asked.count("execute")), (&json!("failed"), 0), "{level:?}");
+        assert_eq!(shown["error"]["message"], "the judge rejected the input of a: too long");
+        assert_eq!(shown["decided_approvals"], json!([]), "{level:?}");
+        assert!(stage.rows_of(&EFFECTS, run).is_empty());
+        let audited = stage.rows(&AUDIT_LOGS);
+        let judged: Vec<_> = audited.iter().filter(|row| row.text("event_type") == "output_validation").collect();
+        assert_eq!(judged.len(), 1);
+        assert_eq!(judged[0].text("decision_outcome"), "rejected");
+        let run = stage.run_with(&air, SILENT, json!({"text": "ok"})).await;
+        assert_eq!(stage.ended(run).await["status"], "completed");
+        assert_eq!(asked.count("execute"), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_escalated_write_is_sent_once_a_person_approves_exactly_its_input() {
+    let tool = ScriptedTool::new("post", EffectKind::Write);
+    let asked = tool.asked();
+    let stage = stage(1).tool(tool.build()).open().await;
+    let check = json!({"require": "${input.to == 'team'}", "message": "outsiders", "on_fail": "escalate"});
+    let judge = json!({"checks": [check], "approval": {"other_than_requester": true}});
+    let air = workflow("w").function("a", "post", json!({"to": "press"})).with_node_member("judge", judge);
+    let run = stage.run(&air, SILENT).await;
+    let request = stage.asks(run).await.remove(0);
+    assert_eq!((request["action_type"].as_str(), asked.count("execute")), (Some("post"), 0));
+    assert_eq!(request["action"]["reason"], "the judge escalated the input: outsiders");
+    let own = stage.decide("user_ann", run, Decision::Approve, Some(&request)).await;
+    assert_eq!(code_of(own), Code::RbacForbidden.as_str(), "four eyes");
+    stage.decide("user_bob", run, Decision::Approve, Some(&request)).await.unwrap();
+    assert_eq!(stage.ended(run).await["status"], "completed");
+    assert_eq!(asked.count("execute"), 1);
+    let judged = stage.events(run).await.into_iter().filter(|event| event == "step.judged").count();
+    assert_eq!(judged, 1, "the same input is judged once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edited_input_is_judged_before_it_is_asked_for_again() {
+    let tool = ScriptedTool::new("post", EffectKind::Write);
+    let asked = tool.asked();
+    let stage = stage(1).tool(tool.build()).open().await;
+    let check = json!({"require": "${input.n < 10}", "message": "too much"});
+    let air =
+        workflow("w").function("a", "post", json!({"n": 1})).with_node_member("judge", json!({"checks": [check]}));
+    let run = stage.run(&air, Level::Ask).await;
+    stage.asks(run).await;
+    let step = id_of(&step_of(&stage, run, "a").await["step_id"]);
+    stage.flow.edit(&stage.permit("user_bob"), run, step, json!({"n": 50})).await.unwrap();
+    stage.until(run, |shown| shown["approvals"][0]["review"]["changed_by"].is_array()).await;
+    let request = stage.asks(run).await.remove(0);
+    assert_eq!(request["action"]["input"], json!({"n": 1}), "what the judge rejects does not replace the input");
+    stage.flow.edit(&stage.permit("user_bob"), run, step, json!({"n": 5})).await.unwrap();
+    let request = stage.until(run, |shown| shown["approvals"][0]["action"]["input"] == json!({"n": 5})).await;
+    stage.decide("user_ann", run, Decision::Approve, Some(&request["approvals"][0])).await.unwrap();
+    assert_eq!(stage.ended(run).await["status"], "completed");
+    assert_eq!(asked.all()[0].input, json!({"n": 5}));
+    assert!(stage.events(run).await.contains(&"step.edit_refused".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_judge_of_a_map_decides_on_every_item() {
+    let tool = ScriptedTool::new("fetch", EffectKind::Read);
+    let asked = tool.asked();
+    let stage = stage(1).tool(tool.build()).open().await;
+    let each = json!({
+        "type": "function", "fn": "fetch", "inputs": {"n": "${item}", "again": "${judge.rejections}"},
+        "judge": {"checks": [{"require": "${output.echo.n != 2 || output.echo.again == 1}"}], "retries": 1},
+    });
+    let map = json!({"id": "m", "type": "map", "over": [1, 2, 3], "max_parallel": 1, "do": each});
+    let run = stage.run(&workflow("w").node(map), SILENT).await;
+    let shown = stage.ended(run).await;
+    assert_eq!(shown["status"], "completed", "{shown:#}");
+    assert_eq!(asked.all().into_iter().map(|call| call.input["n"].clone()).collect::<Vec<_>>(), [1, 2, 2, 3]);
+    let outputs = shown["result"]["m"]["items"].as_array().unwrap();
+    assert_eq!(outputs.iter().map(|output| output["echo"]["again"].clone()).collect::<Vec<_>>(), [0, 1, 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_run_is_judged_on_its_result_and_never_started_again() {
+    let tool = ScriptedTool::new("post", EffectKind::Write);
+    let asked = tool.asked();
+    let stage = stage(1).tool(tool.build()).open().await;
+    stage.apply(&chain("leaf", &[("x", "post")])).await;
+    let check = json!({"require": "${output.x.echo.n == 'y'}", "message": "other", "on_fail": "escalate"});
+    let air = workflow("w").child("c", "leaf", json!({})).with_node_member("judge", json!({"checks": [check]}));
+    let run = stage.run(&air, SILENT).await;
+    let request = stage.asks(run).await.remove(0);
+    assert_eq!(request["action"]["output"]["x"]["echo"], json!({"n": "x"}));
+    stage.approve("user_ann", run).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+    assert_eq!(asked.count("execute"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rejected_output_is_not_cached_and_a_cached_one_is_judged() {
+    let tool = draft(EffectKind::Read);
+    let asked = tool.asked();
+    let stage = stage(1).tool(tool.build()).open().await;
+    let air = |judge: Value| {
+        workflow("w")
+            .function("a", "draft", json!({}))
+            .with_node_member("cache", json!({}))
+            .with_node_member("judge", judge)
+    };
+    let run = stage.run(&air(json!({"checks": [at_least(2)]})), SILENT).await;
+    assert_eq!(stage.ended(run).await["status"], "failed");
+    assert!(stage.rows(&CACHE_ENTRIES).is_empty());
+    let run = stage.run(&air(json!({"checks": [at_least(2)]})), SILENT).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+    assert_eq!(stage.rows(&CACHE_ENTRIES).len(), 1);
+    let run = stage.run(&air(json!({"checks": [at_least(3)], "retries": 1})), SILENT).await;
+    let shown = stage.ended(run).await;
+    assert_eq!((&shown["status"], &shown["result"]["a"]["version"]), (&json!("completed"), &json!(3)));
+    assert_eq!(asked.count("execute"), 3, "the cached output was rejected, and the tool was called");
+}
+
+/// What is judged in a turn of its own is written before, so that a crash in between repeats the judgement alone.
+#[tokio::test(start_paused = true)]
+async fn a_costly_judgement_is_made_after_what_it_judges_is_durable() {
+    for (effect, value) in [(EffectKind::Read, "output.version"), (EffectKind::Write, "input.n")] {
+        let tool = ScriptedTool::new("work", effect).answers(|_, _| Ok(json!({"version": 1})));
+        let asked = tool.asked();
+        let first = stage(1).tool(tool.clone().build()).unkept().open().await;
+        let check = format!("${{[1, 2, 3].exists(x, x == {value})}}");
+        let air = workflow("w")
+            .function("a", "work", json!({"n": 1}))
+            .with_node_member("judge", json!({"checks": [{"require": check}]}));
+        let run = first.run(&air, SILENT).await;
+        first.step(run, "a", "judging").await;
+        let rows = first.rows_of(&STEPS, run);
+        let sent = usize::from(effect == EffectKind::Read);
+        assert_eq!((rows[0].text("status"), asked.count("execute")), ("judging", sent), "{effect:?}");
+        // The process ends here: nothing of this turn is in its memory any more.
+        let second = first.restart(stage(1).tool(tool.build())).await;
+        assert_eq!(second.ended(run).await["status"], "completed");
+        assert_eq!(asked.count("execute"), 1, "{effect:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_of_a_call_are_retried_in_every_round() {
+    let tool = ScriptedTool::new("draft", EffectKind::Read).answers(|ctx, _| match ctx.attempt {
+        1 | 3 => Err(ToolError::not_sent(Code::ExternalServiceError, "not now")),
+        attempt => Ok(json!({"version": attempt})),
+    });
+    let asked = tool.asked();
+    let stage = stage(1).tool(tool.build()).open().await;
+    let air = workflow("w")
+        .function("a", "draft", json!({}))
+        .with_node_member("retry", json!({"max": 1}))
+        .with_node_member("judge", json!({"checks": [at_least(4)], "retries": 1}));
+    let run = stage.run(&air, SILENT).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+    assert_eq!(asked.count("execute"), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_run_drops_what_it_holds() {
+    let judge = json!({"checks": [at_least(9)], "on_exhausted": "escalate"});
+    let (stage, run, _, used) = drafted(EffectKind::Read, judge).await;
+    stage.asks(run).await;
+    stage.flow.cancel(&stage.permit("user_ann"), run, None).await.unwrap();
+    assert_eq!(stage.ended(run).await["status"], "cancelled");
+    assert_eq!((used.count("execute"), stage.rows_of(&EFFECTS, run)[0].text("status")), (0, "succeeded"));
+    assert_eq!(stage.rows_of(&STEPS, run)[0].text("status"), "cancelled");
+}

@@ -1,0 +1,2 @@
+-- What the judge of a step decided last.
+ALTER TABLE steps ADD COLUMN judgement TEXT;
