@@ -45,6 +45,9 @@ pub struct Judgement {
     /// How often it was tried again because of that. Every round is a call of its own.
     #[serde(default)]
     pub round: u32,
+    /// The attempts of earlier rounds, which do not count as retries after an error.
+    #[serde(default)]
+    pub attempts_before: u32,
     /// What failed. Empty if it passed.
     pub failed: Vec<Failure>,
 }
@@ -90,6 +93,9 @@ pub(crate) enum NextAction {
 pub(crate) struct JudgeHistory {
     pub(crate) rejections: u32,
     pub(crate) round: u32,
+    /// The attempts of earlier rounds, and those so far.
+    pub(crate) attempts_before: u32,
+    pub(crate) attempts: u32,
     pub(crate) retries: u32,
 }
 
@@ -103,7 +109,7 @@ impl Judgement {
         history: JudgeHistory,
     ) -> (Self, NextAction) {
         let rejects = failed.iter().any(|failed| failed.on_fail == OnFail::Reject);
-        let JudgeHistory { rejections, round, retries } = history;
+        let JudgeHistory { rejections, round, retries, .. } = history;
         let rejections = rejections.saturating_add(u32::from(rejects));
         let next = match judge.judge.on_exhausted {
             _ if failed.is_empty() => NextAction::Release,
@@ -123,7 +129,9 @@ impl Judgement {
         };
         let failed = failed.iter().take(JUDGE_FAILED_SHOWN_MAX).map(shown).collect();
         let round = round.saturating_add(u32::from(next == NextAction::Retry));
-        (Self { of, verdict, digest, rejections, round, failed }, next)
+        let attempts_before =
+            if next == NextAction::Retry { history.attempts } else { history.attempts_before };
+        (Self { of, verdict, digest, rejections, round, attempts_before, failed }, next)
     }
 
     /// The messages of the failed checks, as one sentence.

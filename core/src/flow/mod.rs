@@ -11,6 +11,7 @@ pub mod patch;
 pub mod pins;
 pub mod plan;
 pub mod policy;
+pub mod projection;
 pub mod review;
 pub mod risk;
 pub mod run;

@@ -62,6 +62,14 @@ pub const JUDGE_FAILED_SHOWN_MAX: usize = 20;
 /// Characters of one failed check's message, with the reason that was added. Longer text is truncated.
 pub const JUDGE_FAILED_CHARS_MAX: usize = 1_000;
 
+// Execution log
+
+/// Characters of `execution_type`. A workflow with a longer one is refused with `VALIDATION_FAILED`.
+pub const EXECUTION_TYPE_CHARS_MAX: usize = 50;
+/// Bytes of the input and of the output in a record of the execution log. A larger one is replaced by its size and
+/// digest; the call itself keeps it.
+pub const EXECUTION_DATA_BYTES_MAX: usize = 1024 * 1024;
+
 // Patches
 
 /// Nodes that one patch may add. A patch with more is refused with `VALIDATION_FAILED`.

@@ -3,13 +3,16 @@
 use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::tables::{CACHE_ENTRIES, EFFECTS, STEPS, TOOL_CALLS};
+use chimera_core::ledger::SealedEntry;
 use chimera_core::ledger::tables::AUDIT_LOGS;
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::Decision;
 use chimera_engine::flow::port::ToolError;
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, CallLog, EngineFixture, ScriptedTool, chain, code_of, id_of, stage, workflow};
+use chimera_testkit::memory::{CommitObserver, RowChange};
 use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
 use uuid::Uuid;
 
 const SILENT: Level = Level::ExecuteSilent;
@@ -278,26 +281,41 @@ async fn a_rejected_output_is_not_cached_and_a_cached_one_is_judged() {
     assert_eq!(asked.count("execute"), 3, "the cached output was rejected, and the tool was called");
 }
 
-/// What is judged in a turn of its own is written before, so that a crash in between repeats the judgement alone.
+/// The statuses of every step row that is committed.
+struct StatusLog(Arc<Mutex<Vec<String>>>);
+
+impl CommitObserver for StatusLog {
+    fn changed(&mut self, changed: RowChange<'_>) {
+        if let Some(row) = changed.after.filter(|_| changed.table.name == STEPS.name) {
+            self.0.lock().unwrap().push(row.text("status").to_owned());
+        }
+    }
+
+    fn entered(&mut self, _: &SealedEntry) {}
+
+    fn committed(&mut self) {}
+}
+
+/// What is judged in a turn of its own is written before, so that a crash in between repeats the judgement alone. The
+/// crash matrix has such judges.
 #[tokio::test(start_paused = true)]
 async fn a_costly_judgement_is_made_after_what_it_judges_is_durable() {
-    for (effect, value) in [(EffectKind::Read, "output.version"), (EffectKind::Write, "input.n")] {
+    for (effect, value, statuses) in [
+        (EffectKind::Read, "output.version", ["running", "judging", "completed"].as_slice()),
+        (EffectKind::Write, "input.n", &["judging", "running", "completed"]),
+    ] {
         let tool = ScriptedTool::new("work", effect).answers(|_, _| Ok(json!({"version": 1})));
         let asked = tool.asked();
-        let first = stage(1).tool(tool.clone().build()).unkept().open().await;
+        let stage = stage(1).tool(tool.build()).open().await;
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        stage.records.watch(Box::new(StatusLog(Arc::clone(&seen))));
         let check = format!("${{[1, 2, 3].exists(x, x == {value})}}");
         let air = workflow("w")
             .function("a", "work", json!({"n": 1}))
             .with_node_member("judge", json!({"checks": [{"require": check}]}));
-        let run = first.run(&air, SILENT).await;
-        first.step(run, "a", "judging").await;
-        let rows = first.rows_of(&STEPS, run);
-        let sent = usize::from(effect == EffectKind::Read);
-        assert_eq!((rows[0].text("status"), asked.count("execute")), ("judging", sent), "{effect:?}");
-        // The process ends here: nothing of this turn is in its memory any more.
-        let second = first.restart(stage(1).tool(tool.build())).await;
-        assert_eq!(second.ended(run).await["status"], "completed");
-        assert_eq!(asked.count("execute"), 1, "{effect:?}");
+        let run = stage.run(&air, SILENT).await;
+        assert_eq!(stage.ended(run).await["status"], "completed");
+        assert_eq!((seen.lock().unwrap().join(" "), asked.count("execute")), (statuses.join(" "), 1));
     }
 }
 

@@ -17,6 +17,7 @@ mod flow_decider;
 mod flow_doubt;
 mod flow_dry;
 mod flow_edit;
+mod flow_executions;
 mod flow_four_eyes;
 mod flow_four_eyes_inside;
 mod flow_hints;

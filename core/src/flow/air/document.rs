@@ -4,6 +4,7 @@
 //! shape. Serialization omits defaults, so equivalent texts have the same digest.
 
 use super::judge::Judge;
+use super::logging::ExecutionLogging;
 use super::problem::{DocumentProblem, Problems};
 use super::{parse, write};
 use crate::words::words;
@@ -20,6 +21,8 @@ pub struct Document {
     /// The templates of a run's outputs. Without them, a run returns the outputs of its sink nodes by node id.
     pub outputs: Option<Map<String, Value>>,
     pub timeout_seconds: Option<u32>,
+    /// The records that the calls of a run leave. Without it, none.
+    pub log_executions: Option<ExecutionLogging>,
     pub nodes: Vec<Node>,
     pub edges: Vec<Edge>,
 }

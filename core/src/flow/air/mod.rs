@@ -10,6 +10,7 @@ mod compile;
 mod document;
 mod graph;
 mod judge;
+mod logging;
 mod order;
 mod parse;
 mod problem;
@@ -28,6 +29,7 @@ pub use document::{
 pub use graph::{CompiledEdge, CompiledNode, Graph};
 pub use judge::{CompiledJudge, Judge, JudgeCheck, OnExhausted, OnFail, SharedJudge};
 pub(crate) use judge::{FailedCheck, JudgeScope};
+pub use logging::{AgentType, ExecutionLogging};
 pub use parse::{CURRENT_NODE, is_node_id};
 pub(crate) use parse::{read_edges, read_nodes};
 pub(crate) use problem::Problems;

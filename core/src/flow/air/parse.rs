@@ -7,6 +7,7 @@ use super::document::{
     Approval, Body, Cache, ChildWorkflow, Document, Edge, Function, Hitl, Join, MapBody, MapItem, Node, Retry,
 };
 use super::judge::{Judge, read_judge};
+use super::logging::read_logging;
 use super::problem::{ProblemCode, Problems};
 use super::read::Members;
 use crate::limits::{
@@ -61,6 +62,7 @@ pub(super) fn read_document(value: Value, out: &mut Problems) -> Option<Document
         inputs: members.object("inputs", out).map(Value::Object),
         outputs: members.object("outputs", out),
         timeout_seconds: members.count("timeout_seconds", 1..=FLOW_SECONDS_MAX, out),
+        log_executions: read_logging(&mut members, out),
         nodes: read_nodes(&mut members, "nodes", WORKFLOW_NODES_MAX, out),
         edges: read_edges(&mut members, "edges", WORKFLOW_EDGES_MAX, out),
     };

@@ -4,6 +4,7 @@ use super::document::{
     Approval, Body, Cache, ChildWorkflow, Document, Edge, Function, Hitl, Join, MapBody, MapItem, Node,
 };
 use super::judge::{Judge, write_judge};
+use super::logging::ExecutionLogging;
 use crate::limits;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
@@ -28,6 +29,7 @@ pub(super) fn write_document(document: &Document) -> Value {
     put_some(&mut out, "inputs", document.inputs.clone());
     put_some(&mut out, "outputs", document.outputs.clone());
     put_some(&mut out, "timeout_seconds", document.timeout_seconds);
+    put_some(&mut out, "log_executions", document.log_executions.as_ref().map(ExecutionLogging::to_value));
     put(&mut out, "nodes", document.nodes.iter().map(Node::to_value).collect::<Vec<_>>());
     put(&mut out, "edges", document.edges.iter().map(Edge::to_value).collect::<Vec<_>>());
     Value::Object(out)

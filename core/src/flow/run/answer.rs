@@ -11,7 +11,7 @@ use super::start::{Work, cache_key, note_dry};
 use super::tasks::edges;
 use super::tasks::task::{Task, TaskState};
 use super::turn_builder::{CacheEntry, EndedCall, ReplacedCall, TurnContext};
-use super::{EffectStatus, Run, RunPlace, children, judge, requesters, retry, start, stop};
+use super::{EffectStatus, Run, RunPlace, children, judge, projecting, requesters, retry, start, stop};
 use crate::error::{Code, ErrorBody};
 use crate::flow::call::{CallOutcome, CheckResult, Sent, ToolError};
 use crate::flow::outputs;
@@ -96,11 +96,17 @@ fn settle_answer(
 fn record_end(
     run: &mut Run,
     called: Called<'_>,
-    ended: Result<Json, &ToolError>,
+    ended: Result<&Value, &ToolError>,
     cx: &mut TurnContext<'_>,
 ) -> Result<(), Unstorable> {
     let Called { at, call, spec } = called;
     let step = run.tasks.ensure_step(at, &mut cx.env);
+    let told = projecting::EndedCall { call, tool: &spec.name, ended: ended.map_err(|error| &*error.body) };
+    projecting::call_ended(run, at, &told, cx)?;
+    let ended = match ended {
+        Ok(output) => Ok(Json::encode(output)?),
+        Err(error) => Err(error),
+    };
     let end = EndedCall { call, step, spec, ended, at: cx.env.now };
     cx.book.record_call_end(&run.head, run.tasks.task(at), end)
 }
@@ -120,7 +126,7 @@ fn complete(run: &mut Run, called: Called<'_>, output: Value, cx: &mut TurnConte
     let Some(task) = run.tasks.task_mut(at) else { return Ok(()) };
     task.set_in_doubt(false);
     cx.book.settle_effect(task, EffectStatus::Succeeded, now)?;
-    record_end(run, called, Ok(Json::encode(&output)?), cx)?;
+    record_end(run, called, Ok(&output), cx)?;
     judge::output_arrived(run, at, output, "completed", cx)
 }
 
@@ -278,7 +284,7 @@ fn call_failed(
     }
     let attempt = run.tasks.task(at).map_or(0, Task::attempt);
     let retries = run.tasks.graph().nodes[at.node].node.retry.as_ref().map_or(limits::RETRIES_MAX, |retry| retry.max);
-    let tried = run.tasks.task(at).map_or(0, |task| task.tries().saturating_sub(task.round()));
+    let tried = run.tasks.task(at).map_or(0, Task::tries_in_round);
     let due = retry::due(&error.body, tried, retries, cx.env.now, random_from_id(call))
         .filter(|_| !run.stopping.is_stopping());
     let Some(until) = due else { return give_up(run, at, *error.body, cx) };
@@ -439,6 +445,17 @@ pub(crate) fn outcome_unknown(
 
 /// Fails the step.
 pub(crate) fn fail_step(
+    run: &mut Run,
+    at: RunPlace,
+    error: ErrorBody,
+    cx: &mut TurnContext<'_>,
+) -> Result<(), Unstorable> {
+    projecting::failed(run, at, &error, cx)?;
+    fail_with_part(run, at, error, cx)
+}
+
+/// Fails the step because a part of it has failed: an item of its map, or its child run.
+pub(crate) fn fail_with_part(
     run: &mut Run,
     at: RunPlace,
     error: ErrorBody,

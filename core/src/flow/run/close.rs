@@ -232,8 +232,9 @@ fn step_cells(run: &Run, at: RunPlace, now: Timestamp) -> Result<Vec<(&'static s
     if let Some(judgement) = task.judgement() {
         cells.push((steps::judgement, Json::encode(judgement)?.into()));
     }
-    // A rejected output does not stay in the row.
-    if output.is_some() || task.judgement().is_some() {
+    // An output that was rejected or dropped does not stay in the row.
+    let is_dropped = task.judgement().is_some() && !matches!(task.state(), TaskState::RolledBack { .. });
+    if output.is_some() || is_dropped {
         cells.push((steps::output, output.into()));
     }
     if let TaskState::AwaitingChild { run } = task.state() {

@@ -9,13 +9,14 @@ use super::event::GovernanceDecision;
 use super::scope::RunScope;
 use super::tasks::task::{HeldOutput, Task, TaskState};
 use super::turn_builder::TurnContext;
-use super::{Run, RunPlace, answer, approve, demands, replay, stop};
+use super::{Run, RunPlace, answer, approve, demands, projecting, replay, stop};
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Body, FailedCheck, JudgeScope, SharedJudge};
 use crate::flow::approval::ApprovalRequirement;
 use crate::flow::expr::{Judged, Scope, Template};
 use crate::flow::judgement::{JudgeHistory, JudgedPart, Judgement, NextAction, Verdict};
 use crate::flow::outputs;
+use crate::flow::projection::Refusal;
 use crate::json::{CanonicalJson, Digest32};
 use crate::ledger::decision::{DecisionSource, Outcome};
 use crate::record::Unstorable;
@@ -87,8 +88,14 @@ pub(crate) fn proceed(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Uns
 }
 
 fn history(run: &Run, at: RunPlace, retries: u32) -> JudgeHistory {
-    let made = run.tasks.task(at).and_then(Task::judgement);
-    JudgeHistory { rejections: made.map_or(0, |made| made.rejections), round: made.map_or(0, |made| made.round), retries }
+    let attempts = run.tasks.task(at).map_or(0, Task::tries);
+    match run.tasks.task(at).and_then(Task::judgement) {
+        None => JudgeHistory { attempts, retries, ..JudgeHistory::default() },
+        Some(made) => {
+            let Judgement { rejections, round, attempts_before, .. } = *made;
+            JudgeHistory { rejections, round, attempts_before, attempts, retries }
+        }
+    }
 }
 
 /// The checks that a part of a step fails.
@@ -114,6 +121,7 @@ fn judge_input(
     let error = rejected(run, at, &judgement);
     record(run, at, judgement, next, cx);
     if next == NextAction::Fail {
+        projecting::refused(run, at, Refusal::Judge, &error, cx)?;
         answer::give_up(run, at, error, cx)?;
     }
     Ok(next != NextAction::Fail)
@@ -254,7 +262,10 @@ fn judge_output(
     match next {
         NextAction::Release => release(run, at, held, cx),
         NextAction::Retry => try_again(run, at, cx),
-        NextAction::Fail => answer::fail_step(run, at, error, cx),
+        NextAction::Fail => {
+            projecting::refused(run, at, Refusal::Judge, &error, cx)?;
+            answer::fail_step(run, at, error, cx)
+        }
         NextAction::Ask if run.stopping.is_stopping() => stop::stop_step(run, at, cx),
         NextAction::Ask => approve::request_approval(run, at, &demand, cx),
     }

@@ -142,7 +142,7 @@ fn map_failed(run: &mut Run, node: usize, cx: &mut TurnContext<'_>) -> Result<()
         Some(TaskState::Failed { error, .. }) => (**error).clone(),
         _ => ErrorBody::new(Code::Internal, "an item failed"),
     };
-    answer::fail_step(run, RunPlace::node(node), error.with("item", index), cx)
+    answer::fail_with_part(run, RunPlace::node(node), error.with("item", index), cx)
 }
 
 /// Ends the maps of a loaded run in which an item has failed.

@@ -32,6 +32,7 @@ mod maps;
 mod merge;
 mod patches;
 mod policy_verdict;
+mod projecting;
 mod refused_turn;
 mod renew;
 mod replay;

@@ -14,12 +14,13 @@ use super::tasks::task::{Task, TaskState};
 use super::turn_builder::EffectRecord;
 use super::turn_builder::{TurnBuilder, TurnContext};
 use super::{
-    EffectStatus, Run, RunPlace, answer, approve, approvers, children, demands, judge, maps, policy_verdict, replay, restore, step,
+    EffectStatus, Run, RunPlace, answer, approve, approvers, children, demands, judge, maps, policy_verdict, projecting, replay, restore, step,
 };
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Body, ChildWorkflow, MapItem};
 use crate::flow::policy::{Action, PolicyVerdict};
+use crate::flow::projection::Refusal;
 use crate::id;
 use crate::json::{CanonicalJson, Digest32, TooDeep, check_depth};
 use crate::ledger::decision::{DecisionSource, Outcome};
@@ -238,7 +239,9 @@ pub(crate) fn refuse_by_policy(
             policies: vec![rule.clone()],
         },
     );
-    answer::give_up(run, at, ErrorBody::new(Code::PolicyDenied, reason).with("rule", rule), cx)
+    let error = ErrorBody::new(Code::PolicyDenied, reason).with("rule", rule);
+    projecting::refused(run, at, Refusal::Policy, &error, cx)?;
+    answer::give_up(run, at, error, cx)
 }
 
 /// Dispatches the call. It is recorded first if it has external effects.
@@ -276,6 +279,7 @@ pub(crate) fn dispatch(
     } else if let Some(stored) = task.effect() {
         made.effect = stored.id;
     }
+    projecting::call_started(run, &made, cx)?;
     run.tasks.enter(at, TaskState::Running { call, mode: made.mode.clone() });
     run.tasks.call_started(at);
     cx.book.effects.push(Effect::Call(made));

@@ -345,6 +345,11 @@ impl Task {
         self.judgement().map_or(0, |made| made.round)
     }
 
+    /// Attempts of this round, without resends after a crash.
+    pub(crate) fn tries_in_round(&self) -> u32 {
+        self.tries().saturating_sub(self.judgement().map_or(0, |made| made.attempts_before))
+    }
+
     /// The output that its judge has not released.
     pub(crate) const fn held(&self) -> Option<&HeldOutput> {
         self.held.as_ref()
