@@ -2,17 +2,21 @@
 
 use chimera_core::access::Level;
 use chimera_core::error::Code;
-use chimera_core::flow::tables::{CACHE_ENTRIES, EFFECTS, STEPS, TOOL_CALLS};
+use chimera_core::flow::run::{Replay, ReplayMode};
+use chimera_core::flow::status::EffectPurpose;
+use chimera_core::flow::tables::{CACHE_ENTRIES, EFFECTS, STEPS, TOOL_CALLS, effects};
 use chimera_core::ledger::SealedEntry;
 use chimera_core::ledger::tables::AUDIT_LOGS;
+use chimera_core::record::Select;
 use chimera_core::tool::EffectKind;
-use chimera_engine::flow::Decision;
+use chimera_engine::flow::{Decision, PatchRequest, ReplayDecision};
 use chimera_engine::flow::port::ToolError;
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, CallLog, EngineFixture, ScriptedTool, chain, code_of, id_of, stage, workflow};
 use chimera_testkit::memory::{CommitObserver, RowChange};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use uuid::Uuid;
 
 const SILENT: Level = Level::ExecuteSilent;
@@ -345,4 +349,143 @@ async fn a_cancelled_run_drops_what_it_holds() {
     assert_eq!(stage.ended(run).await["status"], "cancelled");
     assert_eq!((used.count("execute"), stage.rows_of(&EFFECTS, run)[0].text("status")), (0, "succeeded"));
     assert_eq!(stage.rows_of(&STEPS, run)[0].text("status"), "cancelled");
+}
+
+fn write_with_judge(check: Value) -> Air {
+    workflow("w").function("a", "post", json!({"n": "${inputs.n}"})).with_node_member("judge", json!({"checks": [check]}))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_draft_shows_what_the_judge_says_about_an_exact_input() {
+    let tool = ScriptedTool::new("post", EffectKind::Write);
+    let asked = tool.asked();
+    let stage = stage(1).tool(tool.build()).tool(draft(EffectKind::Read).build()).open().await;
+    let small = json!({"require": "${input.n < 10}", "message": "too much"});
+    for (n, verdict) in [(1, "passed"), (50, "rejected")] {
+        let run = stage.run_with(&write_with_judge(small.clone()), Level::Draft, json!({"n": n})).await;
+        let shown = stage.until(run, |shown| shown["status"] == "awaiting_approval").await;
+        let judge = &shown["plan"]["steps"][0]["judge"];
+        assert_eq!((judge["of"].as_str(), judge["verdict"].as_str()), (Some("input"), Some(verdict)), "{shown:#}");
+        stage.approve("user_ann", run).await;
+        let end = if n == 1 { "completed" } else { "failed" };
+        assert_eq!(stage.ended(run).await["status"], end);
+    }
+    assert_eq!(asked.count("execute"), 1);
+    let run = stage.run(&workflow("r").function("a", "draft", json!({})).with_node_member("judge", json!({"bytes_max": 9})), Level::Draft).await;
+    let shown = stage.until(run, |shown| shown["status"] == "awaiting_approval").await;
+    let notes = shown["approvals"][0]["review"]["calls"][0]["notes"].clone();
+    assert_eq!(shown["plan"]["steps"][0]["judge"]["of"], "output");
+    assert!(notes.to_string().contains("its judge decides on the output"), "{notes}");
+}
+
+/// Whoever approves the plan has seen the verdict, and must be somebody whom the judge accepts.
+#[tokio::test(start_paused = true)]
+async fn the_approval_of_a_plan_covers_an_escalated_input_that_it_shows() {
+    let tool = ScriptedTool::new("post", EffectKind::Write);
+    let asked = tool.asked();
+    let stage = stage(1).tool(tool.build()).open().await;
+    let check = json!({"require": "${input.n < 10}", "message": "too much", "on_fail": "escalate"});
+    let judge = json!({"checks": [check], "approval": {"approvers": ["user_bob"]}});
+    let air = workflow("w").function("a", "post", json!({"n": 50})).with_node_member("judge", judge);
+    let run = stage.run(&air, Level::Draft).await;
+    let request = stage.asks(run).await.remove(0);
+    let other = stage.decide("user_ann", run, Decision::Approve, Some(&request)).await;
+    assert_eq!(code_of(other), Code::RbacForbidden.as_str());
+    stage.decide("user_bob", run, Decision::Approve, Some(&request)).await.unwrap();
+    assert_eq!(stage.ended(run).await["status"], "completed");
+    assert_eq!(asked.count("execute"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_a_patch_adds_is_judged() {
+    let tool = ScriptedTool::new("post", EffectKind::Write);
+    let asked = tool.asked();
+    let stage = stage(1).tool(tool.build()).open().await;
+    let air = workflow("w").node(json!({"id": "ask", "type": "hitl"}));
+    let run = stage.run(&air, SILENT).await;
+    stage.asks(run).await;
+    let judge = json!({"checks": [{"require": "${input.n != 'tell'}", "message": "no"}]});
+    let patch = json!({
+        "patch_version": "0.1", "justification": "more",
+        "add_nodes": [{"id": "tell", "type": "function", "fn": "post", "inputs": {"n": "tell"}, "judge": judge}],
+        "add_edges": [{"from": "ask", "to": "tell"}],
+    });
+    stage.flow.patch(&stage.permit("user_ann"), PatchRequest::new(run, patch)).await.unwrap();
+    stage.until(run, |shown| shown["patches"][0]["status"] == "applied").await;
+    stage.approve("user_ann", run).await;
+    let shown = stage.ended(run).await;
+    assert_eq!((&shown["status"], asked.count("execute")), (&json!("failed"), 0), "{shown:#}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replay_uses_what_was_released_and_judges_what_is_new() {
+    let tool = draft(EffectKind::Read);
+    let asked = tool.asked();
+    let user = ScriptedTool::new("use", EffectKind::Read);
+    let stage = stage(1).tool(tool.build()).tool(user.build()).open().await;
+    let judge = json!({"checks": [{"require": "${output.version > 1}", "on_fail": "escalate"}]});
+    let run = stage.run(&drafting(judge), SILENT).await;
+    stage.approve("user_ann", run).await;
+    stage.ended(run).await;
+    let replay = async |mode| {
+        let replay = Replay { of: run, mode, from: None };
+        stage.flow.replay(&stage.permit("user_ann"), replay, ReplayDecision::default()).await.unwrap().run_id
+    };
+    let frozen = replay(ReplayMode::Freeze).await;
+    assert_eq!(stage.ended(frozen).await["status"], "completed", "it was released in the original run");
+    assert_eq!(asked.count("execute"), 1);
+    let shadow = replay(ReplayMode::Shadow).await;
+    assert_eq!(stage.ended(shadow).await["status"], "completed", "the second version passes");
+    assert_eq!(asked.count("execute"), 2);
+}
+
+/// The answer arrives while the store is gone. It is judged once it can be written, and the tool is not called again.
+#[tokio::test(start_paused = true)]
+async fn a_lost_store_loses_neither_the_output_nor_its_judgement() {
+    let tool = ScriptedTool::new("draft", EffectKind::Read)
+        .with_declaration(|tool| tool.timeout_ms = 90_000)
+        .answers(|_, _| Ok(json!({"version": 1})))
+        .with_delay(|_| Duration::from_secs(20));
+    let user = ScriptedTool::new("use", EffectKind::Read);
+    let (asked, used) = (tool.asked(), user.asked());
+    let stage = stage(1).tool(tool.build()).tool(user.build()).open().await;
+    let judge = json!({"checks": [{"require": "${[1].exists(x, x == output.version)}"}]});
+    let run = stage.run(&drafting(judge), SILENT).await;
+    stage.pass(Duration::from_secs(2)).await;
+    stage.records.refuse_writes();
+    stage.pass(Duration::from_secs(40)).await;
+    assert_eq!(used.count("execute"), 0);
+    stage.records.clear_faults();
+    assert_eq!(stage.ended(run).await["status"], "completed");
+    assert_eq!((asked.count("execute"), used.count("execute")), (1, 1));
+}
+
+/// A run may have effects of kinds that its state does not depend on.
+#[tokio::test(start_paused = true)]
+async fn a_run_is_loaded_without_effects_of_other_kinds() {
+    let user = ScriptedTool::new("use", EffectKind::Write);
+    let asked = user.asked();
+    let tools = [user.build()];
+    let setup = || tools.iter().fold(stage(1), |setup, tool| setup.tool(Arc::clone(tool)));
+    let first = setup().open().await;
+    let air = workflow("w").function("a", "use", json!({})).node(json!({"id": "ask", "type": "hitl"})).edge("a", "ask");
+    let run = first.run(&air, SILENT).await;
+    first.asks(run).await;
+    let at = EFFECTS.position(effects::kind).unwrap();
+    let key = EFFECTS.position(effects::idempotency_key).unwrap();
+    first.records.tamper(&EFFECTS, |rows| {
+        let mut job = rows[0].clone();
+        (job.cells[0], job.cells[at]) = (Uuid::from_u128(7).into(), EffectPurpose::Job.into());
+        job.cells[key] = "another kind".into();
+        rows.push(job);
+    });
+    first.records.take_reads();
+    let second = first.restart(setup()).await;
+    second.approve("user_ann", run).await;
+    assert_eq!(second.ended(run).await["status"], "completed");
+    let reads = second.records.take_reads();
+    let of_effects: Vec<_> = reads.iter().filter(|read| read.table.name == EFFECTS.name).collect();
+    let filters = |read: &&&Select| read.conditions.iter().any(|condition| condition.column == effects::kind);
+    assert!(!of_effects.is_empty() && of_effects.iter().all(|read| filters(&read)), "{of_effects:?}");
+    assert_eq!(asked.count("execute"), 1);
 }
