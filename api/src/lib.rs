@@ -14,6 +14,7 @@ mod examples;
 mod extract;
 mod flow;
 mod gate;
+mod job;
 mod json;
 mod ops;
 mod page;
@@ -43,4 +44,5 @@ pub mod answer {
     pub use crate::flow::wire::{
         DoubtPage, EventDocument, InboxPage, RunDocument, RunPage, StepList, WorkflowDocument, WorkflowPage,
     };
+    pub use crate::job::execution_list::ExecutionPage;
 }

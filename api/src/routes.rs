@@ -20,6 +20,7 @@ use crate::flow::{
     step_edit, step_resolve, tool_list, workflow_apply, workflow_check, workflow_get, workflow_list, workflow_share,
     workflow_unshare,
 };
+use crate::job::execution_list;
 use crate::ops::{docs, errors, healthz, metrics, openapi, readyz, schema, webhooks};
 use crate::problem::ApiError;
 use crate::route::{self, Route, RouteRules, Signed};
@@ -114,6 +115,7 @@ routes! {
     GET "/runs/{id}" get_run run_get::get READ;
     PATCH "/runs/{id}" mark_run run_mark::mark CHANGE;
     GET "/runs/{id}/steps" list_steps run_steps::steps READ;
+    GET "/runs/{id}/executions" list_executions execution_list::list READ;
     POST "/runs/{id}/steps/{step}/resolve" resolve_step step_resolve::resolve CHANGE;
     POST "/runs/{id}/steps/{step}/edit" edit_step step_edit::edit CHANGE;
     GET "/runs/{id}/events" stream_run_events run_events::events READ;
@@ -148,6 +150,7 @@ pub fn route_table() -> &'static [Route] {
         (name = "ops", description = "Health, metrics, documentation"),
         (name = "access", description = "Authentication, actors and tenants"),
         (name = "flow", description = "Workflows, runs and tools"),
+        (name = "job", description = "The execution log"),
         (name = "link", description = "Approval links sent to people"),
         (name = "ledger", description = "The audit ledger"),
         (name = "intent", description = "Intents and their artifacts"),

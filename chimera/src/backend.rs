@@ -9,7 +9,7 @@ use crate::data_folder;
 use crate::failure::{Failure, Outcome};
 use async_trait::async_trait;
 use chimera_api::answer::{
-    DoubtPage, EventDocument, InboxPage, RunDocument, RunPage, StepList, WorkflowDocument, WorkflowPage,
+    DoubtPage, EventDocument, ExecutionPage, InboxPage, RunDocument, RunPage, StepList, WorkflowDocument, WorkflowPage,
 };
 use chimera_core::access::ADMIN;
 use chimera_core::error::Code;
@@ -19,6 +19,7 @@ use chimera_core::limits::{
 };
 use chimera_engine::access::Permit;
 use chimera_engine::flow::{self, DoubtFilter, Flow, RunFilter};
+use chimera_engine::job::executions::{ExecutionFilter, list_executions};
 use futures::stream::{self, BoxStream, StreamExt};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -248,6 +249,22 @@ impl Backend {
             }
         }
         Ok(all)
+    }
+
+    /// A page of a run's execution records.
+    pub(crate) async fn executions(&self, run: Uuid, limit: usize, cursor: Option<&str>) -> Outcome<Value> {
+        match self {
+            Self::Server(server) => {
+                let limit = limit.to_string();
+                let path =
+                    with_query(&format!("runs/{run}/executions"), &[("limit", Some(&*limit)), ("cursor", cursor)]);
+                server.ask("GET", &path, None).await
+            }
+            Self::Store(flow, permit) => {
+                let filter = ExecutionFilter { run, limit, cursor };
+                shown(list_executions(flow, permit, filter, ExecutionPage::from).await?)
+            }
+        }
     }
 
     async fn steps_from(&self, run: Uuid, cursor: Option<&str>) -> Outcome<Value> {

@@ -35,6 +35,7 @@ RESOURCES: dict[str, dict[str, Method]] = {
         "list": Method("list_runs"),
         "get": Method("get_run"),
         "steps": Method("list_steps"),
+        "executions": Method("list_executions"),
         "approve": Method("approve_run", defaults={"decision": "approve"}),
         "reject": Method("reject_run"),
         "edit": Method("edit_step"),

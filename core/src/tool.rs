@@ -166,7 +166,7 @@ impl ToolDeclaration {
 }
 
 /// Names that no tool may have: approval requests use them for what is not a call of a tool.
-pub const RESERVED_NAMES: [&str; 5] = ["graph.patch", "hitl", "map", "plan", "workflow"];
+pub const RESERVED_NAMES: [&str; 6] = ["graph.patch", "hitl", "judge.output", "map", "plan", "workflow"];
 
 /// Adds the boolean property `dry_run`, which every tool accepts.
 #[must_use]

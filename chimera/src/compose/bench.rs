@@ -11,6 +11,7 @@ use async_trait::async_trait;
 use chimera_connect::act::WordPlanner;
 use chimera_connect::flow::local_tools;
 use chimera_core::error::{Code, io_reason};
+use chimera_core::job::executions::ExecutionLog;
 use chimera_core::secret::Secret;
 use chimera_engine::access::Access;
 use chimera_engine::act::rules::Rules;
@@ -98,6 +99,7 @@ impl FlowBench {
             spans: Arc::new(NoSpans),
             asking: Asking::default(),
             registry: Arc::new(registry),
+            projection: Arc::new(ExecutionLog),
             policy: Arc::new(Guard::new(Arc::clone(&directory), Rules::default())),
             slots: CallLimits::default(),
             alone,

@@ -19,6 +19,7 @@ macro_rules! example {
 const EXAMPLES: &[(&str, &str)] = &[
     example!("publish-with-approval"),
     example!("summarize-and-file"),
+    example!("judged-summary"),
     example!("file-many"),
     example!("first-answer-wins"),
     example!("watch-and-remind"),

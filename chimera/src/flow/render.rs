@@ -143,6 +143,9 @@ fn node_line(sight: &RunView<'_>, row: &NodeRow<'_>, canvas: RenderOptions) -> S
     if whole["attempt"].as_i64().unwrap_or(0) > 1 {
         add(format!("try {}", whole["attempt"]));
     }
+    if let Some(judged) = judged(steps) {
+        add(judged);
+    }
     if let Some(at) = parse_time(&whole["retry_at"]) {
         let left = at.micros() - sight.now.micros();
         // For long waits, show the time of day, too.
@@ -161,6 +164,20 @@ fn node_line(sight: &RunView<'_>, row: &NodeRow<'_>, canvas: RenderOptions) -> S
     }
     let room = canvas.columns.saturating_sub(gutter.chars().count() + 3 + mark.chars().count());
     format!(" {gutter} {}", paint(&format!("{mark} {}", truncate(&words, room.saturating_sub(1))), color, canvas))
+}
+
+/// What the judge of a node says, unless everything has passed at once.
+fn judged(steps: &[&Value]) -> Option<String> {
+    let judgements = || steps.iter().map(|step| &step["judgement"]);
+    let rejections: u64 = judgements().filter_map(|judgement| judgement["rejections"].as_u64()).sum();
+    let open = judgements().find(|judgement| judgement["verdict"].as_str().is_some_and(|verdict| verdict != "passed"));
+    let why = open.and_then(|judgement| judgement["failed"][0]["message"].as_str());
+    let why = why.map(|why| format!(": {}", text(&Value::String(why.to_owned())))).unwrap_or_default();
+    match (rejections, open) {
+        (0, None) => None,
+        (0, Some(_)) => Some(format!("escalated by its judge{why}")),
+        (count, _) => Some(format!("rejected {count}× by its judge{why}")),
+    }
 }
 
 /// From this length on, a wait also shows when it ends.

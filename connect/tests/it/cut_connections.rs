@@ -11,6 +11,7 @@ use async_trait::async_trait;
 use chimera_connect::flow::HttpRequest;
 use chimera_connect::flow::{ToolDependencies, declared};
 use chimera_core::flow::tables::{EFFECTS, STEPS};
+use chimera_core::job::executions::ExecutionLog;
 use chimera_core::record::{Scope, Select};
 use chimera_core::secret::Secret;
 use chimera_engine::EngineError;
@@ -186,6 +187,7 @@ impl CutCase {
             spans: Arc::new(NoSpans),
             asking: Asking::default(),
             registry: Arc::new(registry),
+            projection: Arc::new(ExecutionLog),
             policy: Arc::new(Rules::default()),
             slots: CallLimits::default(),
             alone: true,

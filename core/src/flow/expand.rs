@@ -6,6 +6,7 @@
 
 use crate::flow::air::{ChildWorkflow, CompiledNode, Graph, Node};
 use crate::flow::expr::{Lookup, Preview, Scope, Template, WorkMeter, defer_expressions};
+use crate::flow::judgement::no_feedback;
 use crate::flow::plan::{Plan, PlanStep};
 use crate::json::{self, unstorable_reason};
 use crate::limits::{PLAN_CALLS_MAX, PLAN_MEMORY_BYTES_MAX, PLAN_NODES_MAX, PLAN_WORK_MAX, RUN_DEPTH_MAX};
@@ -136,6 +137,10 @@ impl Scope for InitialScope<'_> {
         ""
     }
 
+    fn judge(&self) -> Option<&Value> {
+        Some(no_feedback())
+    }
+
     fn inputs(&self) -> &Value {
         self.inputs
     }
@@ -182,6 +187,10 @@ impl Scope for ItemScope<'_> {
 
     fn item(&self) -> Option<(&Value, usize)> {
         Some(self.item)
+    }
+
+    fn judge(&self) -> Option<&Value> {
+        self.scope.judge()
     }
 
     fn meter(&self) -> &WorkMeter {

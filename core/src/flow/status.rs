@@ -51,3 +51,11 @@ words! {
         Compensation = "compensation",
     }
 }
+
+impl EffectPurpose {
+    /// The kinds that the state of a run is rebuilt from. Undos exist only once a rollback has begun.
+    #[must_use]
+    pub const fn needed_to_load(has_rollback: bool) -> &'static [Self] {
+        if has_rollback { &[Self::Tool, Self::Compensation] } else { &[Self::Tool] }
+    }
+}

@@ -249,6 +249,7 @@ table! {
         completed_seq: Option<i64>,
         state_version: i64 [default],
         in_doubt_since: Option<Timestamp>,
+        judgement: Option<Json>,
     }
     key: [id],
     tenant: tenant_id,
@@ -558,6 +559,7 @@ part! {
     /// An approval request without its data.
     RequestBrief of ApprovalRow in scoped_approvals {
         approval_request_id: Uuid,
+        action_type: String,
         status: RequestStatus,
         expires_at: Option<Timestamp>,
     }

@@ -49,6 +49,27 @@ pub const MAP_PARALLEL_DEFAULT: u32 = 8;
 /// Items of a map that may run concurrently. A workflow that asks for more is refused with `VALIDATION_FAILED`.
 pub const MAP_PARALLEL_MAX: u32 = 100;
 
+// Judges
+
+/// Checks of one judge. A workflow with more is refused with `VALIDATION_FAILED`.
+pub const JUDGE_CHECKS_MAX: usize = 20;
+/// Retries of a step that its judge rejected. A workflow that asks for more is refused with `VALIDATION_FAILED`.
+pub const JUDGE_RETRIES_MAX: u32 = 3;
+/// Characters of the message of a judge's check. A workflow with a longer one is refused with `VALIDATION_FAILED`.
+pub const JUDGE_MESSAGE_CHARS_MAX: usize = 500;
+/// Failed checks that a judgement records and passes to the next attempt. Further ones are omitted.
+pub const JUDGE_FAILED_SHOWN_MAX: usize = 20;
+/// Characters of one failed check's message, with the reason that was added. Longer text is truncated.
+pub const JUDGE_FAILED_CHARS_MAX: usize = 1_000;
+
+// Execution log
+
+/// Characters of `execution_type`. A workflow with a longer one is refused with `VALIDATION_FAILED`.
+pub const EXECUTION_TYPE_CHARS_MAX: usize = 50;
+/// Bytes of the input and of the output in a record of the execution log. A larger one is replaced by its size and
+/// digest; the call itself keeps it.
+pub const EXECUTION_DATA_BYTES_MAX: usize = 1024 * 1024;
+
 // Patches
 
 /// Nodes that one patch may add. A patch with more is refused with `VALIDATION_FAILED`.

@@ -33,7 +33,7 @@ impl Compiled {
 
     /// Caches a version whose document has so many bytes.
     pub(super) fn keep(&mut self, key: VersionKey, found: FoundWorkflow, document_bytes: usize) {
-        let patterns = found.graph.input_schema.as_ref().map_or(0, |schema| schema.pattern_bytes());
+        let patterns = found.graph.pattern_bytes();
         let bytes = document_bytes.saturating_mul(WORKFLOW_MEMORY_FACTOR).saturating_add(patterns);
         self.remove(&key);
         while self.entries.len() >= WORKFLOWS_CACHED_MAX || self.bytes.saturating_add(bytes) > WORKFLOWS_KEPT_BYTES_MAX

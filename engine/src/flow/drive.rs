@@ -291,6 +291,7 @@ impl RunDriver {
             gate: &mut TurnGate { inner: &inner, tenant: &head.tenant, has_waited },
             policy: &*parts.policy,
             catalog: &catalog,
+            projection: &*parts.projection,
             owner,
         };
         let turn = self.run.step(events, &mut env)?;

@@ -9,6 +9,7 @@ use crate::error::EngineError;
 use crate::rows;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::air::NodeKind;
+use chimera_core::flow::approval::RequestedAction;
 use chimera_core::flow::run::{SignalKind, StepStatus};
 use chimera_core::flow::status::RequestStatus;
 use chimera_core::flow::tables::{
@@ -112,6 +113,9 @@ async fn pending_request(flow: &Flow, pending: Select) -> Result<Uuid, EngineErr
     let row = row.ok_or_else(|| EngineError::refused(Code::OccConflict, decided))?;
     if row.expires_at.is_some_and(|end| end <= flow.inner.parts.clock.steady()) {
         return Err(EngineError::refused(Code::InvalidTransition, "the approval request has expired"));
+    }
+    if RequestedAction::parse(&row.action_type) == RequestedAction::Output {
+        return Err(no_input());
     }
     Ok(row.approval_request_id)
 }

@@ -17,6 +17,7 @@ use bytes::Bytes;
 use chimera_core::access::Claimant;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::policy::{Action, Policy, PolicyVerdict};
+use chimera_core::flow::projection::Projection;
 use chimera_core::flow::run::{LaneOwner, Run, RunHead, RunStatus, Turn};
 use chimera_core::flow::tables::RunBrief;
 use chimera_core::record::{Row, StoredRow, Tx};
@@ -41,6 +42,8 @@ pub struct FlowPorts {
     pub bus: Arc<dyn Bus>,
     pub registry: Arc<ToolRegistry>,
     pub policy: Arc<dyn Policy>,
+    /// Derives rows of other rooms, for runs whose workflow asks for them.
+    pub projection: Arc<dyn Projection>,
     /// Sends notifications about ended and waiting runs.
     pub notifier: Arc<dyn Notifier>,
     pub spans: Arc<dyn Spans>,

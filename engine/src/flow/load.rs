@@ -17,7 +17,7 @@ use chimera_core::flow::run::{
     Replay, ReplayMode, Run, RunHead, RunRecording, RunStatus, Signal, SignalKind, StepStatus, StoredPatch, StoredRun,
     with_descendants,
 };
-use chimera_core::flow::status::PatchStatus;
+use chimera_core::flow::status::{EffectPurpose, PatchStatus};
 use chimera_core::flow::tables::{
     ApprovalRow, EffectRow, PatchRow, RUNS, RunBrief, RunRow, SignalBrief, SignalRow, StepBrief, StepRow, effects,
     run_patches, run_signals, runs, scoped_approvals, steps,
@@ -99,6 +99,17 @@ async fn steps(records: &dyn Records, run: Uuid) -> Result<Vec<StepRow>, EngineE
     Ok(steps)
 }
 
+/// The effects of a run that its state is rebuilt from: its tool calls and, once a rollback has begun, its undos. Those
+/// of other kinds are not read.
+async fn effects(records: &dyn Records, row: &RunRow) -> Result<Vec<EffectRow>, EngineError> {
+    let mut found = Vec::new();
+    for kind in EffectPurpose::needed_to_load(row.rollback.is_some()) {
+        let select = EffectRow::select(Scope::System).with(effects::run_id, row.id).with(effects::kind, *kind);
+        found.extend(rows::list::<EffectRow>(records, select, limits::RUN_ROWS_MAX).await?);
+    }
+    Ok(found)
+}
+
 /// Loads the run of a row. Sets `costly` if its data is expensive to process.
 pub(super) async fn load(
     records: &dyn Records,
@@ -121,8 +132,7 @@ async fn load_decoded(
     let author = found.author().map(str::to_owned);
     let (version, graph) = (found.version, found.graph);
     let steps = steps(records, head.id).await?;
-    let effects = EffectRow::select(Scope::System).with(effects::run_id, head.id);
-    let effects: Vec<EffectRow> = rows::list(records, effects, limits::RUN_ROWS_MAX).await?;
+    let effects = effects(records, &row).await?;
     let approvals = ApprovalRow::select(Scope::System).with(scoped_approvals::run_id, head.id);
     let approvals: Vec<ApprovalRow> = rows::list(records, approvals, limits::RUN_ROWS_MAX).await?;
     let any = row.patches > 0 || !approvals.is_empty();

@@ -36,6 +36,7 @@ mod observe;
 mod patch;
 mod perform;
 pub mod port;
+pub(crate) mod readable;
 mod registry;
 mod restore;
 mod review;

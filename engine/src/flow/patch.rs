@@ -244,6 +244,7 @@ fn on_copy<T>(flow: &Flow, mut run: Run, look: impl FnOnce(&Run, &Env<'_>) -> T)
         gate: &mut ClosedGate,
         policy: &*parts.policy,
         catalog: &catalog,
+        projection: &*parts.projection,
         // The copy is never written.
         owner: LaneOwner { lane: 0, epoch: 0 },
     };

@@ -355,6 +355,7 @@ async fn begin(flow: &Flow, permit: &Permit, head: RunHead, first: FirstTurn<'_>
             gate: &mut TurnGate { inner, tenant: &tenant, has_waited: false },
             policy: &*parts.policy,
             catalog: &catalog,
+            projection: &*parts.projection,
             owner,
         };
         let mut at_once = |run: &Run, call: &Call| {

@@ -10,6 +10,7 @@ use chimera_core::error::Code;
 use chimera_core::flow::run::{RunStatus, StepStatus};
 use chimera_core::flow::status::RequestStatus;
 use chimera_core::flow::tables::{RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS, runs, scoped_approvals, steps};
+use chimera_core::job::executions::ExecutionLog;
 use chimera_core::record::{Comparison, Scope, Select};
 use chimera_core::secret::Secret;
 use chimera_engine::EngineError;
@@ -112,6 +113,7 @@ fn engine(world: &World, records: &Arc<dyn Records>, wire: &Arc<PortSwitch>) -> 
         spans: Arc::new(NoSpans),
         asking: Asking::default(),
         registry: Arc::new(registry),
+        projection: Arc::new(ExecutionLog),
         policy: Arc::new(Rules::default()),
         slots: CallLimits::default(),
         alone: true,

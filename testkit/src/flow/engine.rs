@@ -7,6 +7,7 @@ use crate::flow::external_tool::{BehaviorScript, CallBehavior, ExternalTool, Ext
 use crate::seeded::Seeded;
 use async_trait::async_trait;
 use chimera_core::access::tables::{TENANTS, tenants};
+use chimera_core::job::executions::ExecutionLog;
 use chimera_core::record::{Insert, Tx};
 use chimera_core::time::Timestamp;
 use chimera_core::tool::EffectKind;
@@ -125,6 +126,7 @@ pub fn engine_with(world: &World, records: Arc<dyn Records>, alone: bool, rules:
         spans: Arc::new(NoSpans),
         asking: Asking::default(),
         registry: Arc::new(world.registry()),
+        projection: Arc::new(ExecutionLog),
         policy: Arc::new(rules),
         slots: CallLimits::default(),
         alone,

@@ -13,6 +13,7 @@ use chimera_core::access::Level;
 use chimera_core::access::tables::{TENANTS, tenants};
 use chimera_core::flow::policy::Policy;
 use chimera_core::flow::tables::{NotificationRow, steps};
+use chimera_core::job::executions::ExecutionLog;
 use chimera_core::json::Digest32;
 use chimera_core::limits;
 use chimera_core::record::{Insert, Row, StoredRow, Table, Tx};
@@ -199,6 +200,7 @@ impl EngineSetup {
             spans: self.spans,
             asking: self.asking,
             registry: Arc::new(registry.shared_by(self.tenancy)),
+            projection: Arc::new(ExecutionLog),
             policy: self.policy,
             slots: self.slots,
             alone: self.alone,

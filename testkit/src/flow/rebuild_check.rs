@@ -16,6 +16,7 @@ use chimera_core::flow::air::Graph;
 use chimera_core::flow::call::{CallOutcome, ToolError};
 use chimera_core::flow::run::{Effect, Env, Event, Gate, IncomingEdges, LaneOwner, Run, SlotRequest, StoredRun, Turn};
 use chimera_core::flow::tables::RunRow;
+use chimera_core::job::executions::ExecutionLog;
 use chimera_engine::flow::{ToolCatalog, ToolRegistry};
 use chimera_engine::port::{Random, Records};
 use serde_json::{Value, json};
@@ -130,6 +131,7 @@ fn step(run: &mut Run, events: Vec<Event>, slots: bool, world: &World, registry:
         gate: &mut FixedGate(slots),
         policy: &AllowAllPolicy::default(),
         catalog: &catalog,
+        projection: &ExecutionLog,
         owner: LaneOwner { lane: 1, epoch: 1 },
     };
     run.step(events, &mut env).expect("a turn")

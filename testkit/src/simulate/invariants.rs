@@ -4,7 +4,8 @@
 //! |--------|---------------------------------------------------------------------------------------|
 //! | run    | versions increase by one; entries are numbered without gaps; a final run stays final; |
 //! |        | the entry of a cancelled run names the actor and reason of the cancellation           |
-//! | step   | a settled step keeps its output and can only be rolled back                           |
+//! | step   | a settled step keeps its output and can only be rolled back; one that was rejected by |
+//! |        | its judge does not complete                                                           |
 //! | effect | starts as `dispatched`; a succeeded effect stays succeeded                            |
 
 use super::settle::is_settled;
@@ -233,6 +234,10 @@ fn step(changed: RowChange<'_>) -> Option<String> {
         (Err(error), _) | (_, Err(error)) => return Some(error.to_string()),
     };
     let (was, is) = (before.status, after.status);
+    let verdict = after.judgement.as_ref().and_then(|made| made.value().ok());
+    if is == StepStatus::Completed && verdict.is_some_and(|made| made["verdict"] == "rejected") {
+        return Some(format!("step {} of {} is completed, but its judge rejected it", after.node_id, after.run_id));
+    }
     let may_be_undone = matches!(was, StepStatus::Completed | StepStatus::Failed | StepStatus::Cancelled);
     let allowed = was == is || (may_be_undone && is == StepStatus::RolledBack);
     if is_settled(was) && (!allowed || before.output != after.output) {

@@ -7,6 +7,7 @@ use super::tool::{SimulatedTool, specs};
 use crate::flow::{BroadcastBus, ExternalSystem, NullNotifier};
 use crate::memory::MemoryRecords;
 use crate::seeded::Seeded;
+use chimera_core::job::executions::ExecutionLog;
 use chimera_engine::act::rules::Rules;
 use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::{self, Asking, Flow, FlowPorts, RunLimits, ToolRegistry};
@@ -61,6 +62,7 @@ impl Node {
             spans: Arc::new(NoSpans),
             asking: Asking::default(),
             registry: Arc::new(registry(ground, &records, &wire)),
+            projection: Arc::new(ExecutionLog),
             policy: Arc::new(Rules::default()),
             slots: ground.slots.clone(),
             alone: ground.alone,

@@ -5,6 +5,7 @@
 use super::fault_injector::FaultInjector;
 use super::invariants::InvariantChecker;
 use super::port_switch::PortSwitch;
+use super::workflow::{FORBIDDEN, REJECTED};
 use crate::flow::ExternalSystem;
 use crate::memory::MemoryRecords;
 use async_trait::async_trait;
@@ -105,6 +106,16 @@ impl SimulatedTool {
         }
     }
 
+    /// Reports a violation if the input is one that a judge rejects, or shows an output that one rejected.
+    fn check_judged(&self, ctx: &CallContext, input: &Value) {
+        if self.spec.effect == EffectKind::Write && input["n"] == FORBIDDEN {
+            self.judge.report_violation(format!("{} was sent, which its judge rejects", ctx.idempotency_key));
+        }
+        if REJECTED.iter().any(|rejected| input["seen"] == *rejected) {
+            self.judge.report_violation(format!("{} saw an output that was rejected", ctx.idempotency_key));
+        }
+    }
+
     async fn delay(&self) {
         self.weather.delay().await;
         if self.weather.draw(300) {
@@ -192,6 +203,7 @@ impl Tool for SimulatedTool {
                 self.spec.name.clone(),
             ));
         }
+        self.check_judged(ctx, input);
         if self.weather.draw_call_fault() {
             return self.execute_with_fault(ctx, input).await;
         }

@@ -1,4 +1,4 @@
-//! Random workflows: chains, diamonds, conditions, joins, maps, children, delays, approvals.
+//! Random workflows: chains, diamonds, conditions, joins, maps, children, delays, approvals, judges.
 
 use crate::seeded::Seeded;
 use serde_json::{Value, json};
@@ -34,6 +34,13 @@ fn document(id: &str, dice: &Seeded, nodes: u64, nested: bool) -> Value {
                     before.push(from);
                 }
             }
+        }
+        let judged = before
+            .iter()
+            .find(|from| bodies.iter().any(|body: &Value| body["id"] == ***from && !body["judge"].is_null()));
+        if let Some(from) = judged.filter(|_| node["type"] == "function") {
+            let output = format!("nodes.{from}.outputs.echo");
+            node["inputs"]["seen"] = json!(format!("${{has({output}) ? string({output}) : ''}}"));
         }
         for from in &before {
             let mut edge = json!({"from": from, "to": name});
@@ -93,7 +100,46 @@ fn node(name: &str, dice: &Seeded, nested: bool) -> Value {
     if function && dice.below(8) == 0 {
         node["requires_approval"] = json!({"expires_seconds": 5 + dice.below(60)});
     }
+    if function && dice.below(3) == 0 {
+        let (n, judge) = judge(["pure", "read"].contains(&tool), dice);
+        node["judge"] = judge;
+        if let Some(n) = n {
+            node["inputs"]["n"] = json!(n);
+        }
+    }
     node
+}
+
+/// An input that no tool may get, because the judges of its nodes reject it.
+pub(super) const FORBIDDEN: &str = "forbidden";
+
+/// Outputs that no step may see, because the judges of their nodes reject them.
+pub(super) const REJECTED: [&str; 3] = ["j0", "f0", "f1"];
+
+/// A judge, and the input of its node if it needs one. A check that iterates over a list decides in a turn of its own.
+fn judge(by_output: bool, dice: &Seeded) -> (Option<&'static str>, Value) {
+    let is = |what: &str, value: &str| match dice.below(2) {
+        0 => format!("${{{what} == '{value}'}}"),
+        _ => format!("${{['{value}'].exists(x, x == {what})}}"),
+    };
+    if by_output {
+        return match dice.below(3) {
+            0 => (
+                Some("${'j' + string(judge.rejections)}"),
+                json!({"checks": [{"require": is("output.echo", "j1")}], "retries": 1}),
+            ),
+            1 => (
+                Some("${'f' + string(judge.rejections)}"),
+                json!({"checks": [{"require": is("output.echo", "never")}], "retries": dice.below(2)}),
+            ),
+            _ => (None, json!({"checks": [{"require": is("output.echo", "never")}], "on_exhausted": "escalate"})),
+        };
+    }
+    match dice.below(3) {
+        0 => (None, json!({"checks": [{"require": "${input.n != 'forbidden'}"}], "bytes_max": 1_000})),
+        1 => (Some(FORBIDDEN), json!({"checks": [{"require": "${input.n != 'forbidden'}"}]})),
+        _ => (None, json!({"checks": [{"require": is("input.n", "never"), "on_fail": "escalate"}]})),
+    }
 }
 
 /// A patch that adds a node after another.

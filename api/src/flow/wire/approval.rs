@@ -25,6 +25,7 @@ words! {
         Question = "question",
         ChildRun = "child_run",
         Map = "map",
+        Output = "output",
         Call = "call",
     }
 }

@@ -3,7 +3,7 @@
 use super::CallDocument;
 use crate::ops::schema::ErrorDocument;
 use crate::wire::{AnyJson, DateTime, wire, words};
-use chimera_core::flow::{air, run};
+use chimera_core::flow::{air, judgement, run};
 use chimera_engine::flow::view;
 use uuid::Uuid;
 
@@ -25,6 +25,19 @@ words! {
         OutcomeUnknown = "outcome_unknown",
     }
 
+    /// What of a step was judged.
+    pub(crate) JudgedPart from judgement::JudgedPart {
+        Input = "input",
+        Output = "output",
+    }
+
+    /// Verdict of a judge.
+    pub(crate) JudgeVerdict from judgement::Verdict {
+        Passed = "passed",
+        Rejected = "rejected",
+        Escalated = "escalated",
+    }
+
     /// Type of a node.
     pub(crate) NodeType from air::NodeKind {
         Function = "function",
@@ -43,6 +56,28 @@ wire! {
         steps: Vec<StepDocument>,
         /// Cursor of the next page; null on the last one.
         next_cursor: Option<String>,
+    }
+
+    /// What the judge of a step decided.
+    pub(crate) JudgementDocument from judgement::Judgement {
+        /// What was judged.
+        of: JudgedPart,
+        /// The verdict.
+        verdict: JudgeVerdict,
+        /// Digest of what was judged.
+        digest: String,
+        /// How often the step was rejected so far.
+        rejections: u32,
+        /// Checks that failed.
+        failed: Vec<FailedCheckDocument>,
+    }
+
+    /// A check of a judge that failed.
+    pub(crate) FailedCheckDocument from judgement::Failure {
+        /// `schema`, `bytes_max` or `checks/N`.
+        check: String,
+        /// Why it failed.
+        message: String,
     }
 
     /// A step.
@@ -67,6 +102,10 @@ wire! {
         input_digest: Option<String>,
         /// Outputs of the step, as in `nodes.<id>.outputs` of an expression.
         outputs: AnyJson,
+        /// Output that the node's judge has not released; no other step sees it.
+        held_output: AnyJson,
+        /// What the node's judge decided last; null without a judge.
+        judgement: Option<JudgementDocument>,
         /// Why it failed.
         error: Option<ErrorDocument>,
         /// Id of the child run that the step started.

@@ -79,6 +79,7 @@ const CASES: &[Case] = &[
     ("GET /runs/{id}", none, Forbidden, NotThere),
     ("PATCH /runs/{id}", || json!({"status": "rolled_back"}), Forbidden, NotThere),
     ("GET /runs/{id}/steps", none, Forbidden, NotThere),
+    ("GET /runs/{id}/executions", none, Forbidden, NotThere),
     ("POST /runs/{id}/steps/{step}/resolve", || json!({"outcome": "never"}), Forbidden, NotThere),
     ("POST /runs/{id}/steps/{step}/edit", || json!({"input": {}}), Forbidden, NotThere),
     ("GET /runs/{id}/events", none, Forbidden, NotThere),

@@ -132,6 +132,7 @@ const CASES: &[(&str, &str, Body)] = &[
     ("GET /runs/{id}", "", none),
     ("PATCH /runs/{id}", "", |_| json!({"status": "rolled_back"})),
     ("GET /runs/{id}/steps", "", none),
+    ("GET /runs/{id}/executions", "", none),
     ("POST /runs/{id}/steps/{step}/resolve", "", |_| json!({"outcome": "never"})),
     ("POST /runs/{id}/steps/{step}/edit", "", |_| json!({"input": {}})),
     ("GET /runs/{id}/events", "", none),

@@ -3,6 +3,8 @@
 //! They hold what the author wrote, with defaults filled in, and are validated only for their own
 //! shape. Serialization omits defaults, so equivalent texts have the same digest.
 
+use super::judge::Judge;
+use super::logging::ExecutionLogging;
 use super::problem::{DocumentProblem, Problems};
 use super::{parse, write};
 use crate::words::words;
@@ -19,6 +21,8 @@ pub struct Document {
     /// The templates of a run's outputs. Without them, a run returns the outputs of its sink nodes by node id.
     pub outputs: Option<Map<String, Value>>,
     pub timeout_seconds: Option<u32>,
+    /// The records that the calls of a run leave. Without it, none.
+    pub log_executions: Option<ExecutionLogging>,
     pub nodes: Vec<Node>,
     pub edges: Vec<Edge>,
 }
@@ -36,6 +40,8 @@ pub struct Node {
     pub retry: Option<Retry>,
     /// The approval that this node needs in addition to what its tool requires.
     pub requires_approval: Option<Approval>,
+    /// Decides on what it sends or returns. In a map, on each item.
+    pub judge: Option<Box<Judge>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]

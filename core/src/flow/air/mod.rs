@@ -9,6 +9,8 @@ mod check;
 mod compile;
 mod document;
 mod graph;
+mod judge;
+mod logging;
 mod order;
 mod parse;
 mod problem;
@@ -25,6 +27,9 @@ pub use document::{
     Approval, Body, Cache, ChildWorkflow, Document, Edge, Function, Hitl, Join, MapBody, MapItem, Node, NodeKind, Retry,
 };
 pub use graph::{CompiledEdge, CompiledNode, Graph};
+pub use judge::{CompiledJudge, Judge, JudgeCheck, OnExhausted, OnFail, SharedJudge};
+pub(crate) use judge::{FailedCheck, JudgeScope};
+pub use logging::{AgentType, ExecutionLogging};
 pub use parse::{CURRENT_NODE, is_node_id};
 pub(crate) use parse::{read_edges, read_nodes};
 pub(crate) use problem::Problems;

@@ -6,6 +6,8 @@
 use super::document::{
     Approval, Body, Cache, ChildWorkflow, Document, Edge, Function, Hitl, Join, MapBody, MapItem, Node, Retry,
 };
+use super::judge::{Judge, read_judge};
+use super::logging::read_logging;
 use super::problem::{ProblemCode, Problems};
 use super::read::Members;
 use crate::limits::{
@@ -60,6 +62,7 @@ pub(super) fn read_document(value: Value, out: &mut Problems) -> Option<Document
         inputs: members.object("inputs", out).map(Value::Object),
         outputs: members.object("outputs", out),
         timeout_seconds: members.count("timeout_seconds", 1..=FLOW_SECONDS_MAX, out),
+        log_executions: read_logging(&mut members, out),
         nodes: read_nodes(&mut members, "nodes", WORKFLOW_NODES_MAX, out),
         edges: read_edges(&mut members, "edges", WORKFLOW_EDGES_MAX, out),
     };
@@ -139,6 +142,7 @@ fn read_node(value: Value, path: String, out: &mut Problems) -> Node {
         out.add(ProblemCode::InvalidId, members.path("id"), reason);
     }
     let kind = members.text("type", out);
+    let mut judge = None;
     let node = Node {
         id,
         join: read_join(&mut members, out),
@@ -146,10 +150,11 @@ fn read_node(value: Value, path: String, out: &mut Problems) -> Node {
         timeout_seconds: members.count("timeout_seconds", 1..=FLOW_SECONDS_MAX, out),
         retry: read_retry(&mut members, out),
         requires_approval: read_requires_approval(&mut members, out),
-        body: read_body(&kind, &mut members, out),
+        body: read_body(&kind, &mut members, &mut judge, out),
+        judge: None,
     };
     members.finish(out);
-    node
+    Node { judge: judge.map(Box::new), ..node }
 }
 
 fn read_join(members: &mut Members, out: &mut Problems) -> Join {
@@ -179,7 +184,7 @@ fn read_requires_approval(members: &mut Members, out: &mut Problems) -> Option<A
     }
 }
 
-fn read_approval(mut members: Members, out: &mut Problems) -> Approval {
+pub(super) fn read_approval(mut members: Members, out: &mut Problems) -> Approval {
     let approvals_needed = members.count("approvals_needed", 1..=APPROVALS_NEEDED_MAX, out).unwrap_or(1);
     let path = members.path("approvers");
     let items = members.list("approvers", out).unwrap_or_default();
@@ -213,16 +218,23 @@ fn read_approval(mut members: Members, out: &mut Problems) -> Approval {
     approval
 }
 
-fn read_body(kind: &str, members: &mut Members, out: &mut Problems) -> Body {
+/// The body of a node, and the judge that is written beside it or, in a map, inside `do`.
+fn read_body(kind: &str, members: &mut Members, judge: &mut Option<Judge>, out: &mut Problems) -> Body {
     match kind {
-        "function" => Body::Function(read_function(members, out)),
+        "function" => {
+            *judge = read_judge(members, out);
+            Body::Function(read_function(members, out))
+        }
         "hitl" => Body::Hitl(Hitl {
             prompt: members.optional_text("prompt", out),
             show: members.take("show"),
             approval: members.inner("approval", out).map(|inner| read_approval(inner, out)).unwrap_or_default(),
         }),
-        "workflow" => Body::Workflow(read_child(members, out)),
-        "map" => Body::Map(read_map(members, out)),
+        "workflow" => {
+            *judge = read_judge(members, out);
+            Body::Workflow(read_child(members, out))
+        }
+        "map" => Body::Map(read_map(members, judge, out)),
         "agent" => {
             check_agent(members, out);
             Body::Agent(members.take_rest())
@@ -263,12 +275,13 @@ fn read_child(members: &mut Members, out: &mut Problems) -> ChildWorkflow {
     }
 }
 
-fn read_map(members: &mut Members, out: &mut Problems) -> MapBody {
+fn read_map(members: &mut Members, judge: &mut Option<Judge>, out: &mut Problems) -> MapBody {
     let over = members.value("over", out);
     let max_parallel = members.count("max_parallel", 1..=MAP_PARALLEL_MAX, out).unwrap_or(MAP_PARALLEL_DEFAULT);
     let inner = members.value("do", out);
     let mut inner = Members::of(inner, members.path("do"), out);
     let kind = inner.text("type", out);
+    *judge = read_judge(&mut inner, out);
     let item = match kind.as_str() {
         "workflow" => MapItem::Workflow(read_child(&mut inner, out)),
         "function" => MapItem::Function(read_function(&mut inner, out)),

@@ -15,7 +15,7 @@ use crate::flow::risk::{Factor, Score};
 use crate::time::Timestamp;
 use crate::tool::Risk;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 /// A stored approval request.
@@ -29,7 +29,7 @@ pub struct ApprovalRecord<'a> {
     pub changed_by: &'a [String],
     pub autonomy_level: &'a str,
     pub node_id: Option<&'a str>,
-    /// A tool, `hitl`, `workflow`, `map`, `plan` or `graph.patch`.
+    /// A tool, `hitl`, `workflow`, `map`, `judge.output`, `plan` or `graph.patch`.
     pub action_type: &'a str,
     /// The action, as stored.
     pub data: &'a Value,
@@ -102,6 +102,8 @@ pub enum Subject {
     Question,
     ChildRun,
     Map,
+    /// What a step returned.
+    Output,
     Call,
 }
 
@@ -113,6 +115,7 @@ impl Subject {
             RequestedAction::Question => Self::Question,
             RequestedAction::ChildRun => Self::ChildRun,
             RequestedAction::Map => Self::Map,
+            RequestedAction::Output => Self::Output,
             RequestedAction::Call(_) => Self::Call,
         }
     }
@@ -233,7 +236,11 @@ impl Review {
             subject,
             node_id: request.node_id.map(str::to_owned),
             reason: text_of(&data["reason"]).unwrap_or_default(),
-            question: (subject == Subject::Question).then(|| question(&data["input"])),
+            question: match subject {
+                Subject::Question => Some(question(&data["input"])),
+                Subject::Output => Some(held_output(data)),
+                _ => None,
+            },
             calls_listed: calls.iter().filter(|call| call.is_call()).map(|call| 1 + call.alike_count).sum(),
             refusals: calls.iter().filter_map(refused).collect(),
             changes: request.before.map(|before| change::diff(&calls_of(subject, before), &calls)).unwrap_or_default(),
@@ -280,6 +287,17 @@ fn text_of(value: &Value) -> Option<String> {
     value.as_str().map(str::to_owned)
 }
 
+/// What a step returned and its judge escalated.
+fn held_output(data: &Value) -> Question {
+    let tool = data["tool"].as_str().unwrap_or_default();
+    let prompt = format!("{tool} has returned this output. Approve to let later steps use exactly this output.");
+    let failed = &data["judgement"]["failed"];
+    Question {
+        prompt: Some(prompt),
+        shown: json!({"input": data["input"], "output": data["output"], "failed_checks": failed}),
+    }
+}
+
 fn question(input: &Value) -> Question {
     match input.as_object() {
         Some(asked) if asked.len() == 2 && asked.contains_key("prompt") && asked.contains_key("show") => {
@@ -301,7 +319,7 @@ fn calls_of(subject: Subject, data: &Value) -> Vec<PlannedCall> {
             data["calls"].as_array().into_iter().flatten().map(|line| call(node, line)).collect()
         }
         Subject::Call | Subject::ChildRun => vec![call(None, data)],
-        Subject::Patch | Subject::Question => Vec::new(),
+        Subject::Patch | Subject::Question | Subject::Output => Vec::new(),
     }
 }
 
@@ -361,10 +379,24 @@ fn notes(line: &Value) -> Vec<String> {
     {
         notes.push(format!("{} items are not listed here; each needs its own approval", items - listed));
     }
+    notes.extend(judge_note(&line["judge"]));
     // A draft never executes anything, so this warning adds nothing.
     let warning = text_of(&line["result"]["warning"]).filter(|warning| !warning.starts_with("This is a simulated"));
     notes.extend(warning.filter(|_| line["deferred"].is_null()));
     notes
+}
+
+/// What the judge of a planned call will do, or says already.
+fn judge_note(judge: &Value) -> Option<String> {
+    let failed = || judge["failed"].as_array().into_iter().flatten().filter_map(|failed| failed["message"].as_str());
+    let failed = || failed().collect::<Vec<_>>().join("; ");
+    Some(match (judge["of"].as_str()?, judge["verdict"].as_str()) {
+        (_, Some("passed")) => "its judge lets this input pass".to_owned(),
+        (_, Some("rejected")) => format!("its judge rejects this input, so the step will fail: {}", failed()),
+        (_, Some(_)) => format!("its judge leaves this input to a person: {}", failed()),
+        ("input", None) => "its judge decides on the input before it is sent".to_owned(),
+        (_, None) => "its judge decides on the output before later steps see it".to_owned(),
+    })
 }
 
 /// The number of known calls that are not listed, and the maps whose list is not known.

@@ -14,6 +14,7 @@ pub fn title(review: &Review) -> String {
         Subject::Question => format!("{workflow} asks you a question at {node}"),
         Subject::ChildRun => format!("May {node} start a run inside this run of {workflow}?"),
         Subject::Map => format!("May {node} make these {} calls?", review.calls_listed + review.calls_unlisted),
+        Subject::Output => format!("May the next steps of {workflow} use what {node} returned?"),
         Subject::Call => format!("May {node} make this call?"),
     }
 }

@@ -11,7 +11,7 @@ use super::start::{Work, cache_key, note_dry};
 use super::tasks::edges;
 use super::tasks::task::{Task, TaskState};
 use super::turn_builder::{CacheEntry, EndedCall, ReplacedCall, TurnContext};
-use super::{EffectStatus, Run, RunPlace, requesters, retry, start, stop};
+use super::{EffectStatus, Run, RunPlace, children, judge, projecting, requesters, retry, start, stop};
 use crate::error::{Code, ErrorBody};
 use crate::flow::call::{CallOutcome, CheckResult, Sent, ToolError};
 use crate::flow::outputs;
@@ -96,11 +96,17 @@ fn settle_answer(
 fn record_end(
     run: &mut Run,
     called: Called<'_>,
-    ended: Result<Json, &ToolError>,
+    ended: Result<&Value, &ToolError>,
     cx: &mut TurnContext<'_>,
 ) -> Result<(), Unstorable> {
     let Called { at, call, spec } = called;
     let step = run.tasks.ensure_step(at, &mut cx.env);
+    let told = projecting::EndedCall { call, tool: &spec.name, ended: ended.map_err(|error| &*error.body) };
+    projecting::call_ended(run, at, &told, cx)?;
+    let ended = match ended {
+        Ok(output) => Ok(Json::encode(output)?),
+        Err(error) => Err(error),
+    };
     let end = EndedCall { call, step, spec, ended, at: cx.env.now };
     cx.book.record_call_end(&run.head, run.tasks.task(at), end)
 }
@@ -120,15 +126,39 @@ fn complete(run: &mut Run, called: Called<'_>, output: Value, cx: &mut TurnConte
     let Some(task) = run.tasks.task_mut(at) else { return Ok(()) };
     task.set_in_doubt(false);
     cx.book.settle_effect(task, EffectStatus::Succeeded, now)?;
-    let text = Json::encode(&output)?;
-    record_end(run, called, Ok(text.clone()), cx)?;
-    if run.tasks.function(at).is_some_and(|function| function.cache.is_some())
-        && run.tasks.reach(at, spec) != EffectKind::Write
-        && !dry
-    {
-        cache_output(run, at, spec, text, cx)?;
+    record_end(run, called, Ok(&output), cx)?;
+    judge::output_arrived(run, at, output, "completed", cx)
+}
+
+/// Nothing holds the output back any more: caches it if the node allows it, and completes the step.
+pub(crate) fn release_output(
+    run: &mut Run,
+    at: RunPlace,
+    output: Value,
+    how: &'static str,
+    cx: &mut TurnContext<'_>,
+) -> Result<(), Unstorable> {
+    let Some(spec) = run.tasks.tool(at).cloned() else { return children::complete_nested(run, at, output, how, cx) };
+    let dry = run.tasks.input(at).is_some_and(is_dry_run);
+    let caches = run.tasks.function(at).is_some_and(|function| function.cache.is_some());
+    let was_called = run.tasks.task(at).is_some_and(|task| task.attempt() > 0);
+    if caches && was_called && run.tasks.reach(at, &spec) != EffectKind::Write && !dry {
+        cache_output(run, at, &spec, Json::encode(&output)?, cx)?;
     }
-    finish_step(run, at, output, "completed", cx)
+    finish_step(run, at, output, how, cx)
+}
+
+/// A cached output replaces the call. It is judged like that of the call.
+pub(crate) fn use_cached(
+    run: &mut Run,
+    at: RunPlace,
+    output: Value,
+    cx: &mut TurnContext<'_>,
+) -> Result<(), Unstorable> {
+    match record_replacement(run, at, output, "cached", cx)? {
+        Some(output) => judge::output_arrived(run, at, output, "cached", cx),
+        None => Ok(()),
+    }
 }
 
 /// The call returned an output that can't be stored. A write has taken effect with an unknown result, which the
@@ -172,7 +202,7 @@ fn complete_checked(
     complete_without_call(run, at, output, "checked", cx)
 }
 
-/// A recorded, cached, checked or resolved output replaces the call.
+/// A recorded, checked or resolved output replaces the call. It was judged before, or nothing is left to decide.
 pub(crate) fn complete_without_call(
     run: &mut Run,
     at: RunPlace,
@@ -180,15 +210,29 @@ pub(crate) fn complete_without_call(
     how: &'static str,
     cx: &mut TurnContext<'_>,
 ) -> Result<(), Unstorable> {
-    let Some(spec) = run.tasks.tool(at).cloned() else { return Ok(()) };
+    match record_replacement(run, at, output, how, cx)? {
+        Some(output) => finish_step(run, at, output, how, cx),
+        None => Ok(()),
+    }
+}
+
+/// Records an output that replaces a call. `None`: it can't be stored, and the step has failed.
+fn record_replacement(
+    run: &mut Run,
+    at: RunPlace,
+    output: Value,
+    how: &'static str,
+    cx: &mut TurnContext<'_>,
+) -> Result<Option<Value>, Unstorable> {
+    let Some(spec) = run.tasks.tool(at).cloned() else { return Ok(None) };
     let (call, step) = ((cx.env.ids)(), run.tasks.ensure_step(at, &mut cx.env));
     let Ok(text) = Json::encode(&output) else {
         let message = format!("the output of {} can't be stored", spec.name);
-        return fail_step(run, at, ErrorBody::new(Code::ExternalServiceError, message), cx);
+        return fail_step(run, at, ErrorBody::new(Code::ExternalServiceError, message), cx).map(|()| None);
     };
     let replaced = ReplacedCall { call, step, tool: &spec.name, output: text, how, at: cx.env.now };
     cx.book.record_replaced_call(&run.head, run.tasks.task(at), replaced)?;
-    finish_step(run, at, output, how, cx)
+    Ok(Some(output))
 }
 
 fn finish_step(
@@ -240,7 +284,7 @@ fn call_failed(
     }
     let attempt = run.tasks.task(at).map_or(0, Task::attempt);
     let retries = run.tasks.graph().nodes[at.node].node.retry.as_ref().map_or(limits::RETRIES_MAX, |retry| retry.max);
-    let tried = run.tasks.task(at).map_or(0, Task::tries);
+    let tried = run.tasks.task(at).map_or(0, Task::tries_in_round);
     let due = retry::due(&error.body, tried, retries, cx.env.now, random_from_id(call))
         .filter(|_| !run.stopping.is_stopping());
     let Some(until) = due else { return give_up(run, at, *error.body, cx) };
@@ -401,6 +445,17 @@ pub(crate) fn outcome_unknown(
 
 /// Fails the step.
 pub(crate) fn fail_step(
+    run: &mut Run,
+    at: RunPlace,
+    error: ErrorBody,
+    cx: &mut TurnContext<'_>,
+) -> Result<(), Unstorable> {
+    projecting::failed(run, at, &error, cx)?;
+    fail_with_part(run, at, error, cx)
+}
+
+/// Fails the step because a part of it has failed: an item of its map, or its child run.
+pub(crate) fn fail_with_part(
     run: &mut Run,
     at: RunPlace,
     error: ErrorBody,

@@ -12,9 +12,9 @@ use super::scope::RunScope;
 use super::start::{Work, too_deep, validate_input};
 use super::stopping::rejection_reason;
 use super::tasks::edges;
-use super::tasks::task::TaskState;
+use super::tasks::task::{Task, TaskState};
 use super::turn_builder::TurnContext;
-use super::{Run, RunPlace, answer, approval_rows, demands, map_calls, replay, requesters, start, stop};
+use super::{Run, RunPlace, answer, approval_rows, demands, judge, map_calls, replay, requesters, start, stop};
 use crate::access::Actor;
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::Body;
@@ -43,7 +43,10 @@ pub(crate) fn action_digest(run: &Run, at: RunPlace) -> Digest32 {
         Work::Child { workflow, version } => (format!("workflow {workflow}"), format!("{version:?}")),
         _ => ("hitl".to_owned(), String::new()),
     };
-    let action = json!({
+    // An output was returned by the tool as it was then.
+    let held = run.tasks.task(at).and_then(Task::held);
+    let version = if held.is_some() { String::new() } else { version };
+    let mut action = json!({
         "run_id": run.head.id,
         "node": run.tasks.name(at),
         "item": at.item,
@@ -51,6 +54,9 @@ pub(crate) fn action_digest(run: &Run, at: RunPlace) -> Digest32 {
         "tool_version": version,
         "input": input,
     });
+    if let Some(held) = held {
+        action["output"] = json!(Digest32::of(&held.output));
+    }
     Digest32::of(&action)
 }
 
@@ -75,6 +81,14 @@ fn request_data(
 ) -> (RequestedAction, Value) {
     let input = || run.tasks.input(at).cloned();
     let (node, item, reason) = (run.tasks.name(at), at.item, &demand.reason);
+    let task = run.tasks.task(at);
+    if let Some(held) = task.and_then(Task::held) {
+        let data = json!({
+            "node": node, "item": item, "tool": run.tasks.tool(at).map_or("workflow", |spec| spec.name.as_str()),
+            "input": input(), "output": *held.output, "judgement": task.and_then(Task::judgement), "reason": reason,
+        });
+        return (RequestedAction::Output, data);
+    }
     match start::work(run, at) {
         Work::Map => {
             let calls = map_calls::calls_of_map(run, at.node);
@@ -86,10 +100,13 @@ fn request_data(
         }
         Work::Tool(spec) => {
             let input = input().unwrap_or_default();
-            let data = json!({
+            let mut data = json!({
                 "node": node, "item": item, "tool": spec.name, "tool_version": spec.version, "reason": reason,
                 "risk": policy.score_call(&spec, &input), "input": input,
             });
+            if let Some(judgement) = task.and_then(Task::input_judgement) {
+                data["judgement"] = json!(judgement);
+            }
             (RequestedAction::Call(spec.name.clone()), data)
         }
         Work::Child { workflow, version } => {
@@ -206,12 +223,18 @@ pub(crate) fn apply_approval(
         requesters::add_co_requesters(run, by.iter().filter(|_| notes.is_some()).map(String::as_str));
         return complete_decision(run, at, outputs::approved(&by, notes.as_deref()), cx);
     }
+    let held = run.tasks.task(at).and_then(Task::held).cloned();
     cx.book.add_note(
         "step.approved",
         run.tasks.step_id(at),
         by.first().map(Actor::person),
         json!({"node": run.tasks.name(at), "by": by}),
     );
+    if let Some(held) = held {
+        // They chose the output that later steps use.
+        requesters::add_co_requesters(run, by.iter().map(String::as_str));
+        return judge::release(run, at, held, cx);
+    }
     run.tasks.enter(at, TaskState::Ready);
     run.tasks.mark_dirty(at, cx);
     run.tasks.push_ready_first(at);
@@ -248,8 +271,8 @@ pub(crate) struct StepEdit {
     pub(crate) approval: Option<Uuid>,
 }
 
-/// A person rejected the request. At a `hitl` node that is a failure which the graph may handle; anywhere
-/// else it cancels the run.
+/// A person rejected the request. At a `hitl` node, or if the judge of the step escalated, that is a failure which the
+/// graph may handle; anywhere else it cancels the run.
 pub(crate) fn apply_rejection(run: &mut Run, rejection: Rejection, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
     let Rejection { approval, by, notes, decision } = rejection;
     if apply::denied(run, approval, &by, &mut cx.book)? {
@@ -261,7 +284,7 @@ pub(crate) fn apply_rejection(run: &mut Run, rejection: Rejection, cx: &mut Turn
         return Ok(());
     }
     let Some((at, _)) = place_awaiting(run, approval) else { return Ok(()) };
-    if matches!(start::work(run, at), Work::Person) {
+    if matches!(start::work(run, at), Work::Person) || judge::is_escalated(run, at) {
         requesters::add_co_requesters(run, notes.is_some().then_some(by.id.as_str()));
         let error = ErrorBody::new(Code::PolicyDenied, reason).with("decision", decision.as_str()).with("notes", notes);
         return answer::fail_step(run, at, error, cx);
@@ -305,6 +328,10 @@ pub(crate) fn apply_edit(run: &mut Run, edit: StepEdit, cx: &mut TurnContext<'_>
         return Ok(());
     };
     let Work::Tool(spec) = start::work(run, at) else { return Ok(()) };
+    // What was already called has no input to change.
+    if run.tasks.task(at).is_some_and(|task| task.held().is_some()) {
+        return Ok(());
+    }
     // The signal is about an earlier request, which was already replaced.
     if asked.is_pending() && approval.is_some_and(|approval| approval != asked.id) {
         return Ok(());
@@ -312,7 +339,7 @@ pub(crate) fn apply_edit(run: &mut Run, edit: StepEdit, cx: &mut TurnContext<'_>
     if approval.is_none() {
         cx.book.close_approval_request(&asked, RequestStatus::Superseded, cx.env.now)?;
     }
-    match validate_input(&spec, input) {
+    match validate_input(&spec, input).and_then(|input| judge::check_edit(run, at, &spec, input)) {
         Err(error) => {
             let data = json!({"code": error.code, "message": error.message});
             cx.book.add_note("step.edit_refused", Some(step), Some(by), data);
@@ -331,6 +358,7 @@ pub(crate) fn apply_edit(run: &mut Run, edit: StepEdit, cx: &mut TurnContext<'_>
             }
         }
     }
+    judge::judge_edited(run, at, &spec, cx)?;
     let edited = ApprovalRequirement::one_approval("the input was edited");
     match start::judge(run, at, &spec, &cx.env) {
         PolicyVerdict::Deny { rule, reason } => start::refuse_by_policy(run, at, rule, reason, cx),

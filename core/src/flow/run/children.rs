@@ -6,6 +6,7 @@
 use super::env::Env;
 use super::event::Effect;
 use super::patches::pins;
+use super::projecting::LOG_EXECUTIONS;
 use super::replay::RecordedOutcome;
 use super::requesters::{ADDED_BY, merge_names};
 use super::start::too_deep;
@@ -13,8 +14,8 @@ use super::tasks::edges;
 use super::tasks::task::TaskState;
 use super::turn_builder::TurnContext;
 use super::{
-    Run, RunHead, RunPlace, RunStatus, Source, WorkflowRef, answer, approve, approvers, demands, map_calls, replay,
-    requesters, restore, start,
+    Run, RunHead, RunPlace, RunStatus, Source, WorkflowRef, answer, approve, approvers, demands, judge, map_calls,
+    projecting, replay, requesters, restore, start,
 };
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
@@ -138,6 +139,9 @@ fn request_of_child(run: &Run, at: RunPlace, workflow: &str, share: u64) -> Valu
     for (member, value) in map_calls::call_limits_for_child(run, at) {
         request[member] = value;
     }
+    if let Some(logging) = projecting::logging(run) {
+        request[LOG_EXECUTIONS] = logging.to_value();
+    }
     let added_by = merge_names(Vec::new(), requesters::writers_of(run, at));
     if !added_by.is_empty() {
         request[ADDED_BY] = added_by.into();
@@ -191,13 +195,13 @@ pub(crate) fn child_ended(
     let Some(at) = run.tasks.place_of_step(step) else { return Ok(()) };
     let Some(TaskState::AwaitingChild { .. }) = run.tasks.state(at) else { return Ok(()) };
     if RunStatus::parse(&end.status) == Some(RunStatus::Completed) {
-        return complete_nested(run, at, end.result.unwrap_or_default(), "child", cx);
+        return judge::output_arrived(run, at, end.result.unwrap_or_default(), "child", cx);
     }
     let error = end
         .error
         .unwrap_or_else(|| ErrorBody::new(Code::ExternalServiceError, format!("the child run is {}", end.status)));
     let error = ErrorBody { retryable: false, ..error };
-    answer::fail_step(run, at, error, cx)
+    answer::fail_with_part(run, at, error, cx)
 }
 
 pub(crate) fn complete_nested(

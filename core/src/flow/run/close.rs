@@ -211,7 +211,7 @@ fn step_cells(run: &Run, at: RunPlace, now: Timestamp) -> Result<Vec<(&'static s
     let Some(task) = run.tasks.task(at) else { return Ok(Vec::new()) };
     let output = match task.state() {
         TaskState::Completed { output, .. } | TaskState::Failed { output, .. } => Some(Json::encode(&**output)?),
-        _ => None,
+        _ => task.held().map(|held| Json::encode(&*held.output)).transpose()?,
     };
     let error = match task.state() {
         TaskState::Failed { error, .. } | TaskState::OutcomeUnknown { error } | TaskState::RetryWait { error, .. } => {
@@ -229,7 +229,12 @@ fn step_cells(run: &Run, at: RunPlace, now: Timestamp) -> Result<Vec<(&'static s
         (steps::started_at, task.started_at().into()),
         (steps::completed_at, settled.then_some(now).into()),
     ];
-    if output.is_some() {
+    if let Some(judgement) = task.judgement() {
+        cells.push((steps::judgement, Json::encode(judgement)?.into()));
+    }
+    // An output that was rejected or dropped does not stay in the row.
+    let is_dropped = task.judgement().is_some() && !matches!(task.state(), TaskState::RolledBack { .. });
+    if output.is_some() || is_dropped {
         cells.push((steps::output, output.into()));
     }
     if let TaskState::AwaitingChild { run } = task.state() {
@@ -240,6 +245,9 @@ fn step_cells(run: &Run, at: RunPlace, now: Timestamp) -> Result<Vec<(&'static s
     }
     if task.needs_input_row() {
         cells.push((steps::input, task.input().map(Json::encode).transpose()?.into()));
+    } else if task.judgement().is_some() && matches!(task.state(), TaskState::Ready) {
+        // It is rendered again.
+        cells.push((steps::input, Value::Null));
     }
     Ok(cells)
 }

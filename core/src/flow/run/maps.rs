@@ -142,7 +142,7 @@ fn map_failed(run: &mut Run, node: usize, cx: &mut TurnContext<'_>) -> Result<()
         Some(TaskState::Failed { error, .. }) => (**error).clone(),
         _ => ErrorBody::new(Code::Internal, "an item failed"),
     };
-    answer::fail_step(run, RunPlace::node(node), error.with("item", index), cx)
+    answer::fail_with_part(run, RunPlace::node(node), error.with("item", index), cx)
 }
 
 /// Ends the maps of a loaded run in which an item has failed.
@@ -162,8 +162,10 @@ fn stop_items(run: &mut Run, node: usize, cx: &mut TurnContext<'_>) -> Result<()
     for item in items {
         let at = RunPlace { node, item: Some(item) };
         let waits = run.tasks.task(at).is_some_and(|task| {
-            matches!(task.state(), TaskState::Ready | TaskState::AwaitingApproval(_) | TaskState::RetryWait { .. })
-                && !task.is_in_doubt()
+            matches!(
+                task.state(),
+                TaskState::Ready | TaskState::Judging | TaskState::AwaitingApproval(_) | TaskState::RetryWait { .. }
+            ) && !task.is_in_doubt()
         });
         if waits {
             stop::stop_step(run, at, cx)?;

@@ -31,6 +31,8 @@ mod map_calls;
 mod maps;
 mod merge;
 mod patches;
+mod policy_verdict;
+mod projecting;
 mod refused_turn;
 mod renew;
 mod replay;
@@ -307,7 +309,7 @@ impl Run {
     /// Whether its next turn may use much CPU time.
     #[must_use]
     pub fn may_take_long(&self) -> bool {
-        self.tasks.graph().may_take_long || self.budget.is_spent()
+        self.tasks.graph().may_take_long || self.budget.is_spent() || self.tasks.has_judging()
     }
 
     /// The number of unsupervised calls known so far, including those reserved for child runs.

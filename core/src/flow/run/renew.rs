@@ -8,7 +8,7 @@ use super::patches::apply;
 use super::start::Work;
 use super::tasks::task::TaskState;
 use super::turn_builder::TurnContext;
-use super::{Run, RunPlace, approve, map_calls, start};
+use super::{Run, RunPlace, approve, judge, map_calls, start};
 use crate::flow::approval::{ApprovalRequest, ApprovalRequirement, RequestStatus};
 use crate::flow::policy::PolicyVerdict;
 use crate::record::Unstorable;
@@ -44,6 +44,9 @@ fn outdated(run: &Run, at: RunPlace) -> Option<ApprovalRequest> {
 }
 
 fn judge_again(run: &Run, at: RunPlace, env: &Env<'_>) -> PolicyVerdict {
+    if let Some(demand) = judge::demand_of_held(run, at) {
+        return PolicyVerdict::Ask(demand);
+    }
     match start::work(run, at) {
         Work::Tool(spec) => start::judge(run, at, &spec, env),
         _ => map_calls::demand_of_map(run, at.node, env).map_or(PolicyVerdict::Allow, PolicyVerdict::Ask),

@@ -1,7 +1,7 @@
 //! Starts a ready place.
 //!
-//! In this order: render and check the input, use a recording if the run is a replay, check the policy,
-//! request approval if required, look in the cache if the node allows it, take a slot, dispatch the
+//! In this order: render and check the input, use a recording if the run is a replay, let the node's judge decide on a
+//! write, check the policy, request approval if required, look in the cache if the node allows it, take a slot, dispatch the
 //! call. A call with external effects is recorded as dispatched first; a pure one needs no row before
 //! its result.
 
@@ -14,12 +14,14 @@ use super::tasks::task::{Task, TaskState};
 use super::turn_builder::EffectRecord;
 use super::turn_builder::{TurnBuilder, TurnContext};
 use super::{
-    EffectStatus, Run, RunPlace, answer, approve, approvers, children, demands, judge, maps, replay, restore, step,
+    EffectStatus, Run, RunPlace, answer, approve, approvers, children, demands, judge, maps, policy_verdict,
+    projecting, replay, restore, step,
 };
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Body, ChildWorkflow, MapItem};
 use crate::flow::policy::{Action, PolicyVerdict};
+use crate::flow::projection::Refusal;
 use crate::id;
 use crate::json::{CanonicalJson, Digest32, TooDeep, check_depth};
 use crate::ledger::decision::{DecisionSource, Outcome};
@@ -123,6 +125,9 @@ fn start_tool(run: &mut Run, at: RunPlace, spec: &Arc<Spec>, cx: &mut TurnContex
     if run.tasks.graph().nodes[at.node].is_tool_absent {
         return answer::give_up(run, at, tool_absent(&spec.name), cx).map(|()| true);
     }
+    if !judge::judge_before_sending(run, at, spec, cx)? {
+        return Ok(true);
+    }
     match judge(run, at, spec, &cx.env) {
         PolicyVerdict::Allow => {}
         PolicyVerdict::Ask(_) if must_wait_to_ask(run) => return Ok(false),
@@ -201,13 +206,13 @@ pub(crate) fn judge_anew(run: &Run, at: RunPlace, spec: &Spec, env: &Env<'_>) ->
     let Some(input) = task.input() else { return PolicyVerdict::Allow };
     let (tenant, actor, level) = (run.head.tenant.as_str(), run.head.actor.as_str(), run.head.level);
     let action = Action { tenant, actor, level, node: run.tasks.name(at), tool: spec, input };
-    let mut demand = match judge::judge_for_requesters(run, at, &action, env) {
+    let mut demand = match policy_verdict::judge_for_requesters(run, at, &action, env) {
         PolicyVerdict::Allow => None,
         PolicyVerdict::Ask(demand) => Some(demand),
         deny @ PolicyVerdict::Deny { .. } => return deny,
     };
     let own = demands::demand_of_node(run, at).into_iter().chain(demands::demand_of_level(run, at, spec, input, env));
-    for further in own {
+    for further in own.chain(judge::demand_of_judge(run, at)) {
         demand = Some(match demand {
             Some(demand) => demand.and(further),
             None => further,
@@ -235,7 +240,9 @@ pub(crate) fn refuse_by_policy(
             policies: vec![rule.clone()],
         },
     );
-    answer::give_up(run, at, ErrorBody::new(Code::PolicyDenied, reason).with("rule", rule), cx)
+    let error = ErrorBody::new(Code::PolicyDenied, reason).with("rule", rule);
+    projecting::refused(run, at, Refusal::Policy, &error, cx)?;
+    answer::give_up(run, at, error, cx)
 }
 
 /// Dispatches the call. It is recorded first if it has external effects.
@@ -273,6 +280,7 @@ pub(crate) fn dispatch(
     } else if let Some(stored) = task.effect() {
         made.effect = stored.id;
     }
+    projecting::call_started(run, &made, cx)?;
     run.tasks.enter(at, TaskState::Running { call, mode: made.mode.clone() });
     run.tasks.call_started(at);
     cx.book.effects.push(Effect::Call(made));
@@ -289,7 +297,12 @@ fn call_deadline(run: &Run, at: RunPlace, spec: &Spec, now: Timestamp) -> Timest
 pub(crate) fn effect_key(run: &Run, at: RunPlace, mode: &CallMode) -> String {
     let item = at.item.map(|item| format!("[{item}]")).unwrap_or_default();
     let undo = if matches!(mode, CallMode::Undo { .. }) { ":undo" } else { "" };
-    format!("{}:{}{item}{undo}", run.head.id.simple(), run.tasks.name(at))
+    // What a judge rejected is asked for anew, and must not be answered from the call before.
+    let round = match run.tasks.task(at).map_or(0, Task::round) {
+        0 => String::new(),
+        round => format!(":{}", round + 1),
+    };
+    format!("{}:{}{item}{round}{undo}", run.head.id.simple(), run.tasks.name(at))
 }
 
 /// Looks in the cache if the node allows it.
@@ -317,7 +330,7 @@ pub(crate) fn cache_looked_up(
     let Some(TaskState::LookingUpCache) = run.tasks.state(at) else { return Ok(()) };
     run.tasks.call_ended(at);
     match hit {
-        Some(output) => answer::complete_without_call(run, at, output, "cached", cx),
+        Some(output) => answer::use_cached(run, at, output, cx),
         None => {
             // It is judged again: the lookup took time.
             run.tasks.enter(at, TaskState::Ready);

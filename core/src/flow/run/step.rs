@@ -1,7 +1,7 @@
 //! One turn: applies all events that have arrived, then advances the run as far as possible.
 //!
 //! This is the coordinator. It routes each event to the module that handles it, and calls the others in a fixed order:
-//! rollback, draft, timers, edges and starts, end.
+//! judgements that earlier turns left, rollback, draft, timers, edges and starts, end.
 
 use super::drafting::draft;
 use super::drafting::plan;
@@ -13,7 +13,7 @@ use super::tasks::edges;
 use super::tasks::task::TaskState;
 use super::turn_builder::{TurnBuilder, TurnContext};
 use super::{
-    Run, RunPlace, RunStatus, answer, approve, close, end, map_calls, maps, refused_turn, renew, signals, start,
+    Run, RunPlace, RunStatus, answer, approve, close, end, judge, map_calls, maps, refused_turn, renew, signals, start,
 };
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
@@ -47,6 +47,7 @@ pub(crate) fn is_turn_full(run: &Run, book: &TurnBuilder) -> bool {
 
 /// Applies events and advances as far as possible. Rows are written by `finish_turn`.
 pub(crate) fn advance(run: &mut Run, events: Vec<Event>, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
+    judge::proceed(run, cx)?;
     for event in events {
         apply_event(run, event, cx)?;
     }

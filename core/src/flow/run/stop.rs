@@ -33,7 +33,8 @@ pub(crate) fn stop_step(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -
         return answer::outcome_unknown(run, at, "the run was stopped before the outcome was known", cx);
     }
     let now = cx.env.now;
-    if let Some(task) = run.tasks.task_mut(at) {
+    // A held output was returned: its call took place.
+    if let Some(task) = run.tasks.task_mut(at).filter(|task| task.held().is_none()) {
         cx.book.settle_effect(task, EffectStatus::Failed, now)?;
     }
     let recorded = run.tasks.task(at).is_some_and(|task| task.step().is_some());
@@ -67,6 +68,7 @@ pub(crate) fn cancel_waiting(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<
         match task.state() {
             TaskState::Delayed { .. }
             | TaskState::Ready
+            | TaskState::Judging
             | TaskState::AwaitingApproval(_)
             | TaskState::RetryWait { .. } => {
                 under_way |= answer::may_have_happened(run, at);

@@ -34,9 +34,10 @@ pub(crate) struct TurnContext<'e> {
 impl<'e> TurnContext<'e> {
     /// A turn that continues after the ledger entry with this sequence number.
     pub(crate) fn new(env: &'e mut Env<'_>, seq: i64) -> Self {
-        let Env { now, ids, gate, policy, catalog, owner } = env;
+        let Env { now, ids, gate, policy, catalog, projection, owner } = env;
         let (now, owner) = (*now, *owner);
-        let env = Env { now, ids: &mut **ids, gate: &mut **gate, policy: *policy, catalog: *catalog, owner };
+        let (policy, catalog, projection) = (*policy, *catalog, *projection);
+        let env = Env { now, ids: &mut **ids, gate: &mut **gate, policy, catalog, projection, owner };
         Self { env, book: TurnBuilder { seq, ..TurnBuilder::default() } }
     }
 }
@@ -53,6 +54,8 @@ pub(crate) struct TurnBuilder {
     pub(crate) unknown_outcomes: Vec<UnknownOutcome>,
     /// Places whose outcome is known again.
     pub(crate) settled: BTreeSet<RunPlace>,
+    /// Places whose error a projection has already recorded.
+    pub(crate) logged: BTreeSet<RunPlace>,
     pub(crate) more: bool,
     pub(crate) ended: bool,
     /// The run gets a new owner, even if nothing else changes.
@@ -199,6 +202,11 @@ impl TurnBuilder {
 
     pub(crate) fn update(&mut self, update: Update) {
         self.rows.updates.push(update);
+    }
+
+    /// Adds a statement that runs after the bulk part.
+    pub(crate) fn add_ordered(&mut self, step: Step) {
+        self.rows.steps.push(step);
     }
 
     /// Closes a pending request without a decision.

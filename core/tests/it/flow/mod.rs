@@ -5,6 +5,7 @@ mod examples;
 mod faults;
 mod fuzzed;
 mod given;
+mod judge;
 mod patch;
 mod properties;
 mod types;

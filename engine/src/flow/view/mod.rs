@@ -28,7 +28,7 @@ pub use message::{DeliveryAttempt, DeliveryOutcome, MessageView, NotifyTargets};
 pub use patch::{DigestChange, GraphDiff, MemberDiff, PatchChanges, PatchInverse, PatchView};
 pub use plan::{
     CheckedCall, CoveredItems, Deferral, DryRunResult, LineKind, LineStatus, PlanLine, PlanView, PlannedChild,
-    PlannedMap,
+    PlannedJudge, PlannedMap,
 };
 pub use risk::RiskView;
 pub use rollback::{RollbackLine, RollbackView};

@@ -4,6 +4,7 @@
 use super::CallView;
 use chimera_core::error::ErrorBody;
 use chimera_core::flow::air::{CompiledNode, NodeKind};
+use chimera_core::flow::judgement::Judgement;
 use chimera_core::flow::run::StepStatus;
 use chimera_core::flow::tables::StepRow;
 use chimera_core::record::{DamagedRows, Json};
@@ -31,6 +32,10 @@ pub struct StepView {
     pub input_digest: Option<String>,
     /// As in `nodes.<id>.outputs` of an expression.
     pub outputs: Option<Json>,
+    /// An output that the judge has not released, which no expression sees.
+    pub held_output: Option<Json>,
+    /// What the node's judge decided last.
+    pub judgement: Option<Judgement>,
     pub error: Option<ErrorBody>,
     pub child_run_id: Option<Uuid>,
     #[serde(flatten)]
@@ -49,6 +54,8 @@ pub struct StepTimes {
 
 impl StepView {
     pub(in crate::flow) fn started(step: StepRow, tool_calls: Vec<CallView>) -> Result<Self, DamagedRows> {
+        let is_held = matches!(step.status, StepStatus::Judging | StepStatus::AwaitingApproval);
+        let (held_output, outputs) = if is_held { (step.output, None) } else { (None, step.output) };
         Ok(Self {
             step_id: Some(step.id),
             node_id: step.node_id,
@@ -59,7 +66,9 @@ impl StepView {
             attempt: step.attempt.into(),
             input: step.input,
             input_digest: step.input_digest.map(|digest| digest.to_string()),
-            outputs: step.output,
+            outputs,
+            held_output,
+            judgement: step.judgement.as_ref().map(Json::decode).transpose()?,
             error: step.error.as_ref().map(Json::decode).transpose()?,
             child_run_id: step.child_run_id,
             times: StepTimes {
@@ -84,6 +93,8 @@ impl StepView {
             input: None,
             input_digest: None,
             outputs: None,
+            held_output: None,
+            judgement: None,
             error: None,
             child_run_id: None,
             times: StepTimes::default(),

@@ -10,6 +10,7 @@ use crate::flow::air::Body;
 use crate::flow::approval::ApprovalRequirement;
 use crate::flow::call::{CallEnd, CallOutcome};
 use crate::flow::expr::Preview;
+use crate::flow::judgement::{JudgedPart, Judgement};
 use crate::flow::outputs;
 use crate::flow::policy::{Action, PolicyVerdict};
 use crate::flow::run::budget::dry_result;
@@ -22,7 +23,7 @@ use crate::flow::run::event::{Call, CallMode, Effect, GovernanceDecision};
 use crate::flow::run::map_calls::CallList;
 use crate::flow::run::start::{Work, check_input, tool_absent};
 use crate::flow::run::turn_builder::{TurnBuilder, TurnContext};
-use crate::flow::run::{ReplayMode, Run, RunPlace, demands, judge, replay, start};
+use crate::flow::run::{ReplayMode, Run, RunPlace, demands, judge, policy_verdict, replay, start};
 use crate::flow::tables::{TOOL_CALLS, tool_calls};
 use crate::json::Digest32;
 use crate::ledger::decision::{DecisionSource, Outcome};
@@ -170,10 +171,14 @@ fn visit(run: &mut Run, at: RunPlace, env: &mut Env<'_>) -> Result<DraftOutcome,
         Work::Tool(spec) => return draft_tool(run, at, spec, env),
         Work::Map => return draft_map(run, at, env).map(|()| DraftOutcome::Done),
         Work::Person => json!({"node": node, "type": "hitl", "would_execute": "a person decides"}),
-        Work::Child { workflow, version } => json!({
-            "node": node, "item": at.item, "type": "workflow", "would_execute": format!("workflow {workflow}"),
-            "workflow_id": workflow, "version": version, "input": draft_inputs(run, at)?,
-        }),
+        Work::Child { workflow, version } => {
+            let mut line = json!({
+                "node": node, "item": at.item, "type": "workflow", "would_execute": format!("workflow {workflow}"),
+                "workflow_id": workflow, "version": version, "input": draft_inputs(run, at)?,
+            });
+            add_judge(&mut line, judge::has_judge(run, at).then_some(JudgedPart::Output), None);
+            line
+        }
         Work::Unsupported(kind) => {
             return Err(ErrorBody::new(Code::ToolUnavailable, format!("nodes of type {kind} are not supported yet")));
         }
@@ -226,17 +231,20 @@ fn draft_tool(run: &mut Run, at: RunPlace, spec: Arc<Spec>, env: &mut Env<'_>) -
         Preview::Exact(input) => input,
         Preview::Deferred { shown, from } => {
             planned_node(run, &node, &spec, env.policy.score_call(&spec, &shown).score);
-            let line = json!({
+            let mut line = json!({
                 "node": node, "item": at.item, "tool": spec.name, "tool_version": spec.version, "input": shown,
                 "deferred": from, "result": {"status": "dry_run", "deferred": true,
                 "warning": "This input depends on results that a dry run can't know"},
             });
+            add_judge(&mut line, judge::part_judged(run, at, &spec), None);
             add_draft_line(run, at, line);
             return Ok(DraftOutcome::Done);
         }
     };
     check_input(&spec, &input)?;
-    let demand = draft_demand(run, at, &spec, &input, env)?;
+    let judged = judge::judged_input(run, at, &spec, &input, &view);
+    let escalated = judged.as_ref().and_then(|judged| judge::demand_if_escalated(run, at, judged));
+    let demand = draft_demand(run, at, &spec, &input, env)?.chain(escalated);
     let digest = Digest32::of(&input);
     if merge_identical_item(run, at, &input, digest) {
         return Ok(DraftOutcome::Done);
@@ -245,10 +253,11 @@ fn draft_tool(run: &mut Run, at: RunPlace, spec: Arc<Spec>, env: &mut Env<'_>) -
         at.item.is_none() || draft.tried.get(&at.node).is_none_or(|tried| *tried < limits::DRAFT_ITEMS_MAX)
     });
     let risk = env.policy.score_call(&spec, &input).score;
-    let line = json!({
+    let mut line = json!({
         "node": node, "item": at.item, "tool": spec.name, "tool_version": spec.version, "input": input,
         "input_digest": digest, "risk": risk,
     });
+    add_judge(&mut line, judge::part_judged(run, at, &spec), judged.as_ref());
     let fits = at.item.is_none() || run.drafting.draft.as_ref().is_some_and(|draft| draft.lines.fits(&line));
     if fits && is_tried && spec.metadata.dry_run_supported && !start::take_slot(run, at, &spec, env) {
         return Ok(DraftOutcome::NoSlot);
@@ -276,6 +285,17 @@ fn draft_tool(run: &mut Run, at: RunPlace, spec: Arc<Spec>, env: &mut Env<'_>) -
         return Ok(DraftOutcome::Done);
     }
     Ok(draft_call(run, at, spec, Arc::new(dry), env))
+}
+
+/// Shows that a call has a judge and, if it is known, what the judge says about its input.
+fn add_judge(line: &mut Value, of: Option<JudgedPart>, judgement: Option<&Judgement>) {
+    match (of, judgement) {
+        (_, Some(made)) => {
+            line["judge"] = json!({"of": made.of, "verdict": made.verdict, "failed": made.failed});
+        }
+        (Some(of), None) => line["judge"] = json!({ "of": of }),
+        (None, None) => {}
+    }
 }
 
 /// Whether an earlier item of the map has the identical call. Then they share one line.
@@ -328,7 +348,7 @@ fn draft_demand(
 ) -> Result<impl Iterator<Item = ApprovalRequirement> + use<>, ErrorBody> {
     let (tenant, actor, level) = (run.head.tenant.as_str(), run.head.actor.as_str(), run.head.level);
     let action = Action { tenant, actor, level, node: run.tasks.name(at), tool: spec, input };
-    let policy = match judge::judge_for_requesters(run, at, &action, env) {
+    let policy = match policy_verdict::judge_for_requesters(run, at, &action, env) {
         PolicyVerdict::Allow => None,
         PolicyVerdict::Ask(demand) => Some(demand),
         PolicyVerdict::Deny { rule, reason } => {

@@ -3,10 +3,11 @@
 //! A place without a row has not started. What can't be decoded, and a step of a node that the graph does not have, are
 //! damage: nothing of the run is driven then.
 
-use super::task::{MapProgress, StoredEffect, StoredStep, Task, TaskState};
+use super::task::{HeldOutput, MapProgress, StoredEffect, StoredStep, Task, TaskState};
 use crate::error::ErrorBody;
 use crate::flow::air::Body;
 use crate::flow::approval::{StoredApproval, current, newest_approved};
+use crate::flow::judgement::Judgement;
 use crate::flow::run::load::value_or_null;
 use crate::flow::run::patches::apply::RunPatch;
 use crate::flow::run::requesters::merge_names;
@@ -29,14 +30,18 @@ pub(crate) fn load(
     effects: &[EffectRow],
     approvals: &[StoredApproval],
 ) -> Result<(), DamagedRows> {
-    let calls = effects.iter().filter(|row| row.kind != EffectPurpose::Compensation);
-    let effects: BTreeMap<Uuid, &EffectRow> = calls.map(|row| (row.step_id, row)).collect();
+    let calls = effects.iter().filter(|row| row.kind == EffectPurpose::Tool);
+    let effects: BTreeMap<(Uuid, u32), &EffectRow> =
+        calls.map(|row| ((row.step_id, round_of(&row.idempotency_key)), row)).collect();
     // Parents first: items are stored in the state of their map.
     let (nodes, items): (Vec<&StepRow>, Vec<&StepRow>) = steps.iter().partition(|row| row.map_index.is_none());
     for row in nodes.into_iter().chain(items) {
-        let stored = StoredTask { row, node: position(run, row)?, effect: effects.get(&row.id).copied(), approvals };
-        let task = load_task(run, &stored)?;
-        run.tasks.load_step(RunPlace { node: stored.node, item: row.map_index }, row.id, task);
+        let judgement: Option<Judgement> = row.judgement.as_ref().map(Json::decode).transpose()?;
+        let effect = effects.get(&(row.id, judgement.as_ref().map_or(0, |made| made.round))).copied();
+        let stored = StoredTask { row, node: position(run, row)?, effect, judgement, approvals };
+        let at = RunPlace { node: stored.node, item: row.map_index };
+        let task = load_task(run, stored)?;
+        run.tasks.load_step(at, row.id, task);
     }
     Ok(())
 }
@@ -47,8 +52,15 @@ struct StoredTask<'a> {
     node: usize,
     /// The effect of its call, if it has one.
     effect: Option<&'a EffectRow>,
+    /// What its judge decided last.
+    judgement: Option<Judgement>,
     /// The requests of the run.
     approvals: &'a [StoredApproval],
+}
+
+/// The round that an idempotency key belongs to: `RUN:NODE` is the first, `RUN:NODE:2` the second.
+fn round_of(key: &str) -> u32 {
+    key.split(':').nth(2).and_then(|round| round.parse::<u32>().ok()).map_or(0, |round| round.saturating_sub(1))
 }
 
 fn position(run: &Run, row: &StepRow) -> Result<usize, DamagedRows> {
@@ -56,12 +68,12 @@ fn position(run: &Run, row: &StepRow) -> Result<usize, DamagedRows> {
     run.tasks.graph().position(name).ok_or_else(|| DamagedRows { what: format!("there is no node {name}") })
 }
 
-fn load_task(run: &Run, stored: &StoredTask<'_>) -> Result<Task, DamagedRows> {
-    let StoredTask { row, effect, approvals, .. } = *stored;
+fn load_task(run: &Run, stored: StoredTask<'_>) -> Result<Task, DamagedRows> {
+    let StoredTask { row, effect, approvals, .. } = stored;
     let of_step = |approval: &StoredApproval| approval.step == Some(row.id);
     let asked = approvals.iter().filter(|approval| of_step(approval)).max_by_key(|approval| approval.order());
     Ok(Task {
-        state: load_state(run, stored)?,
+        state: load_state(run, &stored)?,
         step: Some(StoredStep { id: row.id, version: row.state_version }),
         effect: effect.map(|effect| StoredEffect {
             id: effect.id,
@@ -78,8 +90,10 @@ fn load_task(run: &Run, stored: &StoredTask<'_>) -> Result<Task, DamagedRows> {
         in_doubt: effect.is_some_and(|effect| effect.status == EffectStatus::Unknown),
         cache_missed: false,
         approved: newest_approved(approvals, of_step),
-        changed_by: asked.map(|asked| editors(run, stored, asked)).unwrap_or_default(),
+        changed_by: asked.map(|asked| editors(run, &stored, asked)).unwrap_or_default(),
         child: row.child_run_id,
+        judgement: stored.judgement.map(Box::new),
+        held: load_held(row)?,
         started_at: row.started_at,
     })
 }
@@ -110,7 +124,8 @@ fn load_state(run: &Run, stored: &StoredTask<'_>) -> Result<TaskState, DamagedRo
             // It was drafted and has not started.
             None => load_pending(run, stored),
         },
-        StepStatus::Ready | StepStatus::Judging | StepStatus::Paused => TaskState::Ready,
+        StepStatus::Ready | StepStatus::Paused => TaskState::Ready,
+        StepStatus::Judging => TaskState::Judging,
         StepStatus::AwaitingApproval => match current(approvals, |approval| approval.step == Some(row.id)) {
             Some(asked) => TaskState::AwaitingApproval(asked),
             None => return Err(DamagedRows { what: "an approval is missing".to_owned() }),
@@ -130,6 +145,13 @@ fn load_state(run: &Run, stored: &StoredTask<'_>) -> Result<TaskState, DamagedRo
         StepStatus::Cancelled => TaskState::Cancelled { items: Vec::new() },
         StepStatus::RolledBack => TaskState::RolledBack { output: output()? },
     })
+}
+
+/// The output that the judge has not released. Other outputs belong to steps that have ended.
+fn load_held(row: &StepRow) -> Result<Option<HeldOutput>, DamagedRows> {
+    let held = row.output.as_ref().filter(|_| matches!(row.status, StepStatus::Judging | StepStatus::AwaitingApproval));
+    let how = if row.child_run_id.is_some() { "child" } else { "completed" };
+    Ok(held.map(Json::value).transpose()?.map(|output| HeldOutput { output: Arc::new(output), how }))
 }
 
 fn load_pending(run: &Run, stored: &StoredTask<'_>) -> TaskState {

@@ -36,6 +36,8 @@ pub(crate) struct Tasks {
     pending_roots: VecDeque<usize>,
     /// Settled nodes whose outgoing edges are not decided yet.
     settled: VecDeque<SettledNode>,
+    /// Places whose judge decides in the next turn.
+    judging: VecDeque<RunPlace>,
     /// Places with a timer.
     timers: BTreeSet<(Timestamp, RunPlace)>,
     /// Places with a call in flight.
@@ -58,6 +60,7 @@ impl Tasks {
             ready: VecDeque::new(),
             pending_roots: VecDeque::new(),
             settled: VecDeque::new(),
+            judging: VecDeque::new(),
             timers: BTreeSet::new(),
             calls: BTreeSet::new(),
             awaiting_approval: 0,
@@ -165,6 +168,9 @@ impl Tasks {
         let Some(task) = self.task_mut(at) else { return };
         let before = task.deadline();
         let asked = usize::from(matches!(task.state, TaskState::AwaitingApproval(_)));
+        if !matches!(state, TaskState::Judging | TaskState::AwaitingApproval(_)) {
+            task.held = None;
+        }
         task.state = state;
         let after = task.deadline();
         let asks = usize::from(matches!(task.state, TaskState::AwaitingApproval(_)));
@@ -248,6 +254,20 @@ impl Tasks {
         self.ready.clear();
     }
 
+    /// Its judge decides in the next turn.
+    pub(crate) fn push_judging(&mut self, at: RunPlace) {
+        self.judging.push_back(at);
+    }
+
+    /// The places whose judge decides in this turn.
+    pub(crate) fn take_judging(&mut self) -> VecDeque<RunPlace> {
+        std::mem::take(&mut self.judging)
+    }
+
+    pub(crate) fn has_judging(&self) -> bool {
+        !self.judging.is_empty()
+    }
+
     /// Queues the root nodes; each turn starts as many as fit.
     pub(crate) fn queue_roots(&mut self) {
         self.pending_roots = self.graph.roots().collect();
@@ -297,9 +317,9 @@ impl Tasks {
         self.open_nodes == 0 && self.settled.is_empty()
     }
 
-    /// Whether nothing is in flight and no edge is to be decided.
+    /// Whether nothing is in flight, no edge is to be decided and nothing is to be judged.
     pub(crate) fn are_idle(&self) -> bool {
-        self.calls.is_empty() && !self.has_undecided()
+        self.calls.is_empty() && !self.has_undecided() && !self.has_judging()
     }
 
     /// When the next timer is due.
@@ -376,7 +396,10 @@ impl Tasks {
     /// All inputs and outputs.
     pub(crate) fn values(&self) -> impl Iterator<Item = &Value> {
         let tasks = self.nodes.iter().flat_map(|task| std::iter::once(task).chain(task.items()));
-        tasks.flat_map(|task| task.input.as_deref().into_iter().chain(task.output().map(|output| &**output)))
+        tasks.flat_map(|task| {
+            let outputs = task.output().into_iter().chain(task.held.as_ref().map(|held| &held.output));
+            task.input.as_deref().into_iter().chain(outputs.map(|output| &**output))
+        })
     }
 
     /// Replaces the graph by one with more nodes. Returns the graph before.
@@ -434,11 +457,15 @@ impl Tasks {
                 settled.push((task.seq(), at.node));
             }
             let asks = matches!(task.state, TaskState::AwaitingApproval(_));
+            let judged = matches!(task.state, TaskState::Judging);
             if let Some(due) = due {
                 self.timers.insert((due, at));
             }
             if ready {
                 self.ready.push_back(at);
+            }
+            if judged {
+                self.judging.push_back(at);
             }
             self.awaiting_approval += usize::from(asks);
         }

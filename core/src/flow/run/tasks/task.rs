@@ -4,14 +4,15 @@
 //! |--------------------------------------|----------------------------------------|---|
 //! | `Pending`                            | its last edge is decided; the run ends | `Delayed`, `Ready`, `Skipped`; `Skipped`, `Cancelled` |
 //! | `Delayed`                            | its time has come                      | `Ready` |
-//! | `Ready`                              | it is started                          | `AwaitingApproval`, `LookingUpCache`, `Running`, `AwaitingChild`, `Mapping`, `Completed` (a recording), `Failed` |
+//! | `Ready`                              | it is started                          | `AwaitingApproval`, `Judging`, `LookingUpCache`, `Running`, `AwaitingChild`, `Mapping`, `Completed` (a recording), `Failed` |
 //! | `AwaitingApproval`                   | approved, edited                       | `Ready` or, at a `hitl` node, `Completed`; `AwaitingApproval` |
 //! | `AwaitingApproval`                   | rejected, expired                      | `Cancelled`, and the run stops; a rejected `hitl` node: `Failed` |
-//! | `LookingUpCache`                     | found, not found                       | `Completed`, `Ready` |
-//! | `Running`                            | output, error, check                   | `Completed`, `RetryWait`, `Running` (a check), `Ready` (sent again), `Lost` (checked later), `Failed`, `OutcomeUnknown` |
+//! | `LookingUpCache`                     | found, not found                       | `Completed`, `Judging`, `Ready` |
+//! | `Judging`                            | its judge decides                      | `Ready` (sent, or tried again), `Completed`, `AwaitingApproval`, `Failed` |
+//! | `Running`                            | output, error, check                   | `Completed`, `Judging`, `RetryWait`, `Running` (a check), `Ready` (sent again), `Lost` (checked later), `Failed`, `OutcomeUnknown` |
 //! | `Lost`                               | no process can still be making it      | `Running` (a check), `Ready` (sent again), `OutcomeUnknown` |
 //! | `RetryWait`                          | its time has come                      | `Ready` |
-//! | `AwaitingChild`                      | the child ended                        | `Completed`, `Failed` |
+//! | `AwaitingChild`                      | the child ended                        | `Completed`, `Judging`, `Failed` |
 //! | `Mapping`                            | the last item ended                    | `Completed`, `Failed` |
 //! | `OutcomeUnknown`                     | a person resolves the outcome          | `Completed`, `Ready`, `AwaitingApproval` |
 //! | `Completed`                          | undone                                 | `RolledBack` |
@@ -22,6 +23,7 @@
 
 use crate::error::ErrorBody;
 use crate::flow::approval::{ApprovalRequest, StepApproval};
+use crate::flow::judgement::{JudgedPart, Judgement};
 use crate::flow::run::event::CallMode;
 use crate::flow::run::requesters::merge_names;
 use crate::flow::run::status::{EffectStatus, StepStatus};
@@ -61,6 +63,10 @@ pub(crate) struct Task {
     pub(super) changed_by: Vec<String>,
     /// The child run that it started.
     pub(super) child: Option<Uuid>,
+    /// What its judge decided last.
+    pub(super) judgement: Option<Box<Judgement>>,
+    /// An output that its judge has not released.
+    pub(super) held: Option<HeldOutput>,
     pub(super) started_at: Option<Timestamp>,
 }
 
@@ -82,6 +88,14 @@ pub(crate) struct StoredEffect {
     pub(crate) since_restore: bool,
 }
 
+/// An output that nothing else sees until the judge or a person releases it.
+#[derive(Clone, Debug)]
+pub(crate) struct HeldOutput {
+    pub(crate) output: Arc<Value>,
+    /// How it came about, as in the ledger.
+    pub(crate) how: &'static str,
+}
+
 /// A running map node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MapProgress {
@@ -99,22 +113,54 @@ pub(crate) struct MapProgress {
 /// See the table at the top.
 #[derive(Clone, Debug)]
 pub(crate) enum TaskState {
-    Pending { undecided: u32, taken: bool },
-    Delayed { until: Timestamp },
+    Pending {
+        undecided: u32,
+        taken: bool,
+    },
+    Delayed {
+        until: Timestamp,
+    },
     Ready,
     AwaitingApproval(ApprovalRequest),
     LookingUpCache,
-    Running { call: Uuid, mode: CallMode },
-    Lost { deadline: Timestamp },
-    RetryWait { until: Timestamp, error: Box<ErrorBody> },
-    AwaitingChild { run: Uuid },
+    /// Its judge decides in the next turn: on the held output or, if there is none, on the input.
+    Judging,
+    Running {
+        call: Uuid,
+        mode: CallMode,
+    },
+    Lost {
+        deadline: Timestamp,
+    },
+    RetryWait {
+        until: Timestamp,
+        error: Box<ErrorBody>,
+    },
+    AwaitingChild {
+        run: Uuid,
+    },
     Mapping(MapProgress),
-    OutcomeUnknown { error: Box<ErrorBody> },
-    Completed { output: Arc<Value>, seq: i64, items: Vec<Task> },
-    Failed { error: Box<ErrorBody>, output: Arc<Value>, seq: i64, items: Vec<Task> },
+    OutcomeUnknown {
+        error: Box<ErrorBody>,
+    },
+    Completed {
+        output: Arc<Value>,
+        seq: i64,
+        items: Vec<Task>,
+    },
+    Failed {
+        error: Box<ErrorBody>,
+        output: Arc<Value>,
+        seq: i64,
+        items: Vec<Task>,
+    },
     Skipped,
-    Cancelled { items: Vec<Task> },
-    RolledBack { output: Arc<Value> },
+    Cancelled {
+        items: Vec<Task>,
+    },
+    RolledBack {
+        output: Arc<Value>,
+    },
 }
 
 impl MapProgress {
@@ -151,6 +197,8 @@ impl Task {
             approved: None,
             changed_by: Vec::new(),
             child: None,
+            judgement: None,
+            held: None,
             started_at: None,
         }
     }
@@ -308,6 +356,52 @@ impl Task {
         self.approved = Some(approval);
     }
 
+    /// What its judge decided last.
+    pub(crate) fn judgement(&self) -> Option<&Judgement> {
+        self.judgement.as_deref()
+    }
+
+    /// The judgement of exactly this input, if it was judged.
+    pub(crate) fn input_judgement(&self) -> Option<&Judgement> {
+        self.judgement().filter(|made| made.of == JudgedPart::Input && Some(made.digest) == self.digest)
+    }
+
+    pub(crate) fn judged(&mut self, judgement: Judgement) {
+        self.judgement = Some(Box::new(judgement));
+    }
+
+    /// How often it was tried again because its judge rejected its output.
+    pub(crate) fn round(&self) -> u32 {
+        self.judgement().map_or(0, |made| made.round)
+    }
+
+    /// Attempts of this round, without resends after a crash.
+    pub(crate) fn tries_in_round(&self) -> u32 {
+        self.tries().saturating_sub(self.judgement().map_or(0, |made| made.attempts_before))
+    }
+
+    /// The output that its judge has not released.
+    pub(crate) const fn held(&self) -> Option<&HeldOutput> {
+        self.held.as_ref()
+    }
+
+    pub(crate) fn hold(&mut self, output: Arc<Value>, how: &'static str) {
+        self.held = Some(HeldOutput { output, how });
+    }
+
+    pub(crate) const fn take_held(&mut self) -> Option<HeldOutput> {
+        self.held.take()
+    }
+
+    /// Its judge rejected it, and it is tried again. Its input is rendered again if it depends on the judgement.
+    pub(crate) fn try_again(&mut self, reads_judgement: bool) {
+        // The next call is another effect.
+        (self.cache_missed, self.effect) = (true, None);
+        if reads_judgement && self.changed_by.is_empty() {
+            (self.input, self.digest) = (None, None);
+        }
+    }
+
     /// Everyone who edited the input.
     pub(crate) fn editors(&self) -> &[String] {
         &self.changed_by
@@ -373,6 +467,7 @@ impl Task {
             TaskState::Pending { .. } | TaskState::Delayed { .. } => StepStatus::Pending,
             TaskState::Ready | TaskState::LookingUpCache => StepStatus::Ready,
             TaskState::AwaitingApproval(_) => StepStatus::AwaitingApproval,
+            TaskState::Judging => StepStatus::Judging,
             TaskState::Running { .. }
             | TaskState::Lost { .. }
             | TaskState::AwaitingChild { .. }
