@@ -15,6 +15,7 @@ use chimera_connect::http::{Client, ClientSettings, Egress};
 use chimera_core::access::tables::{TENANTS, tenants};
 use chimera_core::error::{Code, io_reason};
 use chimera_core::flow::policy::Policy;
+use chimera_core::flow::work::NoJobs;
 use chimera_core::limits::{DECLARED_FILE_BYTES_MAX, STOP_LOOPS_TIMEOUT, STOP_POLL_INTERVAL, STOP_TURNS_TIMEOUT};
 use chimera_core::record::{Insert, Scope, Select, Tx};
 use chimera_core::secret::{Secret, SecretName};
@@ -241,6 +242,7 @@ fn engine(
         bus: outlets.bus,
         notifier: outlets.notifier,
         spans: Arc::clone(&ambient.spans),
+        jobs: Arc::new(NoJobs),
         asking: outlets.asking,
         registry: Arc::new(tools.registry),
         policy: tools.policy,

@@ -17,6 +17,7 @@ pub mod status;
 pub mod tables;
 pub mod title;
 pub mod trace;
+pub mod work;
 
 pub use chimera_expr as expr;
 pub use expand::Children;

@@ -6,8 +6,8 @@
 //! a lease, and a suspended process observes nothing. The runs of a dead lane are taken over; a call that its owner may
 //! still be making is waited for until its deadline.
 
-use super::Flow;
 use super::engine::{Shutdown, TOPIC};
+use super::{Flow, work};
 use crate::error::EngineError;
 use crate::port::BusEvent;
 use crate::rows;
@@ -85,6 +85,7 @@ impl Flow {
             return Ok(());
         }
         self.adopt_orphans(keeper, looked_at).await?;
+        work::expire_leases(self).await?;
         self.look_for_signals().await?;
         self.look_for_deadlines().await
     }

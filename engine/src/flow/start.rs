@@ -357,6 +357,7 @@ impl Flow {
                 gate: &mut TurnGate { inner, tenant: &tenant, has_waited: false },
                 policy: &*parts.policy,
                 catalog: &catalog,
+                jobs: &*parts.jobs,
                 owner,
             };
             let mut at_once = |run: &Run, call: &Call| {

@@ -13,6 +13,7 @@ use chimera_core::access::Level;
 use chimera_core::access::tables::{TENANTS, tenants};
 use chimera_core::flow::policy::Policy;
 use chimera_core::flow::tables::{NotificationRow, steps};
+use chimera_core::flow::work::NoJobs;
 use chimera_core::json::Digest32;
 use chimera_core::limits;
 use chimera_core::record::{Insert, Row, StoredRow, Table, Tx};
@@ -195,6 +196,7 @@ impl EngineSetup {
             bus: Arc::new(BroadcastBus::default()),
             notifier: self.notifier,
             spans: self.spans,
+            jobs: Arc::new(NoJobs),
             asking: self.asking,
             registry: Arc::new(registry.shared_by(self.tenancy)),
             policy: self.policy,

@@ -18,7 +18,7 @@ use chimera_core::limits::{
     DECLARED_FILE_BYTES_MAX, DECLARED_PAGES_MAX, DECLARED_TOOLS_MAX, TOOL_NAME_CHARS_MAX, TOOL_TIMEOUT_MS_MAX,
 };
 use chimera_core::secret::SecretName;
-use chimera_core::tool::{DELETE_CAPABILITY, EffectKind, RESERVED_NAMES, Rollback, Spec, with_dry_run};
+use chimera_core::tool::{DELETE_CAPABILITY, EffectKind, Execution, RESERVED_NAMES, Rollback, Spec, with_dry_run};
 use reqwest::header::{HeaderName, HeaderValue};
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
@@ -396,6 +396,7 @@ fn tool(entry: &Entry, at: &FilePosition<'_>) -> Result<(Spec, ToolPlan), Declar
         checkable: entry.check.is_some(),
         rollback: entry.rollback.as_ref().map_or(Rollback::Unsupported, rollback),
         timeout_ms: entry.timeout_ms,
+        execution: Execution::InProcess,
         input: at.child("input").ok(Schema::compile(with_dry_run(entry.input.clone())))?,
         output: at.child("output").ok(Schema::compile(entry.output.clone()))?,
     };

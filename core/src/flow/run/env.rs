@@ -4,6 +4,7 @@ use super::LaneOwner;
 use super::event::RunPlace;
 use crate::flow::air::Catalog;
 use crate::flow::policy::Policy;
+use crate::flow::work::Jobs;
 use crate::time::Timestamp;
 use serde_json::Value;
 use uuid::Uuid;
@@ -18,6 +19,8 @@ pub struct Env<'a> {
     pub policy: &'a dyn Policy,
     /// The tools and workflows that a patch may name.
     pub catalog: &'a dyn Catalog,
+    /// Starts and cancels sandboxed jobs.
+    pub jobs: &'a dyn Jobs,
     /// The lane that this turn is committed through.
     pub owner: LaneOwner,
 }

@@ -34,9 +34,10 @@ pub(crate) struct TurnContext<'e> {
 impl<'e> TurnContext<'e> {
     /// A turn that continues after the ledger entry with this sequence number.
     pub(crate) fn new(env: &'e mut Env<'_>, seq: i64) -> Self {
-        let Env { now, ids, gate, policy, catalog, owner } = env;
+        let Env { now, ids, gate, policy, catalog, jobs, owner } = env;
         let (now, owner) = (*now, *owner);
-        let env = Env { now, ids: &mut **ids, gate: &mut **gate, policy: *policy, catalog: *catalog, owner };
+        let env =
+            Env { now, ids: &mut **ids, gate: &mut **gate, policy: *policy, catalog: *catalog, jobs: *jobs, owner };
         Self { env, book: TurnBuilder { seq, ..TurnBuilder::default() } }
     }
 }
@@ -195,6 +196,11 @@ impl TurnBuilder {
 
     pub(crate) fn insert(&mut self, insert: Insert) {
         self.rows.inserts.push(insert);
+    }
+
+    /// Adds statements that run in order, after the inserts and updates.
+    pub(crate) fn add_steps(&mut self, steps: Vec<Step>) {
+        self.rows.steps.extend(steps);
     }
 
     pub(crate) fn update(&mut self, update: Update) {

@@ -4,16 +4,18 @@
 //! |--------------------------------------|----------------------------------------|---|
 //! | `Pending`                            | its last edge is decided; the run ends | `Delayed`, `Ready`, `Skipped`; `Skipped`, `Cancelled` |
 //! | `Delayed`                            | its time has come                      | `Ready` |
-//! | `Ready`                              | it is started                          | `AwaitingApproval`, `LookingUpCache`, `Running`, `AwaitingChild`, `Mapping`, `Completed` (a recording), `Failed` |
+//! | `Ready`                              | it is started                          | `AwaitingApproval`, `LookingUpCache`, `Running`, `Elsewhere`, `Mapping`, `Completed` (a recording), `Failed` |
 //! | `AwaitingApproval`                   | approved, edited                       | `Ready` or, at a `hitl` node, `Completed`; `AwaitingApproval` |
 //! | `AwaitingApproval`                   | rejected, expired                      | `Cancelled`, and the run stops; a rejected `hitl` node: `Failed` |
 //! | `LookingUpCache`                     | found, not found                       | `Completed`, `Ready` |
 //! | `Running`                            | output, error, check                   | `Completed`, `RetryWait`, `Running` (a check), `Ready` (sent again), `Lost` (checked later), `Failed`, `OutcomeUnknown` |
 //! | `Lost`                               | no process can still be making it      | `Running` (a check), `Ready` (sent again), `OutcomeUnknown` |
 //! | `RetryWait`                          | its time has come                      | `Ready` |
-//! | `AwaitingChild`                      | the child ended                        | `Completed`, `Failed` |
+//! | `Elsewhere`                          | the work ended                         | `Completed`, `Failed`, `RetryWait`, `OutcomeUnknown` |
+//! | `Elsewhere`                          | its deadline passed                    | `Failed`, `OutcomeUnknown`; `Elsewhere` (a child run, which is cancelled) |
 //! | `Mapping`                            | the last item ended                    | `Completed`, `Failed` |
 //! | `OutcomeUnknown`                     | a person resolves the outcome          | `Completed`, `Ready`, `AwaitingApproval` |
+//! | `OutcomeUnknown`                     | a worker reports the outcome late      | `Completed`, `RetryWait`, `Failed` |
 //! | `Completed`                          | undone                                 | `RolledBack` |
 //! | `Failed`                             | undone                                 | `RolledBack` |
 //! | `Skipped`, `Cancelled`, `RolledBack` |                                        | final |
@@ -25,6 +27,7 @@ use crate::flow::approval::{ApprovalRequest, StepApproval};
 use crate::flow::run::event::CallMode;
 use crate::flow::run::requesters::merge_names;
 use crate::flow::run::status::{EffectStatus, StepStatus};
+use crate::flow::work::{Elsewhere, WorkKind, WorkState};
 use crate::json::Digest32;
 use crate::limits;
 use crate::time::Timestamp;
@@ -61,6 +64,10 @@ pub(crate) struct Task {
     pub(super) changed_by: Vec<String>,
     /// The child run that it started.
     pub(super) child: Option<Uuid>,
+    /// The work elsewhere that executes its call, or executed the last one.
+    pub(super) work: Option<CallWork>,
+    /// Its row names work elsewhere.
+    pub(super) work_stored: bool,
     pub(super) started_at: Option<Timestamp>,
 }
 
@@ -82,6 +89,35 @@ pub(crate) struct StoredEffect {
     pub(crate) since_restore: bool,
 }
 
+/// Work elsewhere that executes a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CallWork {
+    pub(crate) kind: WorkKind,
+    /// The id of the call.
+    pub(crate) id: Uuid,
+    pub(crate) until: Timestamp,
+    /// The last known state of the work item, if a worker executes it and it is still in the store.
+    pub(crate) item: Option<StoredItem>,
+}
+
+/// The row in `work_items`. It may have changed since: whoever writes it compares state and claims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StoredItem {
+    pub(crate) state: WorkState,
+    /// How often it was claimed.
+    pub(crate) claims: u32,
+    pub(crate) cancel_requested: bool,
+}
+
+impl CallWork {
+    pub(crate) const fn elsewhere(&self) -> Elsewhere {
+        match self.kind {
+            WorkKind::Job => Elsewhere::Job(self.id),
+            WorkKind::Worker => Elsewhere::Worker(self.id),
+        }
+    }
+}
+
 /// A running map node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MapProgress {
@@ -99,22 +135,54 @@ pub(crate) struct MapProgress {
 /// See the table at the top.
 #[derive(Clone, Debug)]
 pub(crate) enum TaskState {
-    Pending { undecided: u32, taken: bool },
-    Delayed { until: Timestamp },
+    Pending {
+        undecided: u32,
+        taken: bool,
+    },
+    Delayed {
+        until: Timestamp,
+    },
     Ready,
     AwaitingApproval(ApprovalRequest),
     LookingUpCache,
-    Running { call: Uuid, mode: CallMode },
-    Lost { deadline: Timestamp },
-    RetryWait { until: Timestamp, error: Box<ErrorBody> },
-    AwaitingChild { run: Uuid },
+    Running {
+        call: Uuid,
+        mode: CallMode,
+    },
+    Lost {
+        deadline: Timestamp,
+    },
+    RetryWait {
+        until: Timestamp,
+        error: Box<ErrorBody>,
+    },
+    /// The work is done elsewhere, until then at most. The run holds no slot and no memory for it.
+    Elsewhere {
+        work: Elsewhere,
+        until: Timestamp,
+    },
     Mapping(MapProgress),
-    OutcomeUnknown { error: Box<ErrorBody> },
-    Completed { output: Arc<Value>, seq: i64, items: Vec<Task> },
-    Failed { error: Box<ErrorBody>, output: Arc<Value>, seq: i64, items: Vec<Task> },
+    OutcomeUnknown {
+        error: Box<ErrorBody>,
+    },
+    Completed {
+        output: Arc<Value>,
+        seq: i64,
+        items: Vec<Task>,
+    },
+    Failed {
+        error: Box<ErrorBody>,
+        output: Arc<Value>,
+        seq: i64,
+        items: Vec<Task>,
+    },
     Skipped,
-    Cancelled { items: Vec<Task> },
-    RolledBack { output: Arc<Value> },
+    Cancelled {
+        items: Vec<Task>,
+    },
+    RolledBack {
+        output: Arc<Value>,
+    },
 }
 
 impl MapProgress {
@@ -151,6 +219,8 @@ impl Task {
             approved: None,
             changed_by: Vec::new(),
             child: None,
+            work: None,
+            work_stored: false,
             started_at: None,
         }
     }
@@ -174,6 +244,7 @@ impl Task {
 
     /// The next version of its row was written.
     pub(crate) const fn step_written(&mut self) {
+        self.work_stored = self.work.is_some();
         if let Some(step) = &mut self.step {
             step.version += 1;
         }
@@ -245,6 +316,28 @@ impl Task {
     /// The child run that it started.
     pub(crate) const fn child(&self) -> Option<Uuid> {
         self.child
+    }
+
+    /// The work elsewhere that executes its call, or executed the last one.
+    pub(crate) const fn work(&self) -> Option<&CallWork> {
+        self.work.as_ref()
+    }
+
+    /// Its call is executed by this work, or in this process.
+    pub(crate) const fn set_work(&mut self, work: Option<CallWork>) {
+        self.work = work;
+    }
+
+    /// Its work item has this state now.
+    pub(crate) const fn item_written(&mut self, item: StoredItem) {
+        if let Some(work) = &mut self.work {
+            work.item = Some(item);
+        }
+    }
+
+    /// Whether its row must be told what its work elsewhere is, or that there is none.
+    pub(crate) const fn needs_work_row(&self) -> bool {
+        self.work.is_some() || self.work_stored
     }
 
     pub(crate) const fn started_at(&self) -> Option<Timestamp> {
@@ -375,7 +468,7 @@ impl Task {
             TaskState::AwaitingApproval(_) => StepStatus::AwaitingApproval,
             TaskState::Running { .. }
             | TaskState::Lost { .. }
-            | TaskState::AwaitingChild { .. }
+            | TaskState::Elsewhere { .. }
             | TaskState::Mapping(_) => StepStatus::Running,
             TaskState::RetryWait { .. } => StepStatus::RetryWait,
             TaskState::OutcomeUnknown { .. } => StepStatus::OutcomeUnknown,
@@ -392,6 +485,7 @@ impl Task {
         match &self.state {
             TaskState::Delayed { until } | TaskState::RetryWait { until, .. } => Some(*until),
             TaskState::Lost { deadline } => Some(*deadline),
+            TaskState::Elsewhere { until, .. } => Some(*until),
             TaskState::AwaitingApproval(asked) => asked.deadline(),
             _ => None,
         }
