@@ -317,8 +317,7 @@ fn registry(
         let refused = |why: &dyn std::fmt::Display| invalid("flow.tools_dir", format!("{}: {why}", path.display()));
         let text = read(&path, DECLARED_FILE_BYTES_MAX).map_err(|error| refused(&error))?;
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let declared = declared::tools(&text, &name, toolbox).map_err(|error| refused(&error))?;
-        tools.extend(declared.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>));
+        tools.extend(declared::file_tools(&text, &name, toolbox).map_err(|error| refused(&error))?);
     }
     let mut registry = ToolRegistry::default();
     if config.mail.is_none() {
