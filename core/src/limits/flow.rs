@@ -244,6 +244,10 @@ pub const WORK_WAIT_SECONDS_MAX: u32 = 20;
 pub const WORK_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Claims that wait at a time in one process. A further claim is answered at once.
 pub const WORK_WAITS_MAX: usize = 1_000;
+/// Characters of the id that a worker gives its claim. A claim with fewer or more is refused with `VALIDATION_FAILED`.
+pub const CLAIM_ID_CHARS_MAX: usize = 128;
+/// Characters that such an id has at least, because lease tokens are derived from it. A shorter one could be guessed.
+pub const CLAIM_ID_CHARS_MIN: usize = 22;
 /// Characters of a queue's name. A declared tool with a longer one is refused.
 pub const WORK_QUEUE_CHARS_MAX: usize = 64;
 /// Characters of the name that a worker gives itself. A claim with a longer one is refused with `VALIDATION_FAILED`.

@@ -42,7 +42,14 @@ pub(crate) fn by_workers() -> EngineSetup {
 }
 
 pub(crate) fn ask(limit: usize, wait_seconds: u32) -> ClaimRequest {
-    ClaimRequest { queue: "desk".to_owned(), limit, worker: Some("box-7".to_owned()), wait_seconds }
+    ClaimRequest {
+        queue: "desk".to_owned(),
+        limit,
+        worker: Some("box-7".to_owned()),
+        wait_seconds,
+        wait_max: Duration::MAX,
+        claim_id: None,
+    }
 }
 
 pub(crate) fn worker(stage: &EngineFixture) -> Permit {
@@ -121,6 +128,27 @@ async fn a_claim_waits_for_a_call_and_returns_without_one_in_the_end() {
     assert!(none.is_empty());
     let (waiting, starting) = tokio::join!(claim(&stage), start(&stage, "look"));
     assert_eq!(waiting.run_id, starting);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_is_repeated_under_its_id_gets_the_same_calls() {
+    let stage = by_workers().open().await;
+    let run = start(&stage, "pay").await;
+    stage.run(&chain("v", &[("a", "pay")]), SILENT).await;
+    let under = |id: &str| ClaimRequest { claim_id: Some(id.repeat(10)), ..ask(1, 20) };
+    let first = work::claim(&stage.flow, &worker(&stage), &under("abc")).await.unwrap().remove(0);
+    let again = work::claim(&stage.flow, &worker(&stage), &under("abc")).await.unwrap().remove(0);
+    assert_eq!((again.id, &again.lease_token, again.claims), (first.id, &first.lease_token, 1));
+    let other = work::claim(&stage.flow, &worker(&stage), &under("xyz")).await.unwrap().remove(0);
+    assert_ne!(other.id, first.id);
+    let colleague =
+        work::claim(&stage.flow, &stage.permit("worker_2"), &ClaimRequest { wait_seconds: 0, ..under("abc") });
+    assert!(colleague.await.unwrap().is_empty(), "an id is its actor's own");
+    complete(&stage, &again, json!({})).await.unwrap();
+    complete(&stage, &other, json!({})).await.unwrap();
+    assert_eq!(stage.ended(run).await["status"], "completed");
+    let short = ClaimRequest { claim_id: Some("short".to_owned()), ..ask(1, 0) };
+    assert_eq!(code_of(work::claim(&stage.flow, &worker(&stage), &short).await), "VALIDATION_FAILED");
 }
 
 #[tokio::test(start_paused = true)]
@@ -284,18 +312,19 @@ async fn people_see_what_waits_and_who_holds_what() {
     let stage = by_workers().open().await;
     let run = start(&stage, "look").await;
     stage.step(run, "a", "running").await;
-    let filter = |state, queue| WorkFilter { state, queue, limit: 10, cursor: None };
+    let filter =
+        |state, queue: Option<&str>| WorkFilter { state, queue: queue.map(str::to_owned), limit: 10, cursor: None };
     let admin = stage.permit("admin");
-    let queued = work::list(&stage.flow, &admin, &filter(WorkState::Queued, None)).await.unwrap();
+    let queued = work::list(&stage.flow, &admin, filter(WorkState::Queued, None)).await.unwrap();
     assert_eq!((queued.items.len(), queued.items[0].run_id), (1, run));
     claim(&stage).await;
-    let held = work::list(&stage.flow, &admin, &filter(WorkState::Claimed, Some("desk"))).await.unwrap();
+    let held = work::list(&stage.flow, &admin, filter(WorkState::Claimed, Some("desk"))).await.unwrap();
     assert_eq!((held.items.len(), held.items[0].claimed_by.as_deref()), (1, Some("worker_1")));
-    assert!(work::list(&stage.flow, &admin, &filter(WorkState::Claimed, Some("x"))).await.unwrap().items.is_empty());
+    assert!(work::list(&stage.flow, &admin, filter(WorkState::Claimed, Some("x"))).await.unwrap().items.is_empty());
     let other = stage.permit_of("other", "admin");
-    assert!(work::list(&stage.flow, &other, &filter(WorkState::Claimed, None)).await.unwrap().items.is_empty());
+    assert!(work::list(&stage.flow, &other, filter(WorkState::Claimed, None)).await.unwrap().items.is_empty());
     let plain = Permit::for_entry(ActorEntry { scopes: Vec::new(), ..ActorEntry::default_for("w3", TENANT) });
-    assert_eq!(code_of(work::list(&stage.flow, &plain, &filter(WorkState::Queued, None)).await), "RBAC_FORBIDDEN");
+    assert_eq!(code_of(work::list(&stage.flow, &plain, filter(WorkState::Queued, None)).await), "RBAC_FORBIDDEN");
     assert_eq!(id_of(&stage.steps(run).await[0]["step_id"]), held.items[0].step_id);
     stage.pass(Duration::from_secs(1)).await;
 }

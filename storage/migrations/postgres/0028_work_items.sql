@@ -27,6 +27,7 @@ CREATE TABLE work_items (
     claimed_at TIMESTAMPTZ,
     lease_until TIMESTAMPTZ,
     lease_digest BYTEA CHECK (length(lease_digest) = 32),
+    claim_digest BYTEA CHECK (length(claim_digest) = 32),
     result_digest BYTEA CHECK (length(result_digest) = 32),
     created_at TIMESTAMPTZ NOT NULL DEFAULT NOW(),
     settled_at TIMESTAMPTZ,
@@ -37,3 +38,4 @@ CREATE INDEX idx_work_items_claim ON work_items(tenant_id, queue, state, priorit
 CREATE INDEX idx_work_items_open ON work_items(tenant_id, state, id);
 CREATE INDEX idx_work_items_lease ON work_items(state, lease_until);
 CREATE INDEX idx_work_items_run ON work_items(run_id);
+CREATE INDEX idx_work_items_claim_digest ON work_items(tenant_id, claim_digest);

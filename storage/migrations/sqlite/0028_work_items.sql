@@ -27,6 +27,7 @@ CREATE TABLE work_items (
     claimed_at INTEGER,
     lease_until INTEGER,
     lease_digest BLOB CHECK (length(lease_digest) = 32),
+    claim_digest BLOB CHECK (length(claim_digest) = 32),
     result_digest BLOB CHECK (length(result_digest) = 32),
     created_at INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000000 AS INTEGER)),
     settled_at INTEGER,
@@ -37,3 +38,4 @@ CREATE INDEX idx_work_items_claim ON work_items(tenant_id, queue, state, priorit
 CREATE INDEX idx_work_items_open ON work_items(tenant_id, state, id);
 CREATE INDEX idx_work_items_lease ON work_items(state, lease_until);
 CREATE INDEX idx_work_items_run ON work_items(run_id);
+CREATE INDEX idx_work_items_claim_digest ON work_items(tenant_id, claim_digest);

@@ -31,6 +31,7 @@ table! {
         claimed_at: Option<Timestamp>,
         lease_until: Option<Timestamp>,
         lease_digest: Option<Digest32>,
+        claim_digest: Option<Digest32>,
         result_digest: Option<Digest32>,
         created_at: Timestamp [default],
         settled_at: Option<Timestamp>,

@@ -1,11 +1,11 @@
 //! Steps. A node that has not started has no row: it is shown as pending, or as skipped or cancelled once the run has
 //! ended.
 
-use super::CallView;
+use super::{CallView, ElsewhereView};
 use chimera_core::error::ErrorBody;
 use chimera_core::flow::air::{CompiledNode, NodeKind};
 use chimera_core::flow::run::StepStatus;
-use chimera_core::flow::tables::StepRow;
+use chimera_core::flow::tables::{StepRow, WorkItemBrief};
 use chimera_core::record::{DamagedRows, Json};
 use chimera_core::time::Timestamp;
 use serde::Serialize;
@@ -33,6 +33,8 @@ pub struct StepView {
     pub outputs: Option<Json>,
     pub error: Option<ErrorBody>,
     pub child_run_id: Option<Uuid>,
+    /// What a running step waits for, if its work is done elsewhere.
+    pub elsewhere: Option<ElsewhereView>,
     pub retry_at: Option<Timestamp>,
     pub started_at: Option<Timestamp>,
     pub completed_at: Option<Timestamp>,
@@ -41,8 +43,13 @@ pub struct StepView {
 }
 
 impl StepView {
-    pub(in crate::flow) fn started(step: StepRow, tool_calls: Vec<CallView>) -> Result<Self, DamagedRows> {
+    pub(in crate::flow) fn started(
+        step: StepRow,
+        item: Option<WorkItemBrief>,
+        tool_calls: Vec<CallView>,
+    ) -> Result<Self, DamagedRows> {
         Ok(Self {
+            elsewhere: ElsewhereView::of(&step, item),
             step_id: Some(step.id),
             node_id: step.node_id,
             node_type: step.node_type,
@@ -77,6 +84,7 @@ impl StepView {
             outputs: None,
             error: None,
             child_run_id: None,
+            elsewhere: None,
             retry_at: None,
             started_at: None,
             completed_at: None,

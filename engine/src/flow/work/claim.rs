@@ -3,7 +3,7 @@
 //! The most urgent calls come first, then the oldest. A claim may wait for calls: it is woken by a hint on the bus and
 //! looks into the store at intervals, because hints may be lost.
 
-use super::lease::{check_scope, lease_end, new_token, token_digest, unchanged};
+use super::lease::{check_scope, claim_digest, derived_token, lease_end, new_token, token_digest, unchanged};
 use super::queues::{TOPIC, hint};
 use crate::access::{Permit, is_nonce_conflict};
 use crate::error::EngineError;
@@ -35,6 +35,10 @@ pub struct ClaimRequest {
     pub worker: Option<String>,
     /// How long to wait if there are none.
     pub wait_seconds: u32,
+    /// It waits no longer than this, whatever it asks for.
+    pub wait_max: Duration,
+    /// A random id. A claim that is repeated under it, because its answer was lost, gets the same calls.
+    pub claim_id: Option<String>,
 }
 
 /// A call that the caller holds now.
@@ -62,10 +66,32 @@ pub struct ClaimedCall {
     pub traceparent: String,
 }
 
+impl ClaimedCall {
+    /// `None` if the item has no lease.
+    fn of(lease_token: String, item: WorkItemRow) -> Option<Self> {
+        Some(Self {
+            id: item.id,
+            queue: item.queue,
+            lease_token,
+            lease_until: item.lease_until?,
+            tool: item.tool,
+            input: item.input?,
+            idempotency_key: item.idempotency_key,
+            attempt: item.attempt,
+            claims: item.claims,
+            run_id: item.run_id,
+            step_id: item.step_id,
+            actor: item.actor,
+            deadline: item.deadline,
+            traceparent: trace::traceparent(item.run_id, SpanId::call(item.id)),
+        })
+    }
+}
+
 /// Claims calls of a queue. Waits if there are none.
 pub async fn claim(flow: &Flow, permit: &Permit, request: &ClaimRequest) -> Result<Vec<ClaimedCall>, EngineError> {
     check_request(permit, request)?;
-    let until = Instant::now() + Duration::from_secs(u64::from(request.wait_seconds));
+    let until = Instant::now() + Duration::from_secs(u64::from(request.wait_seconds)).min(request.wait_max);
     // Subscribed before the first look, so that no item is missed in between.
     let mut hints = match request.wait_seconds {
         0 => None,
@@ -98,6 +124,10 @@ fn check_request(permit: &Permit, request: &ClaimRequest) -> Result<(), EngineEr
     if request.wait_seconds > limits::WORK_WAIT_SECONDS_MAX {
         let (given, most) = (request.wait_seconds, limits::WORK_WAIT_SECONDS_MAX);
         return wrong(format!("wait_seconds is {given}; give at most {most}"));
+    }
+    let id_chars = limits::CLAIM_ID_CHARS_MIN..=limits::CLAIM_ID_CHARS_MAX;
+    if request.claim_id.as_ref().is_some_and(|id| !id_chars.contains(&id.chars().count()) || id.contains('\0')) {
+        return wrong(format!("claim_id has {} to {} characters", id_chars.start(), id_chars.end()));
     }
     check_text("worker", request.worker.as_deref())?;
     if request.worker.as_ref().is_some_and(|name| name.chars().count() > limits::WORKER_NAME_CHARS_MAX) {
@@ -133,6 +163,10 @@ async fn wait_for_hint(flow: &Flow, permit: &Permit, queue: &str, hints: &mut Op
 /// Claims what is there. A claim that loses against another process looks again.
 async fn claim_now(flow: &Flow, permit: &Permit, request: &ClaimRequest) -> Result<Vec<ClaimedCall>, EngineError> {
     let _turn = flow.inner.work.turn(permit.tenant(), &request.queue).await;
+    let repeated = repeated_claim(flow, permit, request).await?;
+    if !repeated.is_empty() {
+        return Ok(repeated);
+    }
     for _ in 0..limits::DECIDE_TRIES_MAX {
         let found = queued_items(flow, permit, request).await?;
         if found.is_empty() {
@@ -146,6 +180,17 @@ async fn claim_now(flow: &Flow, permit: &Permit, request: &ClaimRequest) -> Resu
         }
     }
     Ok(Vec::new())
+}
+
+/// What an earlier claim under the same id got and still holds.
+async fn repeated_claim(flow: &Flow, permit: &Permit, request: &ClaimRequest) -> Result<Vec<ClaimedCall>, EngineError> {
+    let Some(claim_id) = &request.claim_id else { return Ok(Vec::new()) };
+    let digest = claim_digest(permit.actor(), &request.queue, claim_id);
+    let select = WorkItemRow::select(Scope::Tenant(permit.tenant().to_owned()))
+        .with(work_items::claim_digest, Cell::Bytes(digest.to_vec()))
+        .with(work_items::state, WorkState::Claimed);
+    let held: Vec<WorkItemRow> = rows::list(&*flow.inner.parts.records, select, limits::WORK_CLAIM_ITEMS_MAX).await?;
+    Ok(held.into_iter().filter_map(|item| ClaimedCall::of(derived_token(claim_id, item.id), item)).collect())
 }
 
 /// The next calls of a queue, as many as a response may hold.
@@ -183,7 +228,11 @@ fn claim_items(
     let (mut tx, mut claimed) = (Tx::default(), Vec::with_capacity(found.len()));
     let now = flow.inner.parts.clock.steady();
     for item in found {
-        let token = new_token(&*flow.inner.parts.random);
+        let token = match &request.claim_id {
+            Some(claim_id) => derived_token(claim_id, item.id),
+            None => new_token(&*flow.inner.parts.random),
+        };
+        let claim = request.claim_id.as_ref().map(|id| claim_digest(permit.actor(), &request.queue, id));
         let (lease_until, claims) = (lease_end(&item, now), item.claims + 1);
         let set = vec![
             (work_items::state, WorkState::Claimed.into()),
@@ -193,6 +242,7 @@ fn claim_items(
             (work_items::claimed_at, now.into()),
             (work_items::lease_until, lease_until.into()),
             (work_items::lease_digest, Cell::Bytes(token_digest(&token).to_vec())),
+            (work_items::claim_digest, claim.map_or(Cell::Null, |digest| Cell::Bytes(digest.to_vec()))),
         ];
         tx.updates.push(Update::new(&WORK_ITEMS, vec![item.id.into()], unchanged(&item), set)?);
         let data = json!({
@@ -200,23 +250,8 @@ fn claim_items(
             "worker": request.worker, "lease_until": lease_until.to_string(),
         });
         flow.record(&mut tx, permit, permit.event(item.id, "work.claimed", data).of_run(item.run_id))?;
-        let Some(input) = item.input else { continue };
-        claimed.push(ClaimedCall {
-            id: item.id,
-            queue: item.queue,
-            lease_token: token,
-            lease_until,
-            tool: item.tool,
-            input,
-            idempotency_key: item.idempotency_key,
-            attempt: item.attempt,
-            claims,
-            run_id: item.run_id,
-            step_id: item.step_id,
-            actor: item.actor,
-            deadline: item.deadline,
-            traceparent: trace::traceparent(item.run_id, SpanId::call(item.id)),
-        });
+        let item = WorkItemRow { lease_until: Some(lease_until), claims, ..item };
+        claimed.extend(ClaimedCall::of(token, item));
     }
     Ok((tx, claimed))
 }

@@ -35,6 +35,17 @@ pub(super) fn new_token(random: &dyn Random) -> String {
     URL_SAFE_NO_PAD.encode(secret)
 }
 
+/// The lease token of an item that a claim with an id gets. A repeated claim gets the same one.
+pub(super) fn derived_token(claim_id: &str, item: Uuid) -> String {
+    let secret = Digest32::of_bytes(format!("lease\0{claim_id}\0{item}").as_bytes());
+    URL_SAFE_NO_PAD.encode(secret.0)
+}
+
+/// The digest that identifies a claim with an id in the store.
+pub(super) fn claim_digest(actor: &str, queue: &str, claim_id: &str) -> Digest32 {
+    Digest32::of_bytes(format!("claim\0{actor}\0{queue}\0{claim_id}").as_bytes())
+}
+
 /// The digest that identifies a token in the store.
 pub(super) fn token_digest(token: &str) -> Digest32 {
     Digest32::of_bytes(token.as_bytes())

@@ -18,7 +18,7 @@ pub use claim::{ClaimRequest, ClaimedCall, claim};
 pub use complete::complete;
 pub use fail::{FailureReport, fail};
 pub use lease::Lease;
-pub use list::{WorkFilter, WorkPage, list};
+pub use list::{WorkFilter, list};
 pub use renew::{RenewedLease, renew};
 
 pub(super) use queues::WorkQueues;
