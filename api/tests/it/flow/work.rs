@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 /// The worker, and a service that is none.
 const WORKER: &str = "n8n_workflow_1";
-const OTHER: &str = "n8n_workflow_2";
+const OTHER: &str = "agent_x";
 
 async fn desk() -> FlowServer {
     let tool = ScriptedTool::new("stamp", EffectKind::Write).by_workers("desk", 60).with_declaration(|declared| {

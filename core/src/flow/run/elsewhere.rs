@@ -47,7 +47,8 @@ pub(crate) fn start(run: &mut Run, at: RunPlace, spec: &Arc<Spec>, cx: &mut Turn
     let Some(call) = start::record_dispatch(run, at, spec, CallMode::Execute, cx)? else { return Ok(()) };
     let (kind, item) = match &spec.execution {
         Execution::Workers(queue) => {
-            add_item(run, at, &call, spec, queue, cx)?;
+            let is_repeatable = run.tasks.is_resendable(at, spec);
+            add_item(run, &call, queue, is_repeatable, cx)?;
             (WorkKind::Worker, Some(StoredItem { state: WorkState::Queued, claims: 0, cancel_requested: false }))
         }
         Execution::Job | Execution::InProcess => {
@@ -70,10 +71,9 @@ pub(crate) fn start(run: &mut Run, at: RunPlace, spec: &Arc<Spec>, cx: &mut Turn
 /// Adds the work item of a call.
 fn add_item(
     run: &Run,
-    at: RunPlace,
     call: &Call,
-    spec: &Spec,
     queue: &WorkerQueue,
+    is_repeatable: bool,
     cx: &mut TurnContext<'_>,
 ) -> Result<(), Unstorable> {
     let head = &run.head;
@@ -86,11 +86,11 @@ fn add_item(
             (work_items::run_id, head.id.into()),
             (work_items::step_id, call.step.into()),
             (work_items::actor, head.actor.as_str().into()),
-            (work_items::tool, spec.name.as_str().into()),
+            (work_items::tool, call.tool.as_str().into()),
             (work_items::idempotency_key, call.key.as_str().into()),
             (work_items::attempt, i64::from(call.attempt).into()),
             (work_items::priority, i64::from(head.priority).into()),
-            (work_items::repeatable, run.tasks.is_resendable(at, spec).into()),
+            (work_items::repeatable, is_repeatable.into()),
             (work_items::lease_seconds, i64::from(queue.lease_seconds).into()),
             (work_items::input, Json::encode(&*call.input)?.into()),
             (work_items::deadline, call.deadline.into()),

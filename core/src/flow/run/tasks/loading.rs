@@ -3,7 +3,7 @@
 //! A place without a row has not started. What can't be decoded, and a step of a node that the graph does not have, are
 //! damage: nothing of the run is driven then.
 
-use super::task::{CallWork, MapProgress, StoredEffect, StoredItem, StoredStep, Task, TaskState};
+use super::task::{CallWork, MapProgress, StoredEffect, StoredItem, StoredStep, Task, TaskState, TaskWork};
 use crate::error::ErrorBody;
 use crate::flow::air::Body;
 use crate::flow::approval::{StoredApproval, current, newest_approved};
@@ -86,9 +86,7 @@ fn load_task(run: &Run, stored: &StoredTask<'_>) -> Result<Task, DamagedRows> {
         cache_missed: false,
         approved: newest_approved(approvals, of_step),
         changed_by: asked.map(|asked| editors(run, stored, asked)).unwrap_or_default(),
-        child: row.child_run_id,
-        work: call_work(stored),
-        work_stored: row.work_kind.is_some(),
+        elsewhere: TaskWork { child: row.child_run_id, call: call_work(stored), is_stored: row.work_kind.is_some() },
         started_at: row.started_at,
     })
 }

@@ -62,12 +62,7 @@ pub(crate) struct Task {
     pub(super) approved: Option<StepApproval>,
     /// Everyone who edited the input.
     pub(super) changed_by: Vec<String>,
-    /// The child run that it started.
-    pub(super) child: Option<Uuid>,
-    /// The work elsewhere that executes its call, or executed the last one.
-    pub(super) work: Option<CallWork>,
-    /// Its row names work elsewhere.
-    pub(super) work_stored: bool,
+    pub(super) elsewhere: TaskWork,
     pub(super) started_at: Option<Timestamp>,
 }
 
@@ -87,6 +82,17 @@ pub(crate) struct StoredEffect {
     pub(crate) status: EffectStatus,
     /// It was written after the last restore, or there was no restore.
     pub(crate) since_restore: bool,
+}
+
+/// What a place has elsewhere, or had last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TaskWork {
+    /// The child run that it started.
+    pub(super) child: Option<Uuid>,
+    /// The work that executes its call, or executed the last one.
+    pub(super) call: Option<CallWork>,
+    /// Its row names work that executes its call.
+    pub(super) is_stored: bool,
 }
 
 /// Work elsewhere that executes a call.
@@ -218,9 +224,7 @@ impl Task {
             cache_missed: false,
             approved: None,
             changed_by: Vec::new(),
-            child: None,
-            work: None,
-            work_stored: false,
+            elsewhere: TaskWork { child: None, call: None, is_stored: false },
             started_at: None,
         }
     }
@@ -244,7 +248,7 @@ impl Task {
 
     /// The next version of its row was written.
     pub(crate) const fn step_written(&mut self) {
-        self.work_stored = self.work.is_some();
+        self.elsewhere.is_stored = self.elsewhere.call.is_some();
         if let Some(step) = &mut self.step {
             step.version += 1;
         }
@@ -309,35 +313,35 @@ impl Task {
     }
 
     pub(crate) const fn begin_child(&mut self, child: Uuid, now: Timestamp) {
-        self.child = Some(child);
+        self.elsewhere.child = Some(child);
         self.begin(now);
     }
 
     /// The child run that it started.
     pub(crate) const fn child(&self) -> Option<Uuid> {
-        self.child
+        self.elsewhere.child
     }
 
     /// The work elsewhere that executes its call, or executed the last one.
     pub(crate) const fn work(&self) -> Option<&CallWork> {
-        self.work.as_ref()
+        self.elsewhere.call.as_ref()
     }
 
     /// Its call is executed by this work, or in this process.
     pub(crate) const fn set_work(&mut self, work: Option<CallWork>) {
-        self.work = work;
+        self.elsewhere.call = work;
     }
 
     /// Its work item has this state now.
     pub(crate) const fn item_written(&mut self, item: StoredItem) {
-        if let Some(work) = &mut self.work {
+        if let Some(work) = &mut self.elsewhere.call {
             work.item = Some(item);
         }
     }
 
     /// Whether its row must be told what its work elsewhere is, or that there is none.
     pub(crate) const fn needs_work_row(&self) -> bool {
-        self.work.is_some() || self.work_stored
+        self.elsewhere.call.is_some() || self.elsewhere.is_stored
     }
 
     pub(crate) const fn started_at(&self) -> Option<Timestamp> {
