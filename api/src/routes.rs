@@ -17,8 +17,8 @@ use crate::flow::wire::EventDocument;
 use crate::flow::{
     artifact_get, cache_forget, call_list, doubt_list, inbox_list, link_decide, link_open, run_approve, run_cancel,
     run_events, run_get, run_list, run_mark, run_pause, run_reject, run_resume, run_rollback, run_steps, run_unpatch,
-    step_edit, step_resolve, tool_list, workflow_apply, workflow_check, workflow_get, workflow_list, workflow_share,
-    workflow_unshare,
+    step_edit, step_resolve, tool_list, work_claim, work_complete, work_fail, work_list, work_renew, workflow_apply,
+    workflow_check, workflow_get, workflow_list, workflow_share, workflow_unshare,
 };
 use crate::job::execution_list;
 use crate::ops::{docs, errors, healthz, metrics, openapi, readyz, schema, webhooks};
@@ -111,6 +111,11 @@ routes! {
     POST "/schedules/{name}/pause" pause_schedule schedule_pause::pause CHANGE;
     POST "/schedules/{name}/resume" resume_schedule schedule_resume::resume CHANGE;
     POST "/schedules/{name}/run" run_schedule schedule_run::run CALL;
+    GET "/work" list_work work_list::list READ;
+    POST "/work/claim" claim_work work_claim::claim CHANGE;
+    POST "/work/renew" renew_work work_renew::renew CHANGE;
+    POST "/work/complete" complete_work work_complete::complete CHANGE;
+    POST "/work/fail" fail_work work_fail::fail CHANGE;
     GET "/runs" list_runs run_list::list READ;
     GET "/runs/{id}" get_run run_get::get READ;
     PATCH "/runs/{id}" mark_run run_mark::mark CHANGE;

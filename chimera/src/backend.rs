@@ -9,7 +9,8 @@ use crate::data_folder;
 use crate::failure::{Failure, Outcome};
 use async_trait::async_trait;
 use chimera_api::answer::{
-    DoubtPage, EventDocument, ExecutionPage, InboxPage, RunDocument, RunPage, StepList, WorkflowDocument, WorkflowPage,
+    DoubtPage, EventDocument, ExecutionPage, InboxPage, RunDocument, RunPage, StepList, WorkItemPage, WorkflowDocument,
+    WorkflowPage,
 };
 use chimera_core::access::ADMIN;
 use chimera_core::error::Code;
@@ -18,6 +19,7 @@ use chimera_core::limits::{
     COMMAND_RECONNECTS_MAX, COMMAND_SIGNAL_POLL_INTERVAL, COMMAND_SIGNAL_POLLS_MAX, EVENTS_POLL_INTERVAL, PAGE_ROWS_MAX,
 };
 use chimera_engine::access::Permit;
+use chimera_engine::flow::work::{self, WorkFilter};
 use chimera_engine::flow::{self, DoubtFilter, Flow, RunFilter};
 use chimera_engine::job::executions::{ExecutionFilter, list_executions};
 use futures::stream::{self, BoxStream, StreamExt};
@@ -206,6 +208,22 @@ impl Backend {
                 server.ask("GET", &with_query("doubts", &pairs), None).await
             }
             Self::Store(flow, permit) => shown(DoubtPage::from(flow::list_doubts(flow, permit, filter).await?)),
+        }
+    }
+
+    /// A page of calls that workers execute.
+    pub(crate) async fn work(&self, filter: WorkFilter) -> Outcome<Value> {
+        match self {
+            Self::Server(server) => {
+                let pairs = [
+                    ("state", Some(filter.state.as_str())),
+                    ("queue", filter.queue.as_deref()),
+                    ("limit", Some(&*filter.limit.to_string())),
+                    ("cursor", filter.cursor.as_deref()),
+                ];
+                server.ask("GET", &with_query("work", &pairs), None).await
+            }
+            Self::Store(flow, permit) => shown(WorkItemPage::from(work::list(flow, permit, filter).await?)),
         }
     }
 

@@ -6,6 +6,7 @@ mod access;
 mod backup;
 mod flow;
 mod schedule;
+mod work;
 
 pub(crate) use access::{
     ActArgs, ActorArgs, ActorCommand, ActorKindArg, DuplicatePolicyArg, RoleCommand, SignArgs, TenantCommand, TokenArgs,
@@ -16,6 +17,7 @@ pub(crate) use flow::{
     RetryArgs, RollbackArgs, RunIds, RunsCommand, WorkflowCommand,
 };
 pub(crate) use schedule::{ScheduleArgs, ScheduleCommand, ScheduleName};
+pub(crate) use work::{WorkCommand, WorkListArgs};
 
 use crate::config::Flags;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -134,6 +136,8 @@ pub(crate) enum Command {
     /// The first digits of an id are enough, at least eight, as long as only one id begins so. An item of a map is
     /// `node[3]`.
     Runs(TenantScoped<RunsCommand>),
+    /// See the calls that workers outside execute.
+    Work(TenantScoped<WorkCommand>),
     /// List notifications that have no other channel.
     Inbox(PageArgs),
     /// Show the configuration.

@@ -76,6 +76,13 @@ RESOURCES: dict[str, dict[str, Method]] = {
         "calls": Method("list_tool_calls"),
         "doubts": Method("list_doubts"),
     },
+    "work": {
+        "list": Method("list_work"),
+        "claim": Method("claim_work"),
+        "renew": Method("renew_work"),
+        "complete": Method("complete_work"),
+        "fail": Method("fail_work"),
+    },
     "actors": {
         "list": Method("list_actors"),
         "get": Method("get_actor"),
@@ -123,6 +130,7 @@ ABOUT = {
     "workflows": "Workflow documents and their versions.",
     "schedules": "Schedules: workflows that are started by the clock.",
     "tools": "Tools and their calls.",
+    "work": "Calls of tools that workers execute.",
     "actors": "The registry of actors and their keys.",
     "tenants": "Tenants, for operators.",
     "audit": "The ledger.",

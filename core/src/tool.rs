@@ -47,6 +47,26 @@ pub enum Rollback {
     Repeatable,
 }
 
+/// Where the calls of a tool are executed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Execution {
+    /// In the process that drives the run.
+    #[default]
+    InProcess,
+    /// By workers outside, which claim the calls from a queue.
+    Workers(WorkerQueue),
+    /// By a sandboxed job.
+    Job,
+}
+
+/// The queue of a tool that workers execute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerQueue {
+    pub name: String,
+    /// How long a worker holds a call before it has to renew its lease.
+    pub lease_seconds: u32,
+}
+
 /// Inputs for which a write tool only reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ReadOnlyInputs {
@@ -123,6 +143,7 @@ pub struct Spec {
     pub rollback: Rollback,
     /// Default timeout of one call.
     pub timeout_ms: u64,
+    pub execution: Execution,
     /// Input schema. Always has the boolean property `dry_run`.
     pub input: Schema,
     pub output: Schema,
@@ -159,6 +180,7 @@ impl ToolDeclaration {
             checkable: self.checkable,
             rollback: self.rollback,
             timeout_ms: self.timeout_ms,
+            execution: Execution::InProcess,
             input: Schema::compile(with_dry_run(self.input))?,
             output: Schema::compile(self.output)?,
         })
@@ -199,6 +221,7 @@ impl Spec {
             checkable: false,
             rollback: Rollback::Unsupported,
             timeout_ms: 0,
+            execution: Execution::InProcess,
             input: Schema::compile(json!({}))?,
             output: Schema::compile(json!({}))?,
         })

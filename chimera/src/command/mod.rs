@@ -23,6 +23,7 @@ mod serve;
 mod sign;
 mod tenant;
 mod token;
+mod work;
 mod workflow;
 
 use crate::access::registry::ActorRegistry;
@@ -140,6 +141,7 @@ impl CommandContext<'_> {
             Command::Workflow(of) => workflow::run(self, of.command).await,
             Command::Schedule(of) => schedule::run(self, of.command).await,
             Command::Runs(of) => runs::run(self, of.command).await,
+            Command::Work(of) => work::run(self, of.command).await,
             Command::Inbox(page) => inbox::run(self, page).await,
             Command::Audit(AuditCommand::List(list)) => audit::list::run(self, &list).await,
             Command::Audit(AuditCommand::Verify { path, keys }) => {

@@ -11,6 +11,7 @@ use async_trait::async_trait;
 use chimera_connect::act::WordPlanner;
 use chimera_connect::flow::local_tools;
 use chimera_core::error::{Code, io_reason};
+use chimera_core::flow::work::NoJobs;
 use chimera_core::job::executions::ExecutionLog;
 use chimera_core::secret::Secret;
 use chimera_engine::access::Access;
@@ -97,6 +98,7 @@ impl FlowBench {
             bus: Arc::new(LocalBus::new()),
             notifier: flow::silent_notifier(ambient),
             spans: Arc::new(NoSpans),
+            jobs: Arc::new(NoJobs),
             asking: Asking::default(),
             registry: Arc::new(registry),
             projection: Arc::new(ExecutionLog),

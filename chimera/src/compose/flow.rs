@@ -15,6 +15,7 @@ use chimera_connect::http::{Client, ClientSettings, Egress};
 use chimera_core::access::tables::{TENANTS, tenants};
 use chimera_core::error::{Code, io_reason};
 use chimera_core::flow::policy::Policy;
+use chimera_core::flow::work::NoJobs;
 use chimera_core::job::executions::ExecutionLog;
 use chimera_core::limits::{DECLARED_FILE_BYTES_MAX, STOP_LOOPS_TIMEOUT, STOP_POLL_INTERVAL, STOP_TURNS_TIMEOUT};
 use chimera_core::record::{Insert, Scope, Select, Tx};
@@ -244,6 +245,7 @@ fn engine(
         bus: outlets.bus,
         notifier: outlets.notifier,
         spans: Arc::clone(&ambient.spans),
+        jobs: Arc::new(NoJobs),
         asking: outlets.asking,
         registry: Arc::new(tools.registry),
         projection: Arc::new(ExecutionLog),
@@ -319,8 +321,7 @@ fn registry(
         let refused = |why: &dyn std::fmt::Display| invalid("flow.tools_dir", format!("{}: {why}", path.display()));
         let text = read(&path, DECLARED_FILE_BYTES_MAX).map_err(|error| refused(&error))?;
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let declared = declared::tools(&text, &name, toolbox).map_err(|error| refused(&error))?;
-        tools.extend(declared.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>));
+        tools.extend(declared::file_tools(&text, &name, toolbox).map_err(|error| refused(&error))?);
     }
     let mut registry = ToolRegistry::default();
     if config.mail.is_none() {

@@ -156,6 +156,9 @@ fn node_line(sight: &RunView<'_>, row: &NodeRow<'_>, canvas: RenderOptions) -> S
             _ => {}
         }
     }
+    if let Some(waits) = waits_for(&whole["elsewhere"], sight.now) {
+        add(waits);
+    }
     if let Some(why) = whole["error"]["message"].as_str() {
         add(text(&Value::String(why.to_owned())));
     }
@@ -177,6 +180,25 @@ fn judged(steps: &[&Value]) -> Option<String> {
         (0, None) => None,
         (0, Some(_)) => Some(format!("escalated by its judge{why}")),
         (count, _) => Some(format!("rejected {count}× by its judge{why}")),
+    }
+}
+
+/// Whom a step waits for that is done elsewhere.
+fn waits_for(elsewhere: &Value, now: Timestamp) -> Option<String> {
+    let item = &elsewhere["item"];
+    let queue = text(&item["queue"]);
+    match (elsewhere["kind"].as_str()?, item["state"].as_str()) {
+        ("run", _) => Some(format!("waits for run {}", text(&elsewhere["id"]))),
+        ("job", _) => Some("waits for a job".to_owned()),
+        (_, Some("claimed")) => {
+            let who = item["worker"].as_str().map_or_else(|| text(&item["claimed_by"]), |_| text(&item["worker"]));
+            let lease = parse_time(&item["lease_until"]).map(|end| end.micros() - now.micros());
+            let lease = lease.map_or(String::new(), |left| format!(", lease ends in {}", format_duration(left)));
+            let stop = if item["cancel_requested"] == true { ", asked to stop" } else { "" };
+            Some(format!("{who} works on it (queue {queue}{lease}{stop})"))
+        }
+        (_, Some("queued")) => Some(format!("waits for a worker (queue {queue})")),
+        _ => Some("waits for a worker".to_owned()),
     }
 }
 
@@ -357,6 +379,17 @@ mod tests {
             step("lost", "outcome_unknown", json!({})),
             step("timer", "pending", json!({"retry_at": at(13)})),
             step("tomorrow", "pending", json!({"retry_at": "2026-01-02T00:00:00Z"})),
+            step(
+                "queued",
+                "running",
+                json!({"elsewhere": {"kind": "worker", "item": {"state": "queued", "queue": "q"}}}),
+            ),
+            step(
+                "held",
+                "running",
+                json!({"elsewhere": {"kind": "worker", "item": {
+                "state": "claimed", "queue": "q", "claimed_by": "w", "worker": "box-7", "lease_until": at(40)}}}),
+            ),
             step("last", "pending", json!({"step_id": null})),
         ];
         let edges = [("first", "left"), ("first", "right"), ("right", "lost"), ("left", "review"), ("review", "last")];

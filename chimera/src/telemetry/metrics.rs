@@ -103,6 +103,17 @@ const METRICS: &[(&str, &[Metric])] = &[
                 &[],
                 "Age of the oldest pending approval request; 0 if there is none.",
             ),
+            gauge("chimera_work_items", &[("state", &["queued", "claimed"])], "Calls for workers in the store."),
+            gauge(
+                "chimera_work_items_queued_oldest_age_seconds",
+                &[],
+                "Age of the oldest call that waits for a worker; 0 if there is none.",
+            ),
+            counter(
+                "chimera_work_leases_expired_total",
+                &[],
+                "Leases of workers that this process ended because they had expired.",
+            ),
             gauge(
                 "chimera_timers_overdue",
                 &[],

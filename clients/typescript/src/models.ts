@@ -293,6 +293,71 @@ export interface CheckedDocument {
     workflow_id: string;
 }
 
+/** Which calls to claim. */
+export interface ClaimBody {
+    /** Name of the queue. The actor needs the scope `work.claim.QUEUE`. */
+    queue: string;
+    /**
+     * A random id of 22 to 128 characters. A claim that is repeated under it gets the calls that it already
+     * holds.
+     */
+    claim_id?: string | null;
+    /** Maximum number of calls; 1 if absent. */
+    limit?: number | null;
+    /** How many seconds to wait if the queue is empty; 0 if absent. */
+    wait_seconds?: number | null;
+    /** What the worker calls itself, such as its host name. Shown to people. */
+    worker?: string | null;
+}
+
+/** A call that the worker holds. */
+export interface ClaimedCallDocument {
+    /** Actor who requested the run. */
+    actor: string;
+    /** Attempt number of the step. */
+    attempt: number;
+    /** How often the call was claimed, with this claim. Above 1, an earlier worker may have begun with it. */
+    claims: number;
+    /** When the run stops waiting. */
+    deadline: string;
+    /** Id of the work item, and of the call. */
+    id: string;
+    /** Key under which the call has one effect, the same for every attempt. */
+    idempotency_key: string;
+    /** Input of the call. */
+    input: JsonObject;
+    /** Token that proves the claim. Send it with every report about the call. */
+    lease_token: string;
+    /** When the lease ends unless it is renewed. */
+    lease_until: string;
+    /** Name of the queue. */
+    queue: string;
+    /** Id of the run. */
+    run_id: string;
+    /** Id of the step. */
+    step_id: string;
+    /** Name of the tool. */
+    tool: string;
+    /** W3C trace context to propagate. */
+    traceparent: string;
+}
+
+/** The calls that the worker holds now. */
+export interface ClaimedCallList {
+    /** The most urgent calls first, then the oldest. */
+    items: ClaimedCallDocument[];
+}
+
+/** The output of a call. */
+export interface CompleteBody {
+    /** Id of the work item. */
+    item_id: string;
+    /** Token from the claim. */
+    lease_token: string;
+    /** Output of the call. It must match the output schema of the tool. */
+    output: unknown;
+}
+
 /** A closed approval request. */
 export interface DecidedApprovalDocument {
     /** Type of the action. */
@@ -478,6 +543,18 @@ export interface EditBody {
 /** Kind of effect: none outside, reads from another system, or changes one. */
 export type EffectKind = "pure" | "read" | "write";
 
+/** The work elsewhere that a step waits for. */
+export interface ElsewhereDocument {
+    /** Id of the child run, the job or the work item. */
+    id: string;
+    /** The call, if a worker executes it. */
+    item: WorkItemDocument | null;
+    /** Who does it. */
+    kind: WaitsFor;
+    /** When the step stops waiting. */
+    until: string | null;
+}
+
 /** A ledger entry. */
 export interface EntryDocument {
     /** Actor who caused it. */
@@ -567,6 +644,24 @@ export interface EventDocument {
     subject_id: string;
     /** When it was recorded. */
     timestamp: string | null;
+}
+
+/** Why a call failed. */
+export interface FailBody {
+    /** Id of the work item. */
+    item_id: string;
+    /** Token from the claim. */
+    lease_token: string;
+    /** What went wrong. */
+    message: string;
+    /** An error code of this API; `EXTERNAL_SERVICE_ERROR` if absent. */
+    code?: string | null;
+    /** How many seconds to wait before another attempt. */
+    retry_after_seconds?: number | null;
+    /** Whether another attempt may succeed. If absent, the code says it. */
+    retryable?: boolean | null;
+    /** Whether the call may have taken effect; `maybe` if absent. */
+    sent?: SentWord;
 }
 
 /** A decision on the approval page. */
@@ -1030,6 +1125,22 @@ export interface RemovedSchedule {
     removed: boolean;
 }
 
+/** The lease to renew. */
+export interface RenewBody {
+    /** Id of the work item. */
+    item_id: string;
+    /** Token from the claim. */
+    lease_token: string;
+}
+
+/** A lease that goes on. */
+export interface RenewedLeaseDocument {
+    /** The run was stopped: stop as well, and report how far you came. */
+    cancelled: boolean;
+    /** When the lease ends unless it is renewed. */
+    lease_until: string;
+}
+
 /** Options of a replay. */
 export interface ReplayBody {
     /** Replay mode. */
@@ -1045,6 +1156,14 @@ export interface ReplayBody {
  * real.
  */
 export type ReplayMode = "freeze" | "shadow" | "retry";
+
+/** A recorded outcome. */
+export interface Reported {
+    /** Id of the work item. */
+    item_id: string;
+    /** Always true: the run hears of the outcome. */
+    recorded: boolean;
+}
 
 /** Resolution of an unknown outcome. */
 export interface ResolveBody {
@@ -1502,6 +1621,9 @@ export interface SchedulePage {
 /** Whether a schedule ticks. `ended`: there are no further ticks. */
 export type ScheduleStatus = "active" | "paused" | "ended";
 
+/** Whether the call may have taken effect. */
+export type SentWord = "no" | "maybe";
+
 /** A sign-in request. */
 export interface SignInBody {
     /** Name of the actor. */
@@ -1541,6 +1663,8 @@ export interface StepDocument {
     child_run_id: string | null;
     /** When it ended. */
     completed_at: string | null;
+    /** What a running step waits for, if its work is done elsewhere. */
+    elsewhere: ElsewhereDocument | null;
     /** Why it failed. */
     error: ErrorDocument | null;
     /** Input of the tool. */
@@ -1696,6 +1820,9 @@ export interface ToolPage {
     next_cursor: string | null;
 }
 
+/** Who does the work that a step waits for. */
+export type WaitsFor = "run" | "job" | "worker";
+
 /** An Ed25519 public key as a JSON Web Key. */
 export interface WebKey {
     /** Always `EdDSA`. */
@@ -1719,6 +1846,55 @@ export interface WebhookKeys {
     /** Current Ed25519 key, `whpk_…`; null when webhooks are signed with a shared secret. */
     public_key?: string | null;
 }
+
+/** A call that a worker executes. */
+export interface WorkItemDocument {
+    /** Attempt number of the step. */
+    attempt: number;
+    /** The run was stopped, and the worker is asked to stop. */
+    cancel_requested: boolean;
+    /** When it was claimed last. */
+    claimed_at: string | null;
+    /** Actor of the worker that claimed it last. */
+    claimed_by: string | null;
+    /** How often the call was claimed. */
+    claims: number;
+    /** When the call was queued. */
+    created_at: string;
+    /** When the run stops waiting. */
+    deadline: string;
+    /** Id of the work item. */
+    item_id: string;
+    /** When the lease ends. */
+    lease_until: string | null;
+    /** Priority of the run: 1 is most urgent, 10 least. */
+    priority: number;
+    /** Name of the queue. */
+    queue: string;
+    /** Id of the run. */
+    run_id: string;
+    /** When it ended. */
+    settled_at: string | null;
+    /** Current state. */
+    state: WorkStateWord;
+    /** Id of the step. */
+    step_id: string;
+    /** Name of the tool. */
+    tool: string;
+    /** What that worker calls itself. */
+    worker: string | null;
+}
+
+/** A page of calls that workers execute. */
+export interface WorkItemPage {
+    /** The oldest calls first. */
+    items: WorkItemDocument[];
+    /** Cursor of the next page; null on the last one. */
+    next_cursor: string | null;
+}
+
+/** State of a call that workers execute. */
+export type WorkStateWord = "queued" | "claimed" | "done" | "failed" | "cancelled" | "lost";
 
 /** A version of a workflow. */
 export interface WorkflowDocument {

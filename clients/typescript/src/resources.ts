@@ -13,6 +13,7 @@ import type {
     CallPage,
     CatchUpPolicy,
     CheckedDocument,
+    ClaimedCallList,
     DecidedDocument,
     DecisionWord,
     DoubtDocument,
@@ -35,7 +36,9 @@ import type {
     ProposedDocument,
     Ready,
     RemovedSchedule,
+    RenewedLeaseDocument,
     ReplayMode,
+    Reported,
     RevokedDocument,
     RunDocument,
     RunPage,
@@ -43,6 +46,7 @@ import type {
     RunSummary,
     ScheduleDocument,
     SchedulePage,
+    SentWord,
     StartedDocument,
     StepBody,
     StepDocument,
@@ -53,6 +57,9 @@ import type {
     ToolDocument,
     ToolPage,
     WebhookKeys,
+    WorkItemDocument,
+    WorkItemPage,
+    WorkStateWord,
     WorkflowDocument,
     WorkflowEntry,
     WorkflowPage,
@@ -1119,6 +1126,173 @@ export class Tools extends Resource {
     /** Lists tool calls whose outcome is unknown and not resolved yet. */
     doubts(options: Omit<ToolsDoubtsOptions, "cursor"> = {}): AsyncGenerator<DoubtDocument, void, undefined> {
         return this.items((cursor) => this.doubtsPage({ ...options, cursor }), (page) => page.items);
+    }
+}
+
+/** Options of `work.list`. */
+export interface WorkListOptions {
+    /** Only calls in this state; `queued` if absent */
+    state?: WorkStateWord;
+    /** Only calls of this queue */
+    queue?: string;
+    /** Maximum number of calls */
+    limit?: number;
+    /** Cursor from the previous page */
+    cursor?: string;
+    /** Operators only: slug of the tenant to act for */
+    for_tenant?: string;
+}
+
+/** Options of `work.claim`. */
+export interface WorkClaimOptions {
+    /** Name of the queue. The actor needs the scope `work.claim.QUEUE`. */
+    queue: string;
+    /**
+     * A random id of 22 to 128 characters. A claim that is repeated under it gets the calls that it already
+     * holds.
+     */
+    claim_id?: string | null;
+    /** Maximum number of calls; 1 if absent. */
+    limit?: number | null;
+    /** How many seconds to wait if the queue is empty; 0 if absent. */
+    wait_seconds?: number | null;
+    /** What the worker calls itself, such as its host name. Shown to people. */
+    worker?: string | null;
+    /** Operators only: slug of the tenant to act for */
+    for_tenant?: string;
+}
+
+/** Options of `work.renew`. */
+export interface WorkRenewOptions {
+    /** Id of the work item. */
+    item_id: string;
+    /** Token from the claim. */
+    lease_token: string;
+    /** Operators only: slug of the tenant to act for */
+    for_tenant?: string;
+}
+
+/** Options of `work.complete`. */
+export interface WorkCompleteOptions {
+    /** Id of the work item. */
+    item_id: string;
+    /** Token from the claim. */
+    lease_token: string;
+    /** Output of the call. It must match the output schema of the tool. */
+    output: unknown;
+    /** Operators only: slug of the tenant to act for */
+    for_tenant?: string;
+}
+
+/** Options of `work.fail`. */
+export interface WorkFailOptions {
+    /** Id of the work item. */
+    item_id: string;
+    /** Token from the claim. */
+    lease_token: string;
+    /** What went wrong. */
+    message: string;
+    /** An error code of this API; `EXTERNAL_SERVICE_ERROR` if absent. */
+    code?: string | null;
+    /** How many seconds to wait before another attempt. */
+    retry_after_seconds?: number | null;
+    /** Whether another attempt may succeed. If absent, the code says it. */
+    retryable?: boolean | null;
+    /** Whether the call may have taken effect; `maybe` if absent. */
+    sent?: SentWord;
+    /** Operators only: slug of the tenant to act for */
+    for_tenant?: string;
+}
+
+/** Calls of tools that workers execute. */
+export class Work extends Resource {
+    /** Lists calls that workers execute. */
+    listPage(options: WorkListOptions = {}): Promise<WorkItemPage> {
+        return this.send({
+            operation: "list_work",
+            method: "GET",
+            path: "/work",
+            auth: "token",
+            result: "json",
+            query: {
+                state: options.state,
+                queue: options.queue,
+                limit: options.limit,
+                cursor: options.cursor,
+                for_tenant: options.for_tenant,
+            },
+        });
+    }
+
+    /** Lists calls that workers execute. */
+    list(options: Omit<WorkListOptions, "cursor"> = {}): AsyncGenerator<WorkItemDocument, void, undefined> {
+        return this.items((cursor) => this.listPage({ ...options, cursor }), (page) => page.items);
+    }
+
+    /** Claims calls of a queue. */
+    claim(options: WorkClaimOptions): Promise<ClaimedCallList> {
+        return this.send({
+            operation: "claim_work",
+            method: "POST",
+            path: "/work/claim",
+            auth: "token_and_message",
+            result: "json",
+            query: { for_tenant: options.for_tenant },
+            members: {
+                queue: options.queue,
+                claim_id: options.claim_id,
+                limit: options.limit,
+                wait_seconds: options.wait_seconds,
+                worker: options.worker,
+            },
+        });
+    }
+
+    /** Renews the lease on a call, and says whether the run still wants its outcome. */
+    renew(options: WorkRenewOptions): Promise<RenewedLeaseDocument> {
+        return this.send({
+            operation: "renew_work",
+            method: "POST",
+            path: "/work/renew",
+            auth: "token_and_message",
+            result: "json",
+            query: { for_tenant: options.for_tenant },
+            members: { item_id: options.item_id, lease_token: options.lease_token },
+        });
+    }
+
+    /** Reports the output of a call. Reporting it again changes nothing. */
+    complete(options: WorkCompleteOptions): Promise<Reported> {
+        return this.send({
+            operation: "complete_work",
+            method: "POST",
+            path: "/work/complete",
+            auth: "token_and_message",
+            result: "json",
+            query: { for_tenant: options.for_tenant },
+            members: { item_id: options.item_id, lease_token: options.lease_token, output: options.output },
+        });
+    }
+
+    /** Reports that a call failed. The rules of the run decide whether it is made again. */
+    fail(options: WorkFailOptions): Promise<Reported> {
+        return this.send({
+            operation: "fail_work",
+            method: "POST",
+            path: "/work/fail",
+            auth: "token_and_message",
+            result: "json",
+            query: { for_tenant: options.for_tenant },
+            members: {
+                item_id: options.item_id,
+                lease_token: options.lease_token,
+                message: options.message,
+                code: options.code,
+                retry_after_seconds: options.retry_after_seconds,
+                retryable: options.retryable,
+                sent: options.sent,
+            },
+        });
     }
 }
 

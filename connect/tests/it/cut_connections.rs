@@ -11,6 +11,7 @@ use async_trait::async_trait;
 use chimera_connect::flow::HttpRequest;
 use chimera_connect::flow::{ToolDependencies, declared};
 use chimera_core::flow::tables::{EFFECTS, STEPS};
+use chimera_core::flow::work::NoJobs;
 use chimera_core::job::executions::ExecutionLog;
 use chimera_core::record::{Scope, Select};
 use chimera_core::secret::Secret;
@@ -185,6 +186,7 @@ impl CutCase {
             bus: Arc::new(BroadcastBus::default()),
             notifier: Arc::new(NullNotifier),
             spans: Arc::new(NoSpans),
+            jobs: Arc::new(NoJobs),
             asking: Asking::default(),
             registry: Arc::new(registry),
             projection: Arc::new(ExecutionLog),

@@ -18,6 +18,7 @@ pub mod status;
 pub mod tables;
 pub mod title;
 pub mod trace;
+pub mod work;
 
 pub use chimera_expr as expr;
 pub use expand::{Children, expand};

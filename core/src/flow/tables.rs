@@ -3,10 +3,17 @@
 //! `runs` and `tool_calls` start with the columns that the audit schema prescribes, followed by our own.
 //! `approval_requests` may not carry a tenant column: read `scoped_approvals` instead.
 
+mod blobs;
+mod work;
+
+pub use blobs::*;
+pub use work::*;
+
 use super::air::NodeKind;
 use super::call::CallEnd;
 use super::run::{EffectStatus, ReplayMode, RunStatus, Source, StepStatus};
 use super::status::{EffectPurpose, NotificationStatus, PatchStatus, RequestStatus};
+use super::work::WorkKind;
 use crate::access::Level;
 use crate::json::Digest32;
 use crate::ledger::ActorType;
@@ -250,6 +257,9 @@ table! {
         state_version: i64 [default],
         in_doubt_since: Option<Timestamp>,
         judgement: Option<Json>,
+        work_kind: Option<WorkKind>,
+        work_id: Option<Uuid>,
+        work_until: Option<Timestamp>,
     }
     key: [id],
     tenant: tenant_id,
@@ -565,22 +575,6 @@ part! {
     }
 }
 
-table! {
-    /// Who may read which blob.
-    ARTIFACTS = artifacts -> ArtifactRow {
-        tenant_id: String,
-        sha256: Digest32,
-        size_bytes: i64,
-        media_type: String,
-        created_by: Option<String>,
-        run_id: Option<Uuid>,
-        created_at: Timestamp [default],
-    }
-    key: [tenant_id, sha256],
-    tenant: tenant_id,
-    rank: 203,
-}
-
 /// The room's tables and views.
 pub static ALL: &[&Table] = &[
     &WORKFLOWS,
@@ -599,4 +593,5 @@ pub static ALL: &[&Table] = &[
     &APPROVAL_DETAILS,
     &SCOPED_APPROVALS,
     &ARTIFACTS,
+    &WORK_ITEMS,
 ];

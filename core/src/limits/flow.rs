@@ -242,6 +242,40 @@ pub const RESENDS_MAX: u32 = 20;
 /// Time that a call may continue after it was asked to stop. After it the call is dropped.
 pub const CALL_STOP_GRACE: Duration = Duration::from_secs(5);
 
+// Work elsewhere
+
+/// Time after its own timeout that a child run has to end. After it the parent cancels the child, and again after the
+/// same time.
+pub const CHILD_DEADLINE_GRACE_SECONDS: i64 = 300;
+/// Lease of a worker on a call. A declared tool with a longer one is refused.
+pub const WORK_LEASE_SECONDS_MAX: u32 = 3_600;
+/// Default lease of a worker on a call. After it the call is offered to another worker, or its outcome is unknown.
+pub const WORK_LEASE_SECONDS_DEFAULT: u32 = 60;
+/// Workers that may lose their lease on one call, one after another. After the last one the call fails with
+/// `REQUEST_TIMEOUT`, or its outcome is unknown.
+pub const WORK_CLAIMS_MAX: u32 = 5;
+/// Calls that one claim returns. A claim that asks for more is refused with `VALIDATION_FAILED`.
+pub const WORK_CLAIM_ITEMS_MAX: usize = 100;
+/// Bytes of the inputs that one claim returns, beyond the first one. Further calls stay in the queue.
+pub const WORK_CLAIM_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Time that a claim may wait for calls. A claim that asks for more is refused with `VALIDATION_FAILED`.
+pub const WORK_WAIT_SECONDS_MAX: u32 = 20;
+/// Interval in which a waiting claim looks into the store without a notification. A lost notification delays a call by
+/// this time.
+pub const WORK_POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Claims that wait at a time in one process. A further claim is answered at once.
+pub const WORK_WAITS_MAX: usize = 1_000;
+/// Characters of the id that a worker gives its claim. A claim with fewer or more is refused with `VALIDATION_FAILED`.
+pub const CLAIM_ID_CHARS_MAX: usize = 128;
+/// Characters that such an id has at least, because lease tokens are derived from it. A shorter one could be guessed.
+pub const CLAIM_ID_CHARS_MIN: usize = 22;
+/// Characters of a queue's name. A declared tool with a longer one is refused.
+pub const WORK_QUEUE_CHARS_MAX: usize = 64;
+/// Characters of the name that a worker gives itself. A claim with a longer one is refused with `VALIDATION_FAILED`.
+pub const WORKER_NAME_CHARS_MAX: usize = 100;
+/// Time that a tool may give its workers, from the queue to the outcome. A declared tool with a longer one is refused.
+pub const WORK_TIMEOUT_SECONDS_MAX: u32 = FLOW_SECONDS_MAX;
+
 // Runs in memory
 
 /// Runs that one process drives at a time. Further runs are refused with `OVERLOADED` until some complete or park. The

@@ -292,6 +292,7 @@ impl RunDriver {
             policy: &*parts.policy,
             catalog: &catalog,
             projection: &*parts.projection,
+            jobs: &*parts.jobs,
             owner,
         };
         let turn = self.run.step(events, &mut env)?;
@@ -391,6 +392,7 @@ impl RunDriver {
                 Effect::LookUpCache { at, key } => self.look_up_cache(*at, key.clone()),
                 Effect::Wake(run) => self.inner.wake(*run),
                 Effect::Notify => self.inner.messages.notify_one(),
+                Effect::WorkQueued(queue) => self.inner.wake_workers(&self.run.head().tenant, queue),
                 Effect::Release(at) => {
                     self.calls.release(*at);
                     let next = self.inner.call_slots().release(self.run.head().id, *at);

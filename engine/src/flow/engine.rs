@@ -7,6 +7,7 @@ use super::active_runs::{ActiveRuns, LimitReached, RunLimits};
 use super::call_slots::{CallLimits, CallSlots};
 use super::drive::{RunChannels, RunDriver, WakeUp};
 use super::memory::MemoryBudget;
+use super::work::WorkQueues;
 use super::{Asking, ToolRegistry, Workflows, load, spans};
 use crate::error::EngineError;
 use crate::flow::port::Notifier;
@@ -20,6 +21,7 @@ use chimera_core::flow::policy::{Action, Policy, PolicyVerdict};
 use chimera_core::flow::projection::Projection;
 use chimera_core::flow::run::{LaneOwner, Run, RunHead, RunStatus, Turn};
 use chimera_core::flow::tables::RunBrief;
+use chimera_core::flow::work::Jobs;
 use chimera_core::record::{Row, StoredRow, Tx};
 use chimera_core::{json, limits};
 use serde_json::Value;
@@ -47,6 +49,8 @@ pub struct FlowPorts {
     /// Sends notifications about ended and waiting runs.
     pub notifier: Arc<dyn Notifier>,
     pub spans: Arc<dyn Spans>,
+    /// Starts and cancels sandboxed jobs.
+    pub jobs: Arc<dyn Jobs>,
     /// How approvals are requested.
     pub asking: Asking,
     /// Limits of calls in flight.
@@ -74,6 +78,7 @@ pub(super) struct EngineState {
     pub(super) offload: Arc<Offload>,
     /// The keeper's heartbeat.
     pub(super) pulse: Heartbeat,
+    pub(super) work: WorkQueues,
 }
 
 /// The engine's shutdown state.
@@ -146,6 +151,7 @@ impl Flow {
             stopping: watch::Sender::new(Shutdown::Running),
             offload,
             pulse,
+            work: WorkQueues::default(),
         };
         Self { inner: Arc::new(inner) }
     }

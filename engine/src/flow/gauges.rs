@@ -11,8 +11,9 @@ use crate::rows;
 use chimera_core::flow::run::RunStatus;
 use chimera_core::flow::status::RequestStatus;
 use chimera_core::flow::tables::{
-    RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS, run_signals, runs, scoped_approvals, steps,
+    RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS, WORK_ITEMS, run_signals, runs, scoped_approvals, steps, work_items,
 };
+use chimera_core::flow::work::WorkState;
 use chimera_core::ledger::tables::LaneRow;
 use chimera_core::limits;
 use chimera_core::record::{Comparison, CountQuery, RowGroup, Scope, Select, StoredRow, Value};
@@ -45,6 +46,7 @@ pub async fn sample_gauges(flow: &Flow) -> Result<(), EngineError> {
     let now = flow.inner.parts.clock.steady();
     sample_runs(flow).await?;
     sample_waiting(flow, now).await?;
+    sample_work(flow, now).await?;
     sample_lanes(flow, now).await?;
     metrics::gauge!("chimera_metrics_sampled_timestamp_seconds").set(seconds(flow.inner.parts.clock.now().micros()));
     Ok(())
@@ -108,6 +110,21 @@ async fn sample_waiting(flow: &Flow, now: Timestamp) -> Result<(), EngineError> 
     let unheard = flow.inner.parts.records.count(unheard).await?;
     metrics::gauge!("chimera_signals_overdue").set(total(&unheard));
     metrics::gauge!("chimera_signals_overdue_oldest_age_seconds").set(age(&unheard, now));
+    Ok(())
+}
+
+/// The calls that wait for a worker or are held by one.
+async fn sample_work(flow: &Flow, now: Timestamp) -> Result<(), EngineError> {
+    for state in [WorkState::Queued, WorkState::Claimed] {
+        let select = Select::from(&WORK_ITEMS, Scope::System).with(work_items::state, state);
+        let (by, oldest) = (work_items::state, work_items::created_at);
+        let count = CountQuery { select, by, oldest, rows_max: limits::COUNT_ROWS_MAX };
+        let counted = flow.inner.parts.records.count(count).await?;
+        metrics::gauge!("chimera_work_items", "state" => state.as_str()).set(total(&counted));
+        if state == WorkState::Queued {
+            metrics::gauge!("chimera_work_items_queued_oldest_age_seconds").set(age(&counted, now));
+        }
+    }
     Ok(())
 }
 

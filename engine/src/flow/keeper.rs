@@ -6,8 +6,8 @@
 //! a lease, and a suspended process observes nothing. The runs of a dead lane are taken over; a call that its owner may
 //! still be making is waited for until its deadline.
 
-use super::Flow;
 use super::engine::{Shutdown, TOPIC};
+use super::{Flow, work};
 use crate::error::EngineError;
 use crate::port::BusEvent;
 use crate::rows;
@@ -84,6 +84,7 @@ pub async fn run_keeper_once(flow: &Flow, keeper: &mut KeeperState) -> Result<()
         return Ok(());
     }
     adopt_orphans(flow, keeper, looked_at).await?;
+    work::expire_leases(flow).await?;
     look_for_signals(flow).await?;
     look_for_deadlines(flow).await
 }

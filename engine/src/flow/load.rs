@@ -19,9 +19,10 @@ use chimera_core::flow::run::{
 };
 use chimera_core::flow::status::{EffectPurpose, PatchStatus};
 use chimera_core::flow::tables::{
-    ApprovalRow, EffectRow, PatchRow, RUNS, RunBrief, RunRow, SignalBrief, SignalRow, StepBrief, StepRow, effects,
-    run_patches, run_signals, runs, scoped_approvals, steps,
+    ApprovalRow, EffectRow, PatchRow, RUNS, RunBrief, RunRow, SignalBrief, SignalRow, StepBrief, StepRow,
+    WorkItemState, effects, run_patches, run_signals, runs, scoped_approvals, steps, work_items,
 };
+use chimera_core::flow::work::WorkKind;
 use chimera_core::json;
 use chimera_core::limits;
 use chimera_core::record::{DamagedRows, Json, Row, Scope, Select, StoredRow};
@@ -110,6 +111,15 @@ async fn effects(records: &dyn Records, row: &RunRow) -> Result<Vec<EffectRow>, 
     Ok(found)
 }
 
+/// The work items of a run, if its steps name some.
+async fn work_items(records: &dyn Records, run: Uuid, steps: &[StepRow]) -> Result<Vec<WorkItemState>, EngineError> {
+    if steps.iter().all(|step| step.work_kind != Some(WorkKind::Worker)) {
+        return Ok(Vec::new());
+    }
+    let select = WorkItemState::select(Scope::System).with(work_items::run_id, run);
+    rows::list(records, select, limits::RUN_ROWS_MAX).await
+}
+
 /// Loads the run of a row. Sets `costly` if its data is expensive to process.
 pub(super) async fn load(
     records: &dyn Records,
@@ -135,6 +145,7 @@ async fn load_decoded(
     let effects = effects(records, &row).await?;
     let approvals = ApprovalRow::select(Scope::System).with(scoped_approvals::run_id, head.id);
     let approvals: Vec<ApprovalRow> = rows::list(records, approvals, limits::RUN_ROWS_MAX).await?;
+    let work_items = work_items(records, head.id, &steps).await?;
     let any = row.patches > 0 || !approvals.is_empty();
     let patches = if any { patches_of(records, head.id).await? } else { Vec::new() };
     let patches = apply_patches(&patches, &graph, workflows)?;
@@ -143,7 +154,18 @@ async fn load_decoded(
         Some(replay) => Some(recorded(records, replay, &graph, costly).await?),
     };
     costly.mark_costly(are_large(&steps) || are_large(&approvals)).await;
-    Ok(Run::load(StoredRun { run: row, steps, effects, approvals, patches, graph, version, author, recorded })?)
+    Ok(Run::load(StoredRun {
+        run: row,
+        steps,
+        effects,
+        work_items,
+        approvals,
+        patches,
+        graph,
+        version,
+        author,
+        recorded,
+    })?)
 }
 
 /// A consistent copy of a run that another task or process may be driving. Its rows are read one after another; if a

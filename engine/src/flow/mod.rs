@@ -53,6 +53,7 @@ mod turn_gate;
 mod undo_scopes;
 pub mod view;
 mod void_requests;
+pub mod work;
 mod workflows;
 
 pub use crate::offload::SizeBudget;

@@ -16,9 +16,10 @@ use chimera_core::access::tables::{TOKEN_FAMILIES, TokenFamilyRow, token_familie
 use chimera_core::flow::run::{EffectStatus, Signal, UncertainStep};
 use chimera_core::flow::status::{NotificationStatus, RequestStatus};
 use chimera_core::flow::tables::{
-    EffectRow, NotificationId, RUN_SIGNALS, RUNS, RequestBrief, RunBrief, SignalRow, StepBrief, effects, notifications,
-    run_signals, runs, scoped_approvals, steps,
+    EffectRow, NotificationId, RUN_SIGNALS, RUNS, RequestBrief, RunBrief, SignalRow, StepBrief, WORK_ITEMS,
+    WorkItemState, effects, notifications, run_signals, runs, scoped_approvals, steps, work_items,
 };
+use chimera_core::flow::work::WorkState;
 use chimera_core::json::Digest32;
 use chimera_core::ledger::tables::{LaneRow, STORE_STATE, StoreStateRow, store_state};
 use chimera_core::limits;
@@ -67,6 +68,8 @@ pub struct RestoredRun {
     version: i64,
     run_seq: i64,
     owned: bool,
+    /// Workers have its calls, or may get them.
+    has_open_work: bool,
     /// The latest time in its effects and steps.
     latest: Timestamp,
 }
@@ -159,6 +162,7 @@ async fn inspect_run(flow: &Flow, row: Row, lapsed: Vec<DroppedSignal>) -> Resul
         version: brief.state_version,
         run_seq: brief.run_seq,
         owned: brief.owner_lane.is_some(),
+        has_open_work: has_open_work(records, id).await?,
         latest: latest.unwrap_or(Timestamp::from_micros(0)),
     };
     match load::load(records, &flow.inner.workflows, row, &CostFlag::default()).await {
@@ -188,6 +192,7 @@ pub async fn resume_store(
         for run in runs {
             tx.updates.push(flag_restored(run, now).map_err(Unstorable::from)?);
             tx.steps.extend(delete_signals(run));
+            tx.steps.extend(withdraw_work(run, now)?);
             let unsure = run.unsure.iter().map(|step| json!({"node": step.node, "tool": step.tool})).collect();
             let mut data = json!({
                 "under_way": run.under_way, "rolling_back": run.rolling_back, "dropped": counted(&run.lapsed),
@@ -235,7 +240,7 @@ fn add_list(data: &mut serde_json::Value, name: &str, all: Vec<serde_json::Value
 fn flag_restored(run: &RestoredRun, now: Timestamp) -> Result<Update, chimera_core::record::InvalidTx> {
     let after = Timestamp::from_micros(run.latest.micros().saturating_add(1));
     let mut set = vec![(runs::restored_at, after.max(now).into()), (runs::run_seq, (run.run_seq + 1).into())];
-    if run.owned {
+    if run.owned || run.has_open_work {
         set.extend([
             (runs::owner_lane, Value::Null),
             (runs::owner_epoch, Value::Null),
@@ -268,6 +273,36 @@ fn delete_signals(run: &RestoredRun) -> Vec<Step> {
         Step::Delete { table: &RUN_SIGNALS, conditions, rows: RowCount::AtMost(u64::MAX) }
     };
     counted(&run.lapsed).into_keys().map(delete).collect()
+}
+
+/// Whether workers have calls of a run, or may get them.
+async fn has_open_work(records: &dyn Records, run: Uuid) -> Result<bool, EngineError> {
+    let mut open = false;
+    let items = WorkItemState::select(Scope::System).with(work_items::run_id, run);
+    rows::each(records, items, |item: WorkItemState| {
+        open |= item.state.is_open();
+        Ok(())
+    })
+    .await?;
+    Ok(open)
+}
+
+/// Takes the calls of a run out of their queues: they may have been executed after the backup. The run settles them like
+/// calls whose process is gone, and their workers are told that nobody waits for them.
+fn withdraw_work(run: &RestoredRun, now: Timestamp) -> Result<Vec<Step>, Unstorable> {
+    let is = |column, value: Value| Condition { column, compare: Comparison::Is, value };
+    let withdraw = |state: WorkState| {
+        let conditions = vec![is(work_items::run_id, run.id.into()), is(work_items::state, state.into())];
+        let set = vec![
+            (work_items::state, WorkState::Cancelled.into()),
+            (work_items::settled_at, now.into()),
+            (work_items::lease_until, Value::Null),
+            (work_items::input, Value::Null),
+        ];
+        Ok(Step::update(&WORK_ITEMS, conditions, set, RowCount::AtMost(u64::MAX))?)
+    };
+    let states = [WorkState::Queued, WorkState::Claimed].into_iter().filter(|_| run.has_open_work);
+    states.map(withdraw).collect()
 }
 
 /// The number of signals by kind.

@@ -356,6 +356,7 @@ async fn begin(flow: &Flow, permit: &Permit, head: RunHead, first: FirstTurn<'_>
             policy: &*parts.policy,
             catalog: &catalog,
             projection: &*parts.projection,
+            jobs: &*parts.jobs,
             owner,
         };
         let mut at_once = |run: &Run, call: &Call| {

@@ -8,7 +8,10 @@ use crate::offload::{CostFlag, SizeBudget};
 use crate::port::ReadError;
 use crate::rows;
 use chimera_core::flow::run::{RunStatus, StepStatus};
-use chimera_core::flow::tables::{RunRow, StepBrief, StepRow, ToolCallRow, steps, tool_calls};
+use chimera_core::flow::tables::{
+    RunRow, StepBrief, StepRow, ToolCallRow, WorkItemBrief, steps, tool_calls, work_items,
+};
+use chimera_core::flow::work::WorkKind;
 use chimera_core::limits;
 use chimera_core::record::{Cursor, DamagedRows, Direction, Json, Row, Scope, StoredRow, Value as Cell};
 use serde_json::Value;
@@ -112,7 +115,8 @@ async fn steps_of(
         let place = (step.node_id.clone(), step.map_index.map(u64::from));
         let mut shown: Vec<CallView> = dry.remove(&place).into_iter().collect();
         shown.extend(calls.into_iter().map(CallView::of));
-        steps.push(StepView::started(step, shown)?);
+        let item = item_of(flow, &step).await?;
+        steps.push(StepView::started(step, item, shown)?);
     }
     if next_cursor.is_none() {
         let from = filter.unstarted().unwrap_or("0").parse().map_err(|_| EngineError::invalid_cursor())?;
@@ -121,6 +125,14 @@ async fn steps_of(
         next_cursor = next;
     }
     Ok(StepPage { steps, next_cursor })
+}
+
+/// The work item of a running step.
+async fn item_of(flow: &Flow, step: &StepRow) -> Result<Option<WorkItemBrief>, EngineError> {
+    let waits = step.status == StepStatus::Running && step.work_kind == Some(WorkKind::Worker);
+    let Some(item) = step.work_id.filter(|_| waits) else { return Ok(None) };
+    let select = WorkItemBrief::select(Scope::Tenant(step.tenant_id.clone())).with(work_items::id, item);
+    rows::find(&*flow.inner.parts.records, select).await
 }
 
 /// A page of started steps with their calls. Empty if the page begins with a node that has not started.

@@ -66,3 +66,6 @@ mod flow_who;
 mod flow_work;
 mod simulate;
 mod verify;
+mod work;
+mod work_jobs;
+mod work_lost;

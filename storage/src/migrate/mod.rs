@@ -75,6 +75,7 @@ migrations! {
     26 = "0026_removed_names",
     27 = "0027_schedules",
     28 = "0028_judgements",
+    29 = "0029_work_items",
 }
 
 /// The schema version that this binary works with.

@@ -10,6 +10,7 @@ use chimera_core::error::Code;
 use chimera_core::flow::run::{RunStatus, StepStatus};
 use chimera_core::flow::status::RequestStatus;
 use chimera_core::flow::tables::{RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS, runs, scoped_approvals, steps};
+use chimera_core::flow::work::NoJobs;
 use chimera_core::job::executions::ExecutionLog;
 use chimera_core::record::{Comparison, Scope, Select};
 use chimera_core::secret::Secret;
@@ -111,6 +112,7 @@ fn engine(world: &World, records: &Arc<dyn Records>, wire: &Arc<PortSwitch>) -> 
         bus: Arc::new(BroadcastBus::default()),
         notifier: Arc::new(NullNotifier),
         spans: Arc::new(NoSpans),
+        jobs: Arc::new(NoJobs),
         asking: Asking::default(),
         registry: Arc::new(registry),
         projection: Arc::new(ExecutionLog),

@@ -7,6 +7,7 @@ use crate::flow::external_tool::{BehaviorScript, CallBehavior, ExternalTool, Ext
 use crate::seeded::Seeded;
 use async_trait::async_trait;
 use chimera_core::access::tables::{TENANTS, tenants};
+use chimera_core::flow::work::NoJobs;
 use chimera_core::job::executions::ExecutionLog;
 use chimera_core::record::{Insert, Tx};
 use chimera_core::time::Timestamp;
@@ -124,6 +125,7 @@ pub fn engine_with(world: &World, records: Arc<dyn Records>, alone: bool, rules:
         bus: Arc::new(BroadcastBus::default()),
         notifier: Arc::new(NullNotifier),
         spans: Arc::new(NoSpans),
+        jobs: Arc::new(NoJobs),
         asking: Asking::default(),
         registry: Arc::new(world.registry()),
         projection: Arc::new(ExecutionLog),

@@ -13,6 +13,7 @@ use chimera_core::access::Level;
 use chimera_core::access::tables::{TENANTS, tenants};
 use chimera_core::flow::policy::Policy;
 use chimera_core::flow::tables::{NotificationRow, steps};
+use chimera_core::flow::work::{Jobs, NoJobs};
 use chimera_core::job::executions::ExecutionLog;
 use chimera_core::json::Digest32;
 use chimera_core::limits;
@@ -65,6 +66,7 @@ pub struct EngineSetup {
     policy: Arc<dyn Policy>,
     notifier: Arc<dyn Notifier>,
     spans: Arc<dyn Spans>,
+    jobs: Arc<dyn Jobs>,
     asking: Asking,
     tenancy: Arc<dyn Tenancy>,
     slots: CallLimits,
@@ -89,6 +91,7 @@ pub fn stage(seed: u64) -> EngineSetup {
         policy: Arc::new(Rules::default()),
         notifier: Arc::new(NullNotifier),
         spans: Arc::new(NoSpans),
+        jobs: Arc::new(NoJobs),
         asking: asking(),
         tenancy: Arc::new(OneTenant),
         slots: CallLimits::default(),
@@ -132,6 +135,12 @@ impl EngineSetup {
     #[must_use]
     pub fn spans(mut self, spans: Arc<dyn Spans>) -> Self {
         self.spans = spans;
+        self
+    }
+
+    #[must_use]
+    pub fn jobs(mut self, jobs: Arc<dyn Jobs>) -> Self {
+        self.jobs = jobs;
         self
     }
 
@@ -198,6 +207,7 @@ impl EngineSetup {
             bus: Arc::new(BroadcastBus::default()),
             notifier: self.notifier,
             spans: self.spans,
+            jobs: self.jobs,
             asking: self.asking,
             registry: Arc::new(registry.shared_by(self.tenancy)),
             projection: Arc::new(ExecutionLog),

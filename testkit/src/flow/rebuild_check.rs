@@ -16,6 +16,7 @@ use chimera_core::flow::air::Graph;
 use chimera_core::flow::call::{CallOutcome, ToolError};
 use chimera_core::flow::run::{Effect, Env, Event, Gate, IncomingEdges, LaneOwner, Run, SlotRequest, StoredRun, Turn};
 use chimera_core::flow::tables::RunRow;
+use chimera_core::flow::work::NoJobs;
 use chimera_core::job::executions::ExecutionLog;
 use chimera_engine::flow::{ToolCatalog, ToolRegistry};
 use chimera_engine::port::{Random, Records};
@@ -110,6 +111,7 @@ impl RebuildCheck {
             run: self.records.list::<RunRow>().into_iter().next().expect("the row of the run"),
             steps: self.records.list(),
             effects: self.records.list(),
+            work_items: Vec::new(),
             approvals: Vec::new(),
             patches: Vec::new(),
             graph: Arc::clone(&self.graph),
@@ -132,6 +134,7 @@ fn step(run: &mut Run, events: Vec<Event>, slots: bool, world: &World, registry:
         policy: &AllowAllPolicy::default(),
         catalog: &catalog,
         projection: &ExecutionLog,
+        jobs: &NoJobs,
         owner: LaneOwner { lane: 1, epoch: 1 },
     };
     run.step(events, &mut env).expect("a turn")

@@ -16,6 +16,7 @@ use chimera_core::flow::risk::Score;
 use chimera_core::flow::run::{
     CallMode, Effect, Env, Event, Gate, LaneOwner, LedgerNote, Run, RunHead, SlotRequest, Source, Turn, WorkflowRef,
 };
+use chimera_core::flow::work::NoJobs;
 use chimera_core::job::executions::ExecutionLog;
 use chimera_core::ledger::ActorType;
 use chimera_core::limits;
@@ -112,6 +113,7 @@ impl StorelessRun {
             policy: &self.policy,
             catalog: &catalog,
             projection: &ExecutionLog,
+            jobs: &NoJobs,
             owner: LaneOwner { lane: 1, epoch: 1 },
         };
         let turn = self.run.step(events, &mut env).expect("a turn");

@@ -7,6 +7,7 @@ use super::tool::{SimulatedTool, specs};
 use crate::flow::{BroadcastBus, ExternalSystem, NullNotifier};
 use crate::memory::MemoryRecords;
 use crate::seeded::Seeded;
+use chimera_core::flow::work::NoJobs;
 use chimera_core::job::executions::ExecutionLog;
 use chimera_engine::act::rules::Rules;
 use chimera_engine::flow::call_slots::CallLimits;
@@ -60,6 +61,7 @@ impl Node {
             bus: Arc::new(ground.hints.clone()),
             notifier: Arc::new(NullNotifier),
             spans: Arc::new(NoSpans),
+            jobs: Arc::new(NoJobs),
             asking: Asking::default(),
             registry: Arc::new(registry(ground, &records, &wire)),
             projection: Arc::new(ExecutionLog),

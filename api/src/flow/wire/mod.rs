@@ -11,6 +11,7 @@ mod rollback;
 mod run;
 mod step;
 mod tool;
+mod work;
 mod workflow;
 
 pub(crate) use approval::{ApprovalDocument, DecidedApprovalDocument};
@@ -27,4 +28,8 @@ pub(crate) use run::{Accepted, ReplayMode, RunStatus, StartedDocument};
 pub use run::{RunDocument, RunPage};
 pub use step::StepList;
 pub(crate) use tool::{RiskLevel, ToolPage};
+pub use work::WorkItemPage;
+pub(crate) use work::{
+    ClaimedCallDocument, ClaimedCallList, ElsewhereDocument, RenewedLeaseDocument, Reported, WorkStateWord,
+};
 pub use workflow::{WorkflowDocument, WorkflowPage};

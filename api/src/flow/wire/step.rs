@@ -1,6 +1,6 @@
 //! Steps.
 
-use super::CallDocument;
+use super::{CallDocument, ElsewhereDocument};
 use crate::ops::schema::ErrorDocument;
 use crate::wire::{AnyJson, DateTime, wire, words};
 use chimera_core::flow::{air, judgement, run};
@@ -110,6 +110,8 @@ wire! {
         error: Option<ErrorDocument>,
         /// Id of the child run that the step started.
         child_run_id: Option<Uuid>,
+        /// What a running step waits for, if its work is done elsewhere.
+        elsewhere: Option<ElsewhereDocument>,
         /// When the next attempt is due.
         retry_at in times: Option<DateTime>,
         /// When it started.

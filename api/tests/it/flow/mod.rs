@@ -5,6 +5,7 @@ mod events;
 mod links;
 mod runs;
 mod steering;
+mod work;
 mod workflows;
 
 use crate::support::{TestServer, client, edge, served};

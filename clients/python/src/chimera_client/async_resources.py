@@ -1257,6 +1257,191 @@ class AsyncTools(AsyncResource):
 
 
 
+class AsyncWork(AsyncResource):
+    """Calls of tools that workers execute."""
+
+    async def list_page(
+        self,
+        *,
+        state: models.WorkStateWord | None = None,
+        queue: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+        for_tenant: str | None = None,
+    ) -> models.WorkItemPage:
+        """Lists calls that workers execute.
+
+        :param state: Only calls in this state; `queued` if absent
+        :param queue: Only calls of this queue
+        :param limit: Maximum number of calls
+        :param cursor: Cursor from the previous page
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        call = Call[models.WorkItemPage](
+            "list_work",
+            "GET",
+            "/work",
+            "token",
+            "json",
+            query={"state": state, "queue": queue, "limit": limit, "cursor": cursor, "for_tenant": for_tenant},
+        )
+        return await self._send(call)
+
+    async def list(
+        self,
+        *,
+        state: models.WorkStateWord | None = None,
+        queue: str | None = None,
+        limit: int | None = None,
+        for_tenant: str | None = None,
+    ) -> AsyncIterator[models.WorkItemDocument]:
+        """Lists calls that workers execute.
+
+        :param state: Only calls in this state; `queued` if absent
+        :param queue: Only calls of this queue
+        :param limit: Maximum number of calls
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        cursor: str | None = None
+        while True:
+            page = await self.list_page(state=state, queue=queue, limit=limit, cursor=cursor, for_tenant=for_tenant)
+            for item in page["items"]:
+                yield item
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return
+
+    async def claim(
+        self,
+        *,
+        queue: str,
+        claim_id: str | None = None,
+        limit: int | None = None,
+        wait_seconds: int | None = None,
+        worker: str | None = None,
+        for_tenant: str | None = None,
+    ) -> models.ClaimedCallList:
+        """Claims calls of a queue.
+
+        :param queue: Name of the queue. The actor needs the scope `work.claim.QUEUE`.
+        :param claim_id: A random id of 22 to 128 characters. A claim that is repeated under it gets the calls
+        that it already holds.
+        :param limit: Maximum number of calls; 1 if absent.
+        :param wait_seconds: How many seconds to wait if the queue is empty; 0 if absent.
+        :param worker: What the worker calls itself, such as its host name. Shown to people.
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        call = Call[models.ClaimedCallList](
+            "claim_work",
+            "POST",
+            "/work/claim",
+            "token_and_message",
+            "json",
+            query={"for_tenant": for_tenant},
+            members={
+                "queue": queue,
+                "claim_id": claim_id,
+                "limit": limit,
+                "wait_seconds": wait_seconds,
+                "worker": worker,
+            },
+        )
+        return await self._send(call)
+
+    async def renew(
+        self,
+        *,
+        item_id: str,
+        lease_token: str,
+        for_tenant: str | None = None,
+    ) -> models.RenewedLeaseDocument:
+        """Renews the lease on a call, and says whether the run still wants its outcome.
+
+        :param item_id: Id of the work item.
+        :param lease_token: Token from the claim.
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        call = Call[models.RenewedLeaseDocument](
+            "renew_work",
+            "POST",
+            "/work/renew",
+            "token_and_message",
+            "json",
+            query={"for_tenant": for_tenant},
+            members={"item_id": item_id, "lease_token": lease_token},
+        )
+        return await self._send(call)
+
+    async def complete(
+        self,
+        *,
+        item_id: str,
+        lease_token: str,
+        output: Any,
+        for_tenant: str | None = None,
+    ) -> models.Reported:
+        """Reports the output of a call. Reporting it again changes nothing.
+
+        :param item_id: Id of the work item.
+        :param lease_token: Token from the claim.
+        :param output: Output of the call. It must match the output schema of the tool.
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        call = Call[models.Reported](
+            "complete_work",
+            "POST",
+            "/work/complete",
+            "token_and_message",
+            "json",
+            query={"for_tenant": for_tenant},
+            members={"item_id": item_id, "lease_token": lease_token, "output": output},
+        )
+        return await self._send(call)
+
+    async def fail(
+        self,
+        *,
+        item_id: str,
+        lease_token: str,
+        message: str,
+        code: str | None = None,
+        retry_after_seconds: int | None = None,
+        retryable: bool | None = None,
+        sent: models.SentWord | None = None,
+        for_tenant: str | None = None,
+    ) -> models.Reported:
+        """Reports that a call failed. The rules of the run decide whether it is made again.
+
+        :param item_id: Id of the work item.
+        :param lease_token: Token from the claim.
+        :param message: What went wrong.
+        :param code: An error code of this API; `EXTERNAL_SERVICE_ERROR` if absent.
+        :param retry_after_seconds: How many seconds to wait before another attempt.
+        :param retryable: Whether another attempt may succeed. If absent, the code says it.
+        :param sent: Whether the call may have taken effect; `maybe` if absent.
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        call = Call[models.Reported](
+            "fail_work",
+            "POST",
+            "/work/fail",
+            "token_and_message",
+            "json",
+            query={"for_tenant": for_tenant},
+            members={
+                "item_id": item_id,
+                "lease_token": lease_token,
+                "message": message,
+                "code": code,
+                "retry_after_seconds": retry_after_seconds,
+                "retryable": retryable,
+                "sent": sent,
+            },
+        )
+        return await self._send(call)
+
+
+
 class AsyncActors(AsyncResource):
     """The registry of actors and their keys."""
 

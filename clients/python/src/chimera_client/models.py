@@ -28,6 +28,10 @@ __all__ = [
     "CatchUpPolicy",
     "ChangeDocument",
     "CheckedDocument",
+    "ClaimBody",
+    "ClaimedCallDocument",
+    "ClaimedCallList",
+    "CompleteBody",
     "DecidedApprovalDocument",
     "DecidedDocument",
     "DecidedStatus",
@@ -46,11 +50,13 @@ __all__ = [
     "DuplicatePolicy",
     "EditBody",
     "EffectKind",
+    "ElsewhereDocument",
     "EntryDocument",
     "EntryPage",
     "ErrorClass",
     "ErrorDocument",
     "EventDocument",
+    "FailBody",
     "FormDecision",
     "GraphDiffDocument",
     "Health",
@@ -93,8 +99,11 @@ __all__ = [
     "RefreshBody",
     "RejectBody",
     "RemovedSchedule",
+    "RenewBody",
+    "RenewedLeaseDocument",
     "ReplayBody",
     "ReplayMode",
+    "Reported",
     "ResolveBody",
     "RetryBody",
     "ReviewDocument",
@@ -119,6 +128,7 @@ __all__ = [
     "ScheduleDocument",
     "SchedulePage",
     "ScheduleStatus",
+    "SentWord",
     "SignInBody",
     "StartedDocument",
     "StepBody",
@@ -134,8 +144,12 @@ __all__ = [
     "ToolDocument",
     "ToolMetadata",
     "ToolPage",
+    "WaitsFor",
     "WebKey",
     "WebhookKeys",
+    "WorkItemDocument",
+    "WorkItemPage",
+    "WorkStateWord",
     "WorkflowDocument",
     "WorkflowEntry",
     "WorkflowPage",
@@ -295,6 +309,9 @@ RunStatus: TypeAlias = Literal[
 ScheduleStatus: TypeAlias = Literal["active", "paused", "ended"]
 """Whether a schedule ticks. `ended`: there are no further ticks."""
 
+SentWord: TypeAlias = Literal["no", "maybe"]
+"""Whether the call may have taken effect."""
+
 StepStatus: TypeAlias = Literal[
     "pending",
     "ready",
@@ -314,6 +331,12 @@ StepStatus: TypeAlias = Literal[
 
 TickOutcome: TypeAlias = Literal["started", "skipped", "queued", "refused", "missed"]
 """What became of a tick."""
+
+WaitsFor: TypeAlias = Literal["run", "job", "worker"]
+"""Who does the work that a step waits for."""
+
+WorkStateWord: TypeAlias = Literal["queued", "claimed", "done", "failed", "cancelled", "lost"]
+"""State of a call that workers execute."""
 
 class Accepted(TypedDict):
     """A signal was sent to a run, which processes it in its next turn."""
@@ -584,6 +607,72 @@ class CheckedDocument(TypedDict):
     """Workflow id."""
 
 
+class ClaimBody(TypedDict):
+    """Which calls to claim."""
+
+    queue: str
+    """Name of the queue. The actor needs the scope `work.claim.QUEUE`."""
+    claim_id: NotRequired[str | None]
+    """A random id of 22 to 128 characters. A claim that is repeated under it gets the calls that it already holds."""
+    limit: NotRequired[int | None]
+    """Maximum number of calls; 1 if absent."""
+    wait_seconds: NotRequired[int | None]
+    """How many seconds to wait if the queue is empty; 0 if absent."""
+    worker: NotRequired[str | None]
+    """What the worker calls itself, such as its host name. Shown to people."""
+
+
+class ClaimedCallDocument(TypedDict):
+    """A call that the worker holds."""
+
+    actor: str
+    """Actor who requested the run."""
+    attempt: int
+    """Attempt number of the step."""
+    claims: int
+    """How often the call was claimed, with this claim. Above 1, an earlier worker may have begun with it."""
+    deadline: str
+    """When the run stops waiting."""
+    id: str
+    """Id of the work item, and of the call."""
+    idempotency_key: str
+    """Key under which the call has one effect, the same for every attempt."""
+    input: JsonObject
+    """Input of the call."""
+    lease_token: str
+    """Token that proves the claim. Send it with every report about the call."""
+    lease_until: str
+    """When the lease ends unless it is renewed."""
+    queue: str
+    """Name of the queue."""
+    run_id: str
+    """Id of the run."""
+    step_id: str
+    """Id of the step."""
+    tool: str
+    """Name of the tool."""
+    traceparent: str
+    """W3C trace context to propagate."""
+
+
+class ClaimedCallList(TypedDict):
+    """The calls that the worker holds now."""
+
+    items: list[ClaimedCallDocument]
+    """The most urgent calls first, then the oldest."""
+
+
+class CompleteBody(TypedDict):
+    """The output of a call."""
+
+    item_id: str
+    """Id of the work item."""
+    lease_token: str
+    """Token from the claim."""
+    output: Any
+    """Output of the call. It must match the output schema of the tool."""
+
+
 class DecidedApprovalDocument(TypedDict):
     """A closed approval request."""
 
@@ -759,6 +848,19 @@ class EditBody(TypedDict):
     """Input of the tool."""
 
 
+class ElsewhereDocument(TypedDict):
+    """The work elsewhere that a step waits for."""
+
+    id: str
+    """Id of the child run, the job or the work item."""
+    item: WorkItemDocument | None
+    """The call, if a worker executes it."""
+    kind: WaitsFor
+    """Who does it."""
+    until: str | None
+    """When the step stops waiting."""
+
+
 class EntryDocument(TypedDict):
     """A ledger entry."""
 
@@ -843,6 +945,25 @@ class EventDocument(TypedDict):
     """What the event is about."""
     timestamp: str | None
     """When it was recorded."""
+
+
+class FailBody(TypedDict):
+    """Why a call failed."""
+
+    item_id: str
+    """Id of the work item."""
+    lease_token: str
+    """Token from the claim."""
+    message: str
+    """What went wrong."""
+    code: NotRequired[str | None]
+    """An error code of this API; `EXTERNAL_SERVICE_ERROR` if absent."""
+    retry_after_seconds: NotRequired[int | None]
+    """How many seconds to wait before another attempt."""
+    retryable: NotRequired[bool | None]
+    """Whether another attempt may succeed. If absent, the code says it."""
+    sent: NotRequired[SentWord]
+    """Whether the call may have taken effect; `maybe` if absent."""
 
 
 class GraphDiffDocument(TypedDict):
@@ -1297,6 +1418,24 @@ class RemovedSchedule(TypedDict):
     """Always true."""
 
 
+class RenewBody(TypedDict):
+    """The lease to renew."""
+
+    item_id: str
+    """Id of the work item."""
+    lease_token: str
+    """Token from the claim."""
+
+
+class RenewedLeaseDocument(TypedDict):
+    """A lease that goes on."""
+
+    cancelled: bool
+    """The run was stopped: stop as well, and report how far you came."""
+    lease_until: str
+    """When the lease ends unless it is renewed."""
+
+
 ReplayBody = TypedDict(
     "ReplayBody",
     {
@@ -1306,6 +1445,15 @@ ReplayBody = TypedDict(
     },
 )
 """Options of a replay."""
+
+
+class Reported(TypedDict):
+    """A recorded outcome."""
+
+    item_id: str
+    """Id of the work item."""
+    recorded: bool
+    """Always true: the run hears of the outcome."""
 
 
 class ResolveBody(TypedDict):
@@ -1785,6 +1933,8 @@ class StepDocument(TypedDict):
     """Id of the child run that the step started."""
     completed_at: str | None
     """When it ended."""
+    elsewhere: ElsewhereDocument | None
+    """What a running step waits for, if its work is done elsewhere."""
     error: ErrorDocument | None
     """Why it failed."""
     input: Any
@@ -1954,6 +2104,54 @@ class WebhookKeys(TypedDict):
     """All keys in use; more than one during a rotation."""
     public_key: NotRequired[str | None]
     """Current Ed25519 key, `whpk_…`; null when webhooks are signed with a shared secret."""
+
+
+class WorkItemDocument(TypedDict):
+    """A call that a worker executes."""
+
+    attempt: int
+    """Attempt number of the step."""
+    cancel_requested: bool
+    """The run was stopped, and the worker is asked to stop."""
+    claimed_at: str | None
+    """When it was claimed last."""
+    claimed_by: str | None
+    """Actor of the worker that claimed it last."""
+    claims: int
+    """How often the call was claimed."""
+    created_at: str
+    """When the call was queued."""
+    deadline: str
+    """When the run stops waiting."""
+    item_id: str
+    """Id of the work item."""
+    lease_until: str | None
+    """When the lease ends."""
+    priority: int
+    """Priority of the run: 1 is most urgent, 10 least."""
+    queue: str
+    """Name of the queue."""
+    run_id: str
+    """Id of the run."""
+    settled_at: str | None
+    """When it ended."""
+    state: WorkStateWord
+    """Current state."""
+    step_id: str
+    """Id of the step."""
+    tool: str
+    """Name of the tool."""
+    worker: str | None
+    """What that worker calls itself."""
+
+
+class WorkItemPage(TypedDict):
+    """A page of calls that workers execute."""
+
+    items: list[WorkItemDocument]
+    """The oldest calls first."""
+    next_cursor: str | None
+    """Cursor of the next page; null on the last one."""
 
 
 class WorkflowDocument(TypedDict):

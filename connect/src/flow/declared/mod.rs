@@ -1,7 +1,7 @@
 //! Tools that are declared in a file: method, address, schemas, rollback, lookup and paging.
 //!
 //! [`load`] reads and checks a file; [`HttpTool`] makes its calls. A file contains no code: a tool that needs code is
-//! written in Rust.
+//! written in Rust, or executed by workers outside ([`WorkerTool`]).
 
 mod auth;
 mod exchange;
@@ -12,7 +12,9 @@ mod paging;
 mod plan;
 mod template;
 mod tool;
+mod worker;
 
 pub use load::{DeclareError, load};
 pub use plan::Declaration;
 pub use tool::{HttpTool, tools};
+pub use worker::{WorkerTool, file_tools};

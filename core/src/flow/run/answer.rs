@@ -66,6 +66,18 @@ pub(crate) fn apply_answer(
     Ok(())
 }
 
+/// The call of a place that was executed elsewhere ended.
+pub(crate) fn settle_elsewhere(
+    run: &mut Run,
+    at: RunPlace,
+    call: Uuid,
+    answer: CallOutcome,
+    cx: &mut TurnContext<'_>,
+) -> Result<(), Unstorable> {
+    let Work::Tool(spec) = start::work(run, at) else { return Ok(()) };
+    settle_answer(run, Called { at, call, spec: &spec }, CallMode::Execute, answer, cx)
+}
+
 fn settle_answer(
     run: &mut Run,
     called: Called<'_>,

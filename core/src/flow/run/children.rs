@@ -4,7 +4,7 @@
 //! which place is part of the place's state; this machine only remembers which children were told to stop.
 
 use super::env::Env;
-use super::event::Effect;
+use super::event::{Effect, SignalKind};
 use super::patches::pins;
 use super::projecting::LOG_EXECUTIONS;
 use super::replay::RecordedOutcome;
@@ -14,13 +14,14 @@ use super::tasks::edges;
 use super::tasks::task::TaskState;
 use super::turn_builder::TurnContext;
 use super::{
-    Run, RunHead, RunPlace, RunStatus, Source, WorkflowRef, answer, approve, approvers, demands, judge, map_calls,
+    Run, RunHead, RunPlace, Source, WorkflowRef, answer, approve, approvers, demands, elsewhere, judge, map_calls,
     projecting, replay, requesters, restore, start,
 };
-use crate::access::Level;
+use crate::access::{Actor, Level};
 use crate::error::{Code, ErrorBody};
 use crate::flow::approval::ApprovalRequirement;
 use crate::flow::outputs;
+use crate::flow::work::{Elsewhere, WorkEnd, WorkStatus};
 use crate::json::{CanonicalJson, Digest32};
 use crate::limits;
 use crate::record::Unstorable;
@@ -30,7 +31,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// The child runs of a run.
+/// The child runs and jobs of a run.
 #[derive(Default)]
 pub(crate) struct ChildRuns {
     /// Those that were sent a cancel signal.
@@ -38,7 +39,7 @@ pub(crate) struct ChildRuns {
 }
 
 impl ChildRuns {
-    /// A child is told to stop. False: it was told before.
+    /// A child or a job is told to stop. False: it was told before.
     pub(crate) fn mark_stopped(&mut self, child: Uuid) -> bool {
         self.stopped.insert(child)
     }
@@ -123,7 +124,8 @@ pub(crate) fn start_child(
     if let Some(task) = run.tasks.task_mut(at) {
         task.begin_child(child, cx.env.now);
     }
-    run.tasks.enter(at, TaskState::AwaitingChild { run: child });
+    let until = elsewhere::deadline_of_child(head.timeout_at, cx.env.now);
+    run.tasks.enter(at, TaskState::Elsewhere { work: Elsewhere::Run(child), until });
     run.tasks.mark_dirty(at, cx);
     let data = json!({"node": run.tasks.name(at), "item": at.item, "child_run_id": child, "workflow_id": workflow, "input_digest": digest});
     cx.book.add_note("step.child_started", Some(step), None, data);
@@ -178,30 +180,37 @@ fn child_timeout(run: &Run, at: RunPlace, env: &Env<'_>) -> Option<Timestamp> {
     [run.head.timeout_at, node].into_iter().flatten().min()
 }
 
-/// How a child run ended.
-pub(crate) struct ChildEnd {
-    pub(crate) status: String,
-    pub(crate) result: Option<Value>,
-    pub(crate) error: Option<ErrorBody>,
-}
-
 /// A child run ended.
 pub(crate) fn child_ended(
     run: &mut Run,
-    step: Uuid,
-    end: ChildEnd,
+    at: RunPlace,
+    end: WorkEnd,
     cx: &mut TurnContext<'_>,
 ) -> Result<(), Unstorable> {
-    let Some(at) = run.tasks.place_of_step(step) else { return Ok(()) };
-    let Some(TaskState::AwaitingChild { .. }) = run.tasks.state(at) else { return Ok(()) };
-    if RunStatus::parse(&end.status) == Some(RunStatus::Completed) {
+    if end.status == WorkStatus::Completed {
         return judge::output_arrived(run, at, end.result.unwrap_or_default(), "child", cx);
     }
-    let error = end
-        .error
-        .unwrap_or_else(|| ErrorBody::new(Code::ExternalServiceError, format!("the child run is {}", end.status)));
+    let state = end.status.as_str();
+    let error =
+        end.error.unwrap_or_else(|| ErrorBody::new(Code::ExternalServiceError, format!("the child run is {state}")));
     let error = ErrorBody { retryable: false, ..error };
     answer::fail_with_part(run, at, error, cx)
+}
+
+/// Tells a child run to stop, once.
+pub(crate) fn stop_child(
+    run: &mut Run,
+    child: Uuid,
+    by: Actor,
+    reason: &str,
+    cx: &mut TurnContext<'_>,
+) -> Result<(), Unstorable> {
+    if run.children.mark_stopped(child) {
+        let told = SignalKind::Cancel { by, reason: Some(reason.to_owned()) };
+        cx.book.send_signal(&run.head.tenant, child, &told, &mut cx.env)?;
+        cx.book.effects.push(Effect::Wake(child));
+    }
+    Ok(())
 }
 
 pub(crate) fn complete_nested(

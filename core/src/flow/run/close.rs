@@ -6,6 +6,7 @@ use super::tasks::task::TaskState;
 use super::turn_builder::{TurnBuilder, TurnContext};
 use super::{LaneOwner, Run, RunPlace, RunStatus, end};
 use crate::flow::tables::{RUNS, STEPS, runs, steps};
+use crate::flow::work::Elsewhere;
 use crate::json::Digest32;
 use crate::limits;
 use crate::record::{Insert, Json, Unstorable, Update, Value};
@@ -168,7 +169,12 @@ fn write_step(run: &mut Run, at: RunPlace, now: Timestamp, book: &mut TurnBuilde
     let Some(step) = task.step() else { return Ok(()) };
     if step.version > 0 {
         // Its tool may have changed since the row was written: record the version that makes the call.
-        if let (TaskState::Running { mode: CallMode::Execute, .. }, Some((_, version))) = (task.state(), tool) {
+        if let (
+            TaskState::Running { mode: CallMode::Execute, .. }
+            | TaskState::Elsewhere { work: Elsewhere::Job(_) | Elsewhere::Worker(_), .. },
+            Some((_, version)),
+        ) = (task.state(), tool)
+        {
             cells.push((steps::tool_version, version.into()));
         }
         book.update(Update::versioned(&STEPS, vec![step.id.into()], step.version, cells)?);
@@ -237,8 +243,16 @@ fn step_cells(run: &Run, at: RunPlace, now: Timestamp) -> Result<Vec<(&'static s
     if output.is_some() || is_dropped {
         cells.push((steps::output, output.into()));
     }
-    if let TaskState::AwaitingChild { run } = task.state() {
-        cells.push((steps::child_run_id, (*run).into()));
+    if let TaskState::Elsewhere { work: Elsewhere::Run(child), until } = task.state() {
+        cells.extend([(steps::child_run_id, (*child).into()), (steps::work_until, (*until).into())]);
+    }
+    if task.needs_work_row() {
+        let work = task.work();
+        cells.extend([
+            (steps::work_kind, work.map(|work| work.kind.as_str()).into()),
+            (steps::work_id, work.map(|work| work.id).into()),
+            (steps::work_until, work.map(|work| work.until).into()),
+        ]);
     }
     if let TaskState::Completed { seq, .. } | TaskState::Failed { seq, .. } = task.state() {
         cells.push((steps::completed_seq, (*seq).into()));

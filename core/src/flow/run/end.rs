@@ -13,6 +13,7 @@ use super::turn_builder::{TurnBuilder, TurnContext};
 use super::{ReplayMode, Run, RunStatus, replay, requesters, stop};
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
+use crate::flow::work::{Elsewhere, WorkStatus};
 use crate::json::Digest32;
 use crate::record::{Json, Unstorable};
 use crate::{id, limits};
@@ -117,9 +118,20 @@ pub(crate) fn finish(run: &mut Run, status: RunStatus, cx: &mut TurnContext<'_>)
     }
     if let Some((parent, step)) = run.head.parent {
         let error = run.stopping.failure().cloned();
-        let (status, result) = (status.as_str().to_owned(), run.result.as_deref().cloned());
-        let told =
-            SignalKind::ChildEnded { step, status, result, error, changed_by: requesters::contributors_to_end(run) };
+        let told = SignalKind::WorkEnded {
+            step,
+            work: Some(Elsewhere::Run(run.head.id)),
+            status: match status {
+                RunStatus::Completed => WorkStatus::Completed,
+                RunStatus::Cancelled => WorkStatus::Cancelled,
+                _ => WorkStatus::Failed,
+            },
+            result: run.result.as_deref().cloned(),
+            error,
+            may_have_happened: false,
+            took_ms: 0,
+            changed_by: requesters::contributors_to_end(run),
+        };
         cx.book.send_signal(&run.head.tenant, parent, &told, &mut cx.env)?;
         cx.book.effects.push(Effect::Wake(parent));
     }

@@ -5,6 +5,7 @@ use super::event::RunPlace;
 use crate::flow::air::Catalog;
 use crate::flow::policy::Policy;
 use crate::flow::projection::Projection;
+use crate::flow::work::Jobs;
 use crate::time::Timestamp;
 use serde_json::Value;
 use uuid::Uuid;
@@ -21,6 +22,8 @@ pub struct Env<'a> {
     pub catalog: &'a dyn Catalog,
     /// Derives rows of other rooms, for runs whose workflow asks for them.
     pub projection: &'a dyn Projection,
+    /// Starts and cancels sandboxed jobs.
+    pub jobs: &'a dyn Jobs,
     /// The lane that this turn is committed through.
     pub owner: LaneOwner,
 }

@@ -10,6 +10,7 @@ use crate::access::Actor;
 use crate::error::ErrorBody;
 use crate::flow::call::CallOutcome;
 use crate::flow::tables::{RUN_SIGNALS, SignalRow, run_signals};
+use crate::flow::work::{Elsewhere, WorkStatus};
 use crate::ledger::decision::{DecisionSource, Outcome};
 use crate::record::{Insert, Json, JsonError, Tx, Unstorable};
 use crate::time::Timestamp;
@@ -129,13 +130,22 @@ pub enum SignalKind {
         /// The request that was withdrawn with this signal.
         approval: Uuid,
     },
-    /// A child run ended.
-    ChildEnded {
-        /// The step that started it.
+    /// Work elsewhere ended. Stores written before there was other work than child runs have the kind `child_ended`.
+    #[serde(alias = "child_ended")]
+    WorkEnded {
+        /// The step that waits for it.
         step: Uuid,
-        status: String,
+        /// `None` in signals of that time: the child run of the step.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        work: Option<Elsewhere>,
+        status: WorkStatus,
         result: Option<Value>,
         error: Option<ErrorBody>,
+        /// It failed, and may have taken effect all the same.
+        #[serde(default)]
+        may_have_happened: bool,
+        #[serde(default)]
+        took_ms: i64,
         /// Everyone who contributed to its result.
         #[serde(default)]
         changed_by: Vec<String>,
@@ -213,7 +223,7 @@ impl SignalKind {
             Self::Denied { .. } => "denied",
             Self::Edited { .. } => "edited",
             Self::PlanEdited { .. } => "plan_edited",
-            Self::ChildEnded { .. } => "child_ended",
+            Self::WorkEnded { .. } => "work_ended",
             Self::Cancel { .. } => "cancel",
             Self::Pause { .. } => "pause",
             Self::Resume { .. } => "resume",
@@ -238,7 +248,7 @@ impl SignalKind {
             | Self::Denied { .. }
             | Self::Edited { .. }
             | Self::PlanEdited { .. }
-            | Self::ChildEnded { .. }
+            | Self::WorkEnded { .. }
             | Self::Cancel { .. }
             | Self::Pause { .. }
             | Self::Resume { .. }
@@ -296,6 +306,8 @@ pub enum Effect {
     Wake(Uuid),
     /// There is a new row in `notifications`.
     Notify,
+    /// There is a new work item in this queue.
+    WorkQueued(String),
     /// Release the slot of this place.
     Release(RunPlace),
 }

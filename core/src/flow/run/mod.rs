@@ -21,6 +21,7 @@ mod create;
 mod demands;
 mod doubts;
 mod drafting;
+mod elsewhere;
 mod end;
 pub mod env;
 pub mod event;
@@ -53,6 +54,7 @@ mod turn_builder;
 
 pub use crate::flow::approval::{ApprovalRequirement, SamePerson};
 pub use approval_rows::{ApprovalRequested, INBOX, OutboxMessage, inbox_row, outbox_row};
+pub use budget::check_output;
 pub use close::affinity;
 pub use doubts::UnknownOutcome;
 pub use env::{Env, Gate, SlotRequest};

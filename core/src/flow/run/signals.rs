@@ -4,7 +4,6 @@
 //! any effect. So a duplicate or late signal is harmless.
 
 use super::approve::{Rejection, StepEdit};
-use super::children::ChildEnd;
 use super::drafting::plan;
 use super::drafting::plan::PlanChange;
 use super::event::{Signal, SignalKind};
@@ -17,10 +16,11 @@ use super::rollback::undo::RollbackRequest;
 use super::start::Work;
 use super::tasks::task::TaskState;
 use super::turn_builder::TurnContext;
-use super::{EffectStatus, Run, RunPlace, answer, approve, approvers, children, requesters, start, stop};
+use super::{EffectStatus, Run, RunPlace, answer, approve, approvers, children, elsewhere, requesters, start, stop};
 use crate::access::Actor;
 use crate::flow::approval::{ApprovalRequirement, Decision};
 use crate::flow::policy::PolicyVerdict;
+use crate::flow::work::WorkEnd;
 use crate::record::Unstorable;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -71,9 +71,10 @@ pub(crate) fn apply(run: &mut Run, signal: Signal, cx: &mut TurnContext<'_>) -> 
         SignalKind::PlanEdited { node, input, by, approval } => {
             plan::edited(run, PlanChange { node, input, by, approval }, cx)
         }
-        SignalKind::ChildEnded { step, status, result, error, changed_by } => {
+        SignalKind::WorkEnded { step, work, status, result, error, may_have_happened, took_ms, changed_by } => {
             requesters::add_co_requesters(run, changed_by.iter().map(String::as_str));
-            children::child_ended(run, step, ChildEnd { status, result, error }, cx)
+            let end = WorkEnd { status, result, error, may_have_happened, took_ms };
+            elsewhere::work_ended(run, step, work, end, cx)
         }
         SignalKind::Cancel { by, reason } => {
             stop::cancel_run(run, by, reason, cx);
@@ -132,6 +133,7 @@ fn resolve_outcome(
     requesters::add_co_requesters(run, [by.id.as_str()]);
     cx.book.add_note("step.resolved", Some(step), Some(by), data);
     run.doubts.end(at, &mut cx.book);
+    elsewhere::forget_lost_item(run, at, cx)?;
     let Work::Tool(spec) = work else { return resolve_child_outcome(run, at, output, cx) };
     let now = cx.env.now;
     let Some(task) = run.tasks.task_mut(at) else { return Ok(()) };

@@ -14,7 +14,7 @@ use super::tasks::task::{Task, TaskState};
 use super::turn_builder::EffectRecord;
 use super::turn_builder::{TurnBuilder, TurnContext};
 use super::{
-    EffectStatus, Run, RunPlace, answer, approve, approvers, children, demands, judge, maps, policy_verdict,
+    EffectStatus, Run, RunPlace, answer, approve, approvers, children, demands, elsewhere, judge, maps, policy_verdict,
     projecting, replay, restore, step,
 };
 use crate::access::Level;
@@ -142,6 +142,9 @@ fn start_tool(run: &mut Run, at: RunPlace, spec: &Arc<Spec>, cx: &mut TurnContex
     if run.tasks.task(at).is_some_and(Task::may_be_cached) && look_in_cache(run, at, spec, &mut cx.book) {
         return Ok(true);
     }
+    if elsewhere::is_executed_elsewhere(run, at, spec) {
+        return elsewhere::start(run, at, spec, cx).map(|()| true);
+    }
     if !take_slot(run, at, spec, &mut cx.env) {
         return Ok(false);
     }
@@ -162,7 +165,8 @@ pub(crate) fn take_slot(run: &Run, at: RunPlace, spec: &Spec, env: &mut Env<'_>)
 
 /// At L0, steps are approved one at a time: each after the previous one has ended.
 fn must_wait_to_ask(run: &Run) -> bool {
-    run.head.level == Level::Ask && (run.tasks.awaiting_approval() > 0 || !run.tasks.calls().is_empty())
+    let calls = run.tasks.calls().len() + run.tasks.calls_elsewhere();
+    run.head.level == Level::Ask && (run.tasks.awaiting_approval() > 0 || calls > 0)
 }
 
 /// Renders, checks and fixes the input of a place.
@@ -253,14 +257,34 @@ pub(crate) fn dispatch(
     mode: CallMode,
     cx: &mut TurnContext<'_>,
 ) -> Result<(), Unstorable> {
+    if let Some(made) = record_dispatch(run, at, spec, mode, cx)? {
+        run.tasks.enter(at, TaskState::Running { call: made.id, mode: made.mode.clone() });
+        run.tasks.call_started(at);
+        cx.book.effects.push(Effect::Call(made));
+    }
+    Ok(())
+}
+
+/// Records a call that is about to be made, if it has external effects.
+pub(crate) fn record_dispatch(
+    run: &mut Run,
+    at: RunPlace,
+    spec: &Arc<Spec>,
+    mode: CallMode,
+    cx: &mut TurnContext<'_>,
+) -> Result<Option<Call>, Unstorable> {
     let deadline = call_deadline(run, at, spec, cx.env.now);
     let call = (cx.env.ids)();
     let step = run.tasks.ensure_step(at, &mut cx.env);
     let now = cx.env.now;
     let key = effect_key(run, at, &mode);
     let head = Arc::clone(&run.head);
-    let Some(task) = run.tasks.task_mut(at) else { return Ok(()) };
+    let Some(task) = run.tasks.task_mut(at) else { return Ok(None) };
     let attempt = task.begin_call(&mode, now);
+    let queue = elsewhere::queue_of(spec, task.input());
+    if mode == CallMode::Execute {
+        task.set_work(None);
+    }
     let input = task.shared_input();
     let digest = task.input_digest();
     // A check looks for the call as it was sent, even if the row of its effect is missing.
@@ -275,16 +299,16 @@ pub(crate) fn dispatch(
             "node": run.tasks.name(at), "item": at.item, "tool": spec.name, "attempt": attempt,
             "effect_id": made.effect, "input_digest": digest,
         });
+        if let Some(queue) = queue {
+            data["queue"] = queue.into();
+        }
         note_dry(&mut data, &made.input);
         cx.book.add_note("step.dispatched", Some(step), None, data);
     } else if let Some(stored) = task.effect() {
         made.effect = stored.id;
     }
     projecting::call_started(run, &made, cx)?;
-    run.tasks.enter(at, TaskState::Running { call, mode: made.mode.clone() });
-    run.tasks.call_started(at);
-    cx.book.effects.push(Effect::Call(made));
-    Ok(())
+    Ok(Some(made))
 }
 
 fn call_deadline(run: &Run, at: RunPlace, spec: &Spec, now: Timestamp) -> Timestamp {

@@ -13,7 +13,8 @@ use super::tasks::edges;
 use super::tasks::task::TaskState;
 use super::turn_builder::{TurnBuilder, TurnContext};
 use super::{
-    Run, RunPlace, RunStatus, answer, approve, close, end, judge, map_calls, maps, refused_turn, renew, signals, start,
+    Run, RunPlace, RunStatus, answer, approve, close, elsewhere, end, judge, map_calls, maps, refused_turn, renew,
+    signals, start,
 };
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
@@ -189,6 +190,7 @@ fn handle_timer(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -> Result
             approve::expire(run, at, &asked, cx)
         }
         Some(TaskState::Lost { .. }) => answer::settle_lost(run, at, cx),
+        Some(TaskState::Elsewhere { .. }) => elsewhere::deadline_passed(run, at, cx),
         _ => Ok(()),
     }
 }

@@ -3,11 +3,10 @@
 //! A run that is cancelled or has failed starts nothing new. What only waits is cancelled at once; what is in flight, and
 //! every outcome that is not known, is waited for.
 
-use super::event::{Effect, SignalKind};
-use super::stopping::PARENT_STOPPED;
+use super::event::Effect;
 use super::tasks::task::TaskState;
 use super::turn_builder::TurnContext;
-use super::{EffectStatus, Run, RunPlace, answer};
+use super::{EffectStatus, Run, RunPlace, answer, elsewhere};
 use crate::access::Actor;
 use crate::flow::approval::RequestStatus;
 use crate::limits;
@@ -74,16 +73,7 @@ pub(crate) fn cancel_waiting(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<
                 under_way |= answer::may_have_happened(run, at);
                 stop_step(run, at, cx)?;
             }
-            TaskState::AwaitingChild { run: child } => {
-                under_way = true;
-                let child = *child;
-                if run.children.mark_stopped(child) {
-                    let reason = Some(PARENT_STOPPED.to_owned());
-                    let by = run.stopping.stopped_by();
-                    cx.book.send_signal(&run.head.tenant, child, &SignalKind::Cancel { by, reason }, &mut cx.env)?;
-                    cx.book.effects.push(Effect::Wake(child));
-                }
-            }
+            TaskState::Elsewhere { .. } => under_way |= elsewhere::stop(run, at, cx)?,
             TaskState::Lost { .. } | TaskState::OutcomeUnknown { .. } => under_way = true,
             _ => {}
         }

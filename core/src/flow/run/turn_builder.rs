@@ -34,10 +34,10 @@ pub(crate) struct TurnContext<'e> {
 impl<'e> TurnContext<'e> {
     /// A turn that continues after the ledger entry with this sequence number.
     pub(crate) fn new(env: &'e mut Env<'_>, seq: i64) -> Self {
-        let Env { now, ids, gate, policy, catalog, projection, owner } = env;
+        let Env { now, ids, gate, policy, catalog, projection, jobs, owner } = env;
         let (now, owner) = (*now, *owner);
-        let (policy, catalog, projection) = (*policy, *catalog, *projection);
-        let env = Env { now, ids: &mut **ids, gate: &mut **gate, policy, catalog, projection, owner };
+        let (policy, catalog, projection, jobs) = (*policy, *catalog, *projection, *jobs);
+        let env = Env { now, ids: &mut **ids, gate: &mut **gate, policy, catalog, projection, jobs, owner };
         Self { env, book: TurnBuilder { seq, ..TurnBuilder::default() } }
     }
 }
@@ -198,6 +198,11 @@ impl TurnBuilder {
 
     pub(crate) fn insert(&mut self, insert: Insert) {
         self.rows.inserts.push(insert);
+    }
+
+    /// Adds statements that run in order, after the inserts and updates.
+    pub(crate) fn add_steps(&mut self, steps: Vec<Step>) {
+        self.rows.steps.extend(steps);
     }
 
     pub(crate) fn update(&mut self, update: Update) {

@@ -17,6 +17,7 @@ mod risk;
 mod rollback;
 mod run;
 mod step;
+mod work;
 
 pub use approval::{ApprovalDecision, ClosedApproval, PendingApproval};
 pub use call::{CallView, ListedCall};
@@ -35,6 +36,7 @@ pub use rollback::{RollbackLine, RollbackView};
 pub(super) use run::title;
 pub use run::{RunDetails, RunSummary};
 pub use step::{StepPage, StepView};
+pub use work::{ElsewhereView, WaitsFor, WorkItemView};
 
 use serde::Serialize;
 

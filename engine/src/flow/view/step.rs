@@ -1,12 +1,12 @@
 //! Steps. A node that has not started has no row: it is shown as pending, or as skipped or cancelled once the run has
 //! ended.
 
-use super::CallView;
+use super::{CallView, ElsewhereView};
 use chimera_core::error::ErrorBody;
 use chimera_core::flow::air::{CompiledNode, NodeKind};
 use chimera_core::flow::judgement::Judgement;
 use chimera_core::flow::run::StepStatus;
-use chimera_core::flow::tables::StepRow;
+use chimera_core::flow::tables::{StepRow, WorkItemBrief};
 use chimera_core::record::{DamagedRows, Json};
 use chimera_core::time::Timestamp;
 use serde::Serialize;
@@ -38,6 +38,8 @@ pub struct StepView {
     pub judgement: Option<Judgement>,
     pub error: Option<ErrorBody>,
     pub child_run_id: Option<Uuid>,
+    /// What a running step waits for, if its work is done elsewhere.
+    pub elsewhere: Option<ElsewhereView>,
     #[serde(flatten)]
     pub times: StepTimes,
     /// Dry calls first.
@@ -53,7 +55,12 @@ pub struct StepTimes {
 }
 
 impl StepView {
-    pub(in crate::flow) fn started(step: StepRow, tool_calls: Vec<CallView>) -> Result<Self, DamagedRows> {
+    pub(in crate::flow) fn started(
+        step: StepRow,
+        item: Option<WorkItemBrief>,
+        tool_calls: Vec<CallView>,
+    ) -> Result<Self, DamagedRows> {
+        let elsewhere = ElsewhereView::of(&step, item);
         let is_held = matches!(step.status, StepStatus::Judging | StepStatus::AwaitingApproval);
         let (held_output, outputs) = if is_held { (step.output, None) } else { (None, step.output) };
         Ok(Self {
@@ -71,6 +78,7 @@ impl StepView {
             judgement: step.judgement.as_ref().map(Json::decode).transpose()?,
             error: step.error.as_ref().map(Json::decode).transpose()?,
             child_run_id: step.child_run_id,
+            elsewhere,
             times: StepTimes {
                 // For a finished step the column records that an undo was sent.
                 retry_at: step.retry_at.filter(|_| step.completed_at.is_none()),
@@ -97,6 +105,7 @@ impl StepView {
             judgement: None,
             error: None,
             child_run_id: None,
+            elsewhere: None,
             times: StepTimes::default(),
             tool_calls: tried,
         }

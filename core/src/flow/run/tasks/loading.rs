@@ -3,7 +3,7 @@
 //! A place without a row has not started. What can't be decoded, and a step of a node that the graph does not have, are
 //! damage: nothing of the run is driven then.
 
-use super::task::{HeldOutput, MapProgress, StoredEffect, StoredStep, Task, TaskState};
+use super::task::{CallWork, HeldOutput, MapProgress, StoredEffect, StoredItem, StoredStep, Task, TaskState, TaskWork};
 use crate::error::ErrorBody;
 use crate::flow::air::Body;
 use crate::flow::approval::{StoredApproval, current, newest_approved};
@@ -12,9 +12,10 @@ use crate::flow::run::load::value_or_null;
 use crate::flow::run::patches::apply::RunPatch;
 use crate::flow::run::requesters::merge_names;
 use crate::flow::run::restore::is_written_since_restore;
-use crate::flow::run::{EffectStatus, Run, RunPlace, StepStatus};
+use crate::flow::run::{EffectStatus, Run, RunPlace, StepStatus, elsewhere};
 use crate::flow::status::EffectPurpose;
-use crate::flow::tables::{EffectRow, StepRow};
+use crate::flow::tables::{EffectRow, StepRow, WorkItemState};
+use crate::flow::work::Elsewhere;
 use crate::record::{DamagedRows, Json};
 use crate::time::Timestamp;
 use crate::tool::EffectKind;
@@ -28,17 +29,20 @@ pub(crate) fn load(
     run: &mut Run,
     steps: &[StepRow],
     effects: &[EffectRow],
+    items: &[WorkItemState],
     approvals: &[StoredApproval],
 ) -> Result<(), DamagedRows> {
     let calls = effects.iter().filter(|row| row.kind == EffectPurpose::Tool);
     let effects: BTreeMap<(Uuid, u32), &EffectRow> =
         calls.map(|row| ((row.step_id, round_of(&row.idempotency_key)), row)).collect();
+    let work: BTreeMap<Uuid, &WorkItemState> = items.iter().map(|row| (row.id, row)).collect();
     // Parents first: items are stored in the state of their map.
     let (nodes, items): (Vec<&StepRow>, Vec<&StepRow>) = steps.iter().partition(|row| row.map_index.is_none());
     for row in nodes.into_iter().chain(items) {
         let judgement: Option<Judgement> = row.judgement.as_ref().map(Json::decode).transpose()?;
         let effect = effects.get(&(row.id, judgement.as_ref().map_or(0, |made| made.round))).copied();
-        let stored = StoredTask { row, node: position(run, row)?, effect, judgement, approvals };
+        let item = row.work_id.and_then(|id| work.get(&id)).copied();
+        let stored = StoredTask { row, node: position(run, row)?, effect, item, judgement, approvals };
         let at = RunPlace { node: stored.node, item: row.map_index };
         let task = load_task(run, stored)?;
         run.tasks.load_step(at, row.id, task);
@@ -52,6 +56,8 @@ struct StoredTask<'a> {
     node: usize,
     /// The effect of its call, if it has one.
     effect: Option<&'a EffectRow>,
+    /// The work item of its call, if a worker executes it.
+    item: Option<&'a WorkItemState>,
     /// What its judge decided last.
     judgement: Option<Judgement>,
     /// The requests of the run.
@@ -91,7 +97,7 @@ fn load_task(run: &Run, stored: StoredTask<'_>) -> Result<Task, DamagedRows> {
         cache_missed: false,
         approved: newest_approved(approvals, of_step),
         changed_by: asked.map(|asked| editors(run, &stored, asked)).unwrap_or_default(),
-        child: row.child_run_id,
+        elsewhere: TaskWork { child: row.child_run_id, call: call_work(&stored), is_stored: row.work_kind.is_some() },
         judgement: stored.judgement.map(Box::new),
         held: load_held(row)?,
         started_at: row.started_at,
@@ -168,7 +174,8 @@ fn writes(run: &Run, stored: &StoredTask<'_>) -> bool {
 fn load_running(run: &Run, stored: &StoredTask<'_>) -> Result<TaskState, DamagedRows> {
     let StoredTask { row, node, effect, .. } = *stored;
     if let Some(child) = row.child_run_id {
-        return Ok(TaskState::AwaitingChild { run: child });
+        let until = row.work_until.unwrap_or_else(|| elsewhere::child_deadline(run, row.started_at));
+        return Ok(TaskState::Elsewhere { work: Elsewhere::Run(child), until });
     }
     if row.map_index.is_none() && matches!(run.tasks.graph().nodes[node].node.body, Body::Map(_)) {
         let mut input = value_or_null(row.input.as_ref())?;
@@ -180,10 +187,25 @@ fn load_running(run: &Run, stored: &StoredTask<'_>) -> Result<TaskState, Damaged
         let deadline = effect.and_then(|effect| effect.deadline);
         TaskState::Lost { deadline: row.retry_at.or(deadline).unwrap_or(Timestamp::from_micros(0)) }
     };
+    if let Some(work) = call_work(stored).filter(elsewhere::may_still_end) {
+        return Ok(TaskState::Elsewhere { work: work.elsewhere(), until: work.until });
+    }
     Ok(match effect {
         Some(effect) if effect.status == EffectStatus::Dispatched => lost(Some(effect)),
         // A write is recorded before it is made, so somebody deleted its row.
         None if writes(run, stored) => lost(None),
         _ => TaskState::Ready,
     })
+}
+
+/// The work elsewhere that executes the call of a step, or executed the last one.
+fn call_work(stored: &StoredTask<'_>) -> Option<CallWork> {
+    let row = stored.row;
+    let until = row.work_until.unwrap_or(Timestamp::from_micros(0));
+    let item = stored.item.map(|item| StoredItem {
+        state: item.state,
+        claims: item.claims,
+        cancel_requested: item.cancel_requested,
+    });
+    Some(CallWork { kind: row.work_kind?, id: row.work_id?, until, item })
 }

@@ -14,6 +14,7 @@ use super::env::Env;
 use super::event::RunPlace;
 use super::turn_builder::{TurnBuilder, TurnContext};
 use crate::flow::air::{Body, Function, Graph, MapItem};
+use crate::flow::work::Elsewhere;
 use crate::json::{CanonicalJson, Digest32};
 use crate::limits;
 use crate::time::Timestamp;
@@ -46,6 +47,8 @@ pub(crate) struct Tasks {
     open_nodes: usize,
     /// The number of places that await approval.
     awaiting_approval: usize,
+    /// The number of places whose call is executed elsewhere.
+    calls_elsewhere: usize,
     places_by_step: BTreeMap<Uuid, RunPlace>,
 }
 
@@ -64,6 +67,7 @@ impl Tasks {
             timers: BTreeSet::new(),
             calls: BTreeSet::new(),
             awaiting_approval: 0,
+            calls_elsewhere: 0,
             places_by_step: BTreeMap::new(),
         }
     }
@@ -167,14 +171,15 @@ impl Tasks {
     pub(crate) fn enter(&mut self, at: RunPlace, state: TaskState) {
         let Some(task) = self.task_mut(at) else { return };
         let before = task.deadline();
-        let asked = usize::from(matches!(task.state, TaskState::AwaitingApproval(_)));
+        let (asked, was_elsewhere) = (is_asking(&task.state), is_call_elsewhere(&task.state));
         if !matches!(state, TaskState::Judging | TaskState::AwaitingApproval(_)) {
             task.held = None;
         }
         task.state = state;
         let after = task.deadline();
-        let asks = usize::from(matches!(task.state, TaskState::AwaitingApproval(_)));
+        let (asks, is_elsewhere) = (is_asking(&task.state), is_call_elsewhere(&task.state));
         self.awaiting_approval = (self.awaiting_approval + asks).saturating_sub(asked);
+        self.calls_elsewhere = (self.calls_elsewhere + is_elsewhere).saturating_sub(was_elsewhere);
         if let Some(due) = before {
             self.timers.remove(&(due, at));
         }
@@ -230,6 +235,11 @@ impl Tasks {
     /// The number of places that await approval.
     pub(crate) const fn awaiting_approval(&self) -> usize {
         self.awaiting_approval
+    }
+
+    /// The number of places whose call is executed elsewhere.
+    pub(crate) const fn calls_elsewhere(&self) -> usize {
+        self.calls_elsewhere
     }
 
     /// Queues a place that has become ready.
@@ -456,7 +466,7 @@ impl Tasks {
             if task.is_settled() && at.item.is_none() {
                 settled.push((task.seq(), at.node));
             }
-            let asks = matches!(task.state, TaskState::AwaitingApproval(_));
+            let (asks, is_elsewhere) = (is_asking(&task.state), is_call_elsewhere(&task.state));
             let judged = matches!(task.state, TaskState::Judging);
             if let Some(due) = due {
                 self.timers.insert((due, at));
@@ -467,7 +477,8 @@ impl Tasks {
             if judged {
                 self.judging.push_back(at);
             }
-            self.awaiting_approval += usize::from(asks);
+            self.awaiting_approval += asks;
+            self.calls_elsewhere += is_elsewhere;
         }
         // In the order in which they settled: the first unhandled failure counts.
         settled.sort_unstable();
@@ -480,4 +491,12 @@ impl Tasks {
             }
         }
     }
+}
+
+fn is_asking(state: &TaskState) -> usize {
+    usize::from(matches!(state, TaskState::AwaitingApproval(_)))
+}
+
+fn is_call_elsewhere(state: &TaskState) -> usize {
+    usize::from(matches!(state, TaskState::Elsewhere { work: Elsewhere::Job(_) | Elsewhere::Worker(_), .. }))
 }

@@ -4,7 +4,7 @@
 //! |--------------------------------------|----------------------------------------|---|
 //! | `Pending`                            | its last edge is decided; the run ends | `Delayed`, `Ready`, `Skipped`; `Skipped`, `Cancelled` |
 //! | `Delayed`                            | its time has come                      | `Ready` |
-//! | `Ready`                              | it is started                          | `AwaitingApproval`, `Judging`, `LookingUpCache`, `Running`, `AwaitingChild`, `Mapping`, `Completed` (a recording), `Failed` |
+//! | `Ready`                              | it is started                          | `AwaitingApproval`, `Judging`, `LookingUpCache`, `Running`, `Elsewhere`, `Mapping`, `Completed` (a recording), `Failed` |
 //! | `AwaitingApproval`                   | approved, edited                       | `Ready` or, at a `hitl` node, `Completed`; `AwaitingApproval` |
 //! | `AwaitingApproval`                   | rejected, expired                      | `Cancelled`, and the run stops; a rejected `hitl` node: `Failed` |
 //! | `LookingUpCache`                     | found, not found                       | `Completed`, `Judging`, `Ready` |
@@ -12,9 +12,11 @@
 //! | `Running`                            | output, error, check                   | `Completed`, `Judging`, `RetryWait`, `Running` (a check), `Ready` (sent again), `Lost` (checked later), `Failed`, `OutcomeUnknown` |
 //! | `Lost`                               | no process can still be making it      | `Running` (a check), `Ready` (sent again), `OutcomeUnknown` |
 //! | `RetryWait`                          | its time has come                      | `Ready` |
-//! | `AwaitingChild`                      | the child ended                        | `Completed`, `Judging`, `Failed` |
+//! | `Elsewhere`                          | the work ended                         | `Completed`, `Judging`, `Failed`, `RetryWait`, `OutcomeUnknown` |
+//! | `Elsewhere`                          | its deadline passed                    | `Failed`, `OutcomeUnknown`; `Elsewhere` (a child run, which is cancelled) |
 //! | `Mapping`                            | the last item ended                    | `Completed`, `Failed` |
 //! | `OutcomeUnknown`                     | a person resolves the outcome          | `Completed`, `Ready`, `AwaitingApproval` |
+//! | `OutcomeUnknown`                     | a worker reports the outcome late      | `Completed`, `RetryWait`, `Failed` |
 //! | `Completed`                          | undone                                 | `RolledBack` |
 //! | `Failed`                             | undone                                 | `RolledBack` |
 //! | `Skipped`, `Cancelled`, `RolledBack` |                                        | final |
@@ -27,6 +29,7 @@ use crate::flow::judgement::{JudgedPart, Judgement};
 use crate::flow::run::event::CallMode;
 use crate::flow::run::requesters::merge_names;
 use crate::flow::run::status::{EffectStatus, StepStatus};
+use crate::flow::work::{Elsewhere, WorkKind, WorkState};
 use crate::json::Digest32;
 use crate::limits;
 use crate::time::Timestamp;
@@ -61,8 +64,7 @@ pub(crate) struct Task {
     pub(super) approved: Option<StepApproval>,
     /// Everyone who edited the input.
     pub(super) changed_by: Vec<String>,
-    /// The child run that it started.
-    pub(super) child: Option<Uuid>,
+    pub(super) elsewhere: TaskWork,
     /// What its judge decided last.
     pub(super) judgement: Option<Box<Judgement>>,
     /// An output that its judge has not released.
@@ -94,6 +96,46 @@ pub(crate) struct HeldOutput {
     pub(crate) output: Arc<Value>,
     /// How it came about, as in the ledger.
     pub(crate) how: &'static str,
+}
+
+/// What a place has elsewhere, or had last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TaskWork {
+    /// The child run that it started.
+    pub(super) child: Option<Uuid>,
+    /// The work that executes its call, or executed the last one.
+    pub(super) call: Option<CallWork>,
+    /// Its row names work that executes its call.
+    pub(super) is_stored: bool,
+}
+
+/// Work elsewhere that executes a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CallWork {
+    pub(crate) kind: WorkKind,
+    /// The id of the call.
+    pub(crate) id: Uuid,
+    pub(crate) until: Timestamp,
+    /// The last known state of the work item, if a worker executes it and it is still in the store.
+    pub(crate) item: Option<StoredItem>,
+}
+
+/// The row in `work_items`. It may have changed since: whoever writes it compares state and claims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StoredItem {
+    pub(crate) state: WorkState,
+    /// How often it was claimed.
+    pub(crate) claims: u32,
+    pub(crate) cancel_requested: bool,
+}
+
+impl CallWork {
+    pub(crate) const fn elsewhere(&self) -> Elsewhere {
+        match self.kind {
+            WorkKind::Job => Elsewhere::Job(self.id),
+            WorkKind::Worker => Elsewhere::Worker(self.id),
+        }
+    }
 }
 
 /// A running map node.
@@ -136,8 +178,10 @@ pub(crate) enum TaskState {
         until: Timestamp,
         error: Box<ErrorBody>,
     },
-    AwaitingChild {
-        run: Uuid,
+    /// The work is done elsewhere, until then at most. The run holds no slot and no memory for it.
+    Elsewhere {
+        work: Elsewhere,
+        until: Timestamp,
     },
     Mapping(MapProgress),
     OutcomeUnknown {
@@ -196,7 +240,7 @@ impl Task {
             cache_missed: false,
             approved: None,
             changed_by: Vec::new(),
-            child: None,
+            elsewhere: TaskWork { child: None, call: None, is_stored: false },
             judgement: None,
             held: None,
             started_at: None,
@@ -222,6 +266,7 @@ impl Task {
 
     /// The next version of its row was written.
     pub(crate) const fn step_written(&mut self) {
+        self.elsewhere.is_stored = self.elsewhere.call.is_some();
         if let Some(step) = &mut self.step {
             step.version += 1;
         }
@@ -286,13 +331,35 @@ impl Task {
     }
 
     pub(crate) const fn begin_child(&mut self, child: Uuid, now: Timestamp) {
-        self.child = Some(child);
+        self.elsewhere.child = Some(child);
         self.begin(now);
     }
 
     /// The child run that it started.
     pub(crate) const fn child(&self) -> Option<Uuid> {
-        self.child
+        self.elsewhere.child
+    }
+
+    /// The work elsewhere that executes its call, or executed the last one.
+    pub(crate) const fn work(&self) -> Option<&CallWork> {
+        self.elsewhere.call.as_ref()
+    }
+
+    /// Its call is executed by this work, or in this process.
+    pub(crate) const fn set_work(&mut self, work: Option<CallWork>) {
+        self.elsewhere.call = work;
+    }
+
+    /// Its work item has this state now.
+    pub(crate) const fn item_written(&mut self, item: StoredItem) {
+        if let Some(work) = &mut self.elsewhere.call {
+            work.item = Some(item);
+        }
+    }
+
+    /// Whether its row must be told what its work elsewhere is, or that there is none.
+    pub(crate) const fn needs_work_row(&self) -> bool {
+        self.elsewhere.call.is_some() || self.elsewhere.is_stored
     }
 
     pub(crate) const fn started_at(&self) -> Option<Timestamp> {
@@ -470,7 +537,7 @@ impl Task {
             TaskState::Judging => StepStatus::Judging,
             TaskState::Running { .. }
             | TaskState::Lost { .. }
-            | TaskState::AwaitingChild { .. }
+            | TaskState::Elsewhere { .. }
             | TaskState::Mapping(_) => StepStatus::Running,
             TaskState::RetryWait { .. } => StepStatus::RetryWait,
             TaskState::OutcomeUnknown { .. } => StepStatus::OutcomeUnknown,
@@ -487,6 +554,7 @@ impl Task {
         match &self.state {
             TaskState::Delayed { until } | TaskState::RetryWait { until, .. } => Some(*until),
             TaskState::Lost { deadline } => Some(*deadline),
+            TaskState::Elsewhere { until, .. } => Some(*until),
             TaskState::AwaitingApproval(asked) => asked.deadline(),
             _ => None,
         }
