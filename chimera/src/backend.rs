@@ -252,7 +252,8 @@ impl Backend {
         match self {
             Self::Server(server) => {
                 let limit = limit.to_string();
-                let path = with_query(&format!("runs/{run}/executions"), &[("limit", Some(&*limit)), ("cursor", cursor)]);
+                let path =
+                    with_query(&format!("runs/{run}/executions"), &[("limit", Some(&*limit)), ("cursor", cursor)]);
                 server.ask("GET", &path, None).await
             }
             Self::Store(flow, permit) => {

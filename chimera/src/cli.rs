@@ -12,8 +12,8 @@ pub(crate) use access::{
 };
 pub(crate) use backup::{BackupArgs, BackupCommand, RestoreArgs, ResumeArgs};
 pub(crate) use flow::{
-    ActorArg, DecideArgs, DoubtsArgs, ExecutionsArgs, ListArgs, PageArgs, PatchArgs, ReplayArgs, ResolveArgs, RetryArgs, RollbackArgs,
-    RunIds, RunsCommand, WorkflowCommand,
+    ActorArg, DecideArgs, DoubtsArgs, ExecutionsArgs, ListArgs, PageArgs, PatchArgs, ReplayArgs, ResolveArgs,
+    RetryArgs, RollbackArgs, RunIds, RunsCommand, WorkflowCommand,
 };
 pub(crate) use schedule::{ScheduleArgs, ScheduleCommand, ScheduleName};
 

@@ -9,8 +9,8 @@ use chimera_core::ledger::SealedEntry;
 use chimera_core::ledger::tables::AUDIT_LOGS;
 use chimera_core::record::Select;
 use chimera_core::tool::EffectKind;
-use chimera_engine::flow::{Decision, PatchRequest, ReplayDecision};
 use chimera_engine::flow::port::ToolError;
+use chimera_engine::flow::{Decision, PatchRequest, ReplayDecision};
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, CallLog, EngineFixture, ScriptedTool, chain, code_of, id_of, stage, workflow};
 use chimera_testkit::memory::{CommitObserver, RowChange};
@@ -115,7 +115,8 @@ async fn schema_and_size_reject_with_their_place() {
     let (stage, run, ..) = drafted(EffectKind::Pure, judge).await;
     assert_eq!(stage.ended(run).await["status"], "failed");
     let judgement = step_of(&stage, run, "a").await["judgement"].clone();
-    let checks: Vec<&str> = judgement["failed"].as_array().unwrap().iter().map(|f| f["check"].as_str().unwrap()).collect();
+    let checks: Vec<&str> =
+        judgement["failed"].as_array().unwrap().iter().map(|f| f["check"].as_str().unwrap()).collect();
     assert_eq!(checks, ["bytes_max", "schema", "schema"]);
     assert!(judgement["failed"][0]["message"].as_str().unwrap().starts_with("it has 2"), "{judgement}");
 }
@@ -352,7 +353,9 @@ async fn a_cancelled_run_drops_what_it_holds() {
 }
 
 fn write_with_judge(check: Value) -> Air {
-    workflow("w").function("a", "post", json!({"n": "${inputs.n}"})).with_node_member("judge", json!({"checks": [check]}))
+    workflow("w")
+        .function("a", "post", json!({"n": "${inputs.n}"}))
+        .with_node_member("judge", json!({"checks": [check]}))
 }
 
 #[tokio::test(start_paused = true)]
@@ -371,7 +374,12 @@ async fn a_draft_shows_what_the_judge_says_about_an_exact_input() {
         assert_eq!(stage.ended(run).await["status"], end);
     }
     assert_eq!(asked.count("execute"), 1);
-    let run = stage.run(&workflow("r").function("a", "draft", json!({})).with_node_member("judge", json!({"bytes_max": 9})), Level::Draft).await;
+    let run = stage
+        .run(
+            &workflow("r").function("a", "draft", json!({})).with_node_member("judge", json!({"bytes_max": 9})),
+            Level::Draft,
+        )
+        .await;
     let shown = stage.until(run, |shown| shown["status"] == "awaiting_approval").await;
     let notes = shown["approvals"][0]["review"]["calls"][0]["notes"].clone();
     assert_eq!(shown["plan"]["steps"][0]["judge"]["of"], "output");

@@ -35,7 +35,9 @@ fn document(id: &str, dice: &Seeded, nodes: u64, nested: bool) -> Value {
                 }
             }
         }
-        let judged = before.iter().find(|from| bodies.iter().any(|body: &Value| body["id"] == ***from && !body["judge"].is_null()));
+        let judged = before
+            .iter()
+            .find(|from| bodies.iter().any(|body: &Value| body["id"] == ***from && !body["judge"].is_null()));
         if let Some(from) = judged.filter(|_| node["type"] == "function") {
             let output = format!("nodes.{from}.outputs.echo");
             node["inputs"]["seen"] = json!(format!("${{has({output}) ? string({output}) : ''}}"));

@@ -285,7 +285,9 @@ impl Compiler<'_> {
             // What is constant in the template is constant in the input.
             let writes = kind.spec.effect_of(&Value::Object(function.inputs.clone())) == EffectKind::Write;
             let judged = match () {
-                () if writes && !kind.absent => Err(format!("calls of {} are judged before they are sent", function.tool)),
+                () if writes && !kind.absent => {
+                    Err(format!("calls of {} are judged before they are sent", function.tool))
+                }
                 () if is_real => Ok(Type::from_schema(kind.spec.output.document())),
                 () => Ok(Type::Any),
             };
@@ -330,9 +332,11 @@ impl Compiler<'_> {
             let reason = format!("retries must be 0: {reason}");
             self.out.add(ProblemCode::InvalidValue, format!("{path}/retries"), reason);
         }
-        let conditions = judge.checks.iter().enumerate().map(|(at, check)| {
-            self.condition(&check.require, format!("{path}/checks/{at}/require"), "a check")
-        });
+        let conditions = judge
+            .checks
+            .iter()
+            .enumerate()
+            .map(|(at, check)| self.condition(&check.require, format!("{path}/checks/{at}/require"), "a check"));
         let conditions = conditions.collect();
         let schema = judge.schema.clone().and_then(|schema| self.judge_schema(schema, &format!("{path}/schema")));
         let judge = judge.clone();
@@ -442,7 +446,15 @@ impl CompiledParts<'_> {
         out: &mut Problems,
     ) -> Option<Type> {
         let inputs = inputs.map_or(Type::Any, |schema| Type::from_schema(schema.document()));
-        let mut check = Check { inputs, nodes: self.nodes, index: self.index, is_stored, item: None, judged: JudgedTypes::default(), out };
+        let mut check = Check {
+            inputs,
+            nodes: self.nodes,
+            index: self.index,
+            is_stored,
+            item: None,
+            judged: JudgedTypes::default(),
+            out,
+        };
         let (old_nodes, old_edges) = self.checked_before();
         for (at, node) in self.nodes.iter().enumerate().skip(old_nodes) {
             check.node(at, node, wanted[at].as_deref());

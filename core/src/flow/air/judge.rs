@@ -191,11 +191,8 @@ impl CompiledJudge {
     /// The checks that a value fails.
     pub(crate) fn failures(&self, value: &Value, scope: &dyn Scope) -> Vec<FailedCheck> {
         let mut failed = Vec::new();
-        let reject = |check: &str, message: String| FailedCheck {
-            check: check.to_owned(),
-            message,
-            on_fail: OnFail::Reject,
-        };
+        let reject =
+            |check: &str, message: String| FailedCheck { check: check.to_owned(), message, on_fail: OnFail::Reject };
         if let Some(most) = self.judge.bytes_max {
             let bytes = value.to_string().len();
             if u64::try_from(bytes).unwrap_or(u64::MAX) > u64::from(most) {

@@ -125,7 +125,12 @@ impl<'a> References<'a> {
 /// The templates of a node with their JSON pointers.
 fn templates(node: &CompiledNode, at: usize) -> impl Iterator<Item = TemplatePlace<'_>> {
     let inside = if matches!(node.node.body, Body::Map(_)) { "do/" } else { "" };
-    let all = [(&node.inputs, inside, "inputs"), (&node.over, "", "over"), (&node.prompt, "", "prompt"), (&node.show, "", "show")];
+    let all = [
+        (&node.inputs, inside, "inputs"),
+        (&node.over, "", "over"),
+        (&node.prompt, "", "prompt"),
+        (&node.show, "", "show"),
+    ];
     let own = all.into_iter().filter_map(move |(template, inside, name)| {
         Some(TemplatePlace { template: template.as_ref()?, path: format!("/nodes/{at}/{inside}{name}") })
     });

@@ -62,8 +62,7 @@ pub enum RequestedAction {
 
 impl RequestedAction {
     /// Everything but the call of a tool.
-    const NAMED: [Self; 6] =
-        [Self::Plan, Self::Patch, Self::Question, Self::ChildRun, Self::Map, Self::Output];
+    const NAMED: [Self; 6] = [Self::Plan, Self::Patch, Self::Question, Self::ChildRun, Self::Map, Self::Output];
 
     /// The action of a request's row. Every other word is the name of a tool: no tool has one of these
     /// ([`crate::tool::RESERVED_NAMES`]).

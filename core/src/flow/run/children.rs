@@ -14,8 +14,8 @@ use super::tasks::edges;
 use super::tasks::task::TaskState;
 use super::turn_builder::TurnContext;
 use super::{
-    Run, RunHead, RunPlace, RunStatus, Source, WorkflowRef, answer, approve, approvers, demands, judge, map_calls, projecting, replay,
-    requesters, restore, start,
+    Run, RunHead, RunPlace, RunStatus, Source, WorkflowRef, answer, approve, approvers, demands, judge, map_calls,
+    projecting, replay, requesters, restore, start,
 };
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};

@@ -105,12 +105,7 @@ fn failures(run: &Run, at: RunPlace, judge: &SharedJudge, judged: Judged<'_>) ->
 }
 
 /// Decides on the input of a place. False: the step has failed.
-fn judge_input(
-    run: &mut Run,
-    at: RunPlace,
-    judge: &SharedJudge,
-    cx: &mut TurnContext<'_>,
-) -> Result<bool, Unstorable> {
+fn judge_input(run: &mut Run, at: RunPlace, judge: &SharedJudge, cx: &mut TurnContext<'_>) -> Result<bool, Unstorable> {
     let Some((input, digest)) = run.tasks.task(at).map(|task| (task.shared_input(), task.input_digest())) else {
         return Ok(false);
     };
@@ -128,7 +123,12 @@ fn judge_input(
 }
 
 /// Checks that the judge would not fail a step with this input, which a person wants to give it.
-pub(crate) fn check_edit(run: &Run, at: RunPlace, spec: &Spec, input: CanonicalJson) -> Result<CanonicalJson, ErrorBody> {
+pub(crate) fn check_edit(
+    run: &Run,
+    at: RunPlace,
+    spec: &Spec,
+    input: CanonicalJson,
+) -> Result<CanonicalJson, ErrorBody> {
     let Some(judge) = judge_of(run, at).filter(|_| spec.effect_of(input.value()) == EffectKind::Write) else {
         return Ok(input);
     };
@@ -140,7 +140,12 @@ pub(crate) fn check_edit(run: &Run, at: RunPlace, spec: &Spec, input: CanonicalJ
 }
 
 /// Judges the input of a step that waits for approval and was edited.
-pub(crate) fn judge_edited(run: &mut Run, at: RunPlace, spec: &Spec, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
+pub(crate) fn judge_edited(
+    run: &mut Run,
+    at: RunPlace,
+    spec: &Spec,
+    cx: &mut TurnContext<'_>,
+) -> Result<(), Unstorable> {
     let Some(judge) = judge_of(run, at).filter(|_| run.tasks.reach(at, spec) == EffectKind::Write) else {
         return Ok(());
     };
@@ -241,12 +246,7 @@ fn is_as_recorded(run: &Run, at: RunPlace, output: &Value) -> bool {
 }
 
 /// Decides on the held output of a place.
-fn judge_output(
-    run: &mut Run,
-    at: RunPlace,
-    judge: &SharedJudge,
-    cx: &mut TurnContext<'_>,
-) -> Result<(), Unstorable> {
+fn judge_output(run: &mut Run, at: RunPlace, judge: &SharedJudge, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
     let Some((task, held)) = run.tasks.task(at).and_then(|task| Some((task, task.held()?.clone()))) else {
         return Ok(());
     };

@@ -164,12 +164,8 @@ fn stop_items(run: &mut Run, node: usize, cx: &mut TurnContext<'_>) -> Result<()
         let waits = run.tasks.task(at).is_some_and(|task| {
             matches!(
                 task.state(),
-                TaskState::Ready
-                    | TaskState::Judging
-                    | TaskState::AwaitingApproval(_)
-                    | TaskState::RetryWait { .. }
-            )
-                && !task.is_in_doubt()
+                TaskState::Ready | TaskState::Judging | TaskState::AwaitingApproval(_) | TaskState::RetryWait { .. }
+            ) && !task.is_in_doubt()
         });
         if waits {
             stop::stop_step(run, at, cx)?;

@@ -27,8 +27,8 @@ pub use inbox::InboxMessage;
 pub use message::{DeliveryAttempt, DeliveryOutcome, MessageView, NotifyTargets};
 pub use patch::{DigestChange, GraphDiff, MemberDiff, PatchChanges, PatchInverse, PatchView};
 pub use plan::{
-    CheckedCall, CoveredItems, Deferral, DryRunResult, LineKind, LineStatus, PlanLine, PlanView, PlannedChild, PlannedJudge,
-    PlannedMap,
+    CheckedCall, CoveredItems, Deferral, DryRunResult, LineKind, LineStatus, PlanLine, PlanView, PlannedChild,
+    PlannedJudge, PlannedMap,
 };
 pub use risk::RiskView;
 pub use rollback::{RollbackLine, RollbackView};
