@@ -130,8 +130,11 @@ impl Lowering {
                 }
             },
             unknown => {
-                let known = VARIABLES.iter().chain(JUDGE_VARIABLES).copied().chain(self.variable.as_deref());
-                let guess = did_you_mean(unknown, known);
+                let known = VARIABLES.iter().copied().chain(self.variable.as_deref());
+                let guess = match did_you_mean(unknown, known) {
+                    none if none.is_empty() => did_you_mean(unknown, JUDGE_VARIABLES.iter().copied()),
+                    guess => guess,
+                };
                 let reason = format!("unknown variable {unknown}{guess}; available: {}", VARIABLES.join(", "));
                 return Err(LowerError::UnknownReference(reason));
             }

@@ -141,6 +141,9 @@ export interface ActorPage {
 /** Where an actor's entry comes from. */
 export type ActorSource = "none" | "shipped" | "config" | "registry";
 
+/** Kind of agent that a run works as. */
+export type AgentType = "planner" | "worker" | "governor";
+
 /** The current version of a workflow. */
 export interface AppliedDocument {
     /** Whether this request created the version; an unchanged document creates none. */
@@ -662,6 +665,51 @@ export interface FailBody {
     retryable?: boolean | null;
     /** Whether the call may have taken effect; `maybe` if absent. */
     sent?: SentWord;
+/** A record of the execution log. */
+export interface ExecutionDocument {
+    /** Id of the agent: the actor of the run. */
+    agent_id: string;
+    /** Kind of agent. */
+    agent_type: AgentType;
+    /** When it ended; null while it runs, and after a crash. */
+    completed_at: string | null;
+    /** Why it failed. */
+    error_data: ErrorDocument | null;
+    /** Duration of the call. */
+    execution_duration_ms: number;
+    /** Id of the record; that of the tool call if it tells of one. */
+    execution_id: string;
+    /** What was executed. */
+    execution_type: string;
+    /** Input of the call, with credentials masked. */
+    input_data: unknown;
+    /** Output of the call, with credentials masked. */
+    output_data: unknown;
+    /** What the call used. */
+    resource_usage: unknown;
+    /** When it started. */
+    started_at: string;
+    /** Current status. */
+    status: ExecutionStatus;
+}
+
+/** A page of the execution log. */
+export interface ExecutionPage {
+    /** Oldest first. */
+    items: ExecutionDocument[];
+    /** Cursor of the next page; null on the last one. */
+    next_cursor: string | null;
+}
+
+/** Status of an execution. `timeout` without `completed_at`: it has not ended. */
+export type ExecutionStatus = "success" | "failed" | "timeout";
+
+/** A check of a judge that failed. */
+export interface FailedCheckDocument {
+    /** `schema`, `bytes_max` or `checks/N`. */
+    check: string;
+    /** Why it failed. */
+    message: string;
 }
 
 /** A decision on the approval page. */
@@ -719,6 +767,26 @@ export interface InverseDocument {
 
 /** A JSON object. Its members belong to whoever wrote it, or depend on a type or code beside it. */
 export type JsonObject = Record<string, unknown>;
+
+/** Verdict of a judge. */
+export type JudgeVerdict = "passed" | "rejected" | "escalated";
+
+/** What of a step was judged. */
+export type JudgedPart = "input" | "output";
+
+/** What the judge of a step decided. */
+export interface JudgementDocument {
+    /** Digest of what was judged. */
+    digest: string;
+    /** Checks that failed. */
+    failed: FailedCheckDocument[];
+    /** What was judged. */
+    of: JudgedPart;
+    /** How often the step was rejected so far. */
+    rejections: number;
+    /** The verdict. */
+    verdict: JudgeVerdict;
+}
 
 /** Options of a new key. */
 export interface KeyBody {
@@ -979,6 +1047,8 @@ export interface PlanStepDocument {
     items_listed?: number;
     /** Maximum number of items of a map whose list is not known. */
     items_max?: number;
+    /** The node's judge. */
+    judge?: PlannedJudgeDocument;
     /** Maximum number of items at the same time. */
     max_parallel?: number;
     /** Id of the node. */
@@ -1023,6 +1093,16 @@ export interface PlannedCallDocument {
     what: string;
     /** What the call would do, according to the dry run. */
     would: string | null;
+}
+
+/** The judge of a planned call. */
+export interface PlannedJudgeDocument {
+    /** Checks that fail. */
+    failed: FailedCheckDocument[];
+    /** What it decides on. */
+    of: JudgedPart;
+    /** What it says about the input; null if that is not known yet. */
+    verdict: JudgeVerdict | null;
 }
 
 /** What a patch changes, and how to remove it. */
@@ -1238,7 +1318,7 @@ export interface ReviewDocument {
 }
 
 /** What an approval request is about. */
-export type ReviewSubject = "plan" | "patch" | "question" | "child_run" | "map" | "call";
+export type ReviewSubject = "plan" | "patch" | "question" | "child_run" | "map" | "output" | "call";
 
 /** A revocation request. */
 export interface RevokeBody {
@@ -1667,10 +1747,14 @@ export interface StepDocument {
     elsewhere: ElsewhereDocument | null;
     /** Why it failed. */
     error: ErrorDocument | null;
+    /** Output that the node's judge has not released; no other step sees it. */
+    held_output: unknown;
     /** Input of the tool. */
     input: unknown;
     /** Digest of the input. */
     input_digest: string | null;
+    /** What the node's judge decided last; null without a judge. */
+    judgement: JudgementDocument | null;
     /** Index of the map item. */
     map_index: number | null;
     /** Id of the node. */

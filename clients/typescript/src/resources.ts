@@ -21,6 +21,8 @@ import type {
     DuplicatePolicy,
     EntryDocument,
     EntryPage,
+    ExecutionDocument,
+    ExecutionPage,
     FormDecision,
     Health,
     InboxMessage,
@@ -173,6 +175,16 @@ export interface RunsGetOptions {
 /** Options of `runs.steps`. */
 export interface RunsStepsOptions {
     /** Maximum number of steps */
+    limit?: number;
+    /** Cursor from the previous page */
+    cursor?: string;
+    /** Operators only: slug of the tenant to act for */
+    for_tenant?: string;
+}
+
+/** Options of `runs.executions`. */
+export interface RunsExecutionsOptions {
+    /** Maximum number of records */
     limit?: number;
     /** Cursor from the previous page */
     cursor?: string;
@@ -369,6 +381,24 @@ export class Runs extends Resource {
     /** Lists the steps of a run. */
     steps(runId: string, options: Omit<RunsStepsOptions, "cursor"> = {}): AsyncGenerator<StepDocument, void, undefined> {
         return this.items((cursor) => this.stepsPage(runId, { ...options, cursor }), (page) => page.steps);
+    }
+
+    /** Lists the execution records of a run whose workflow asks for them. */
+    executionsPage(runId: string, options: RunsExecutionsOptions = {}): Promise<ExecutionPage> {
+        return this.send({
+            operation: "list_executions",
+            method: "GET",
+            path: "/runs/{id}/executions",
+            auth: "token",
+            result: "json",
+            pathArgs: { id: runId },
+            query: { limit: options.limit, cursor: options.cursor, for_tenant: options.for_tenant },
+        });
+    }
+
+    /** Lists the execution records of a run whose workflow asks for them. */
+    executions(runId: string, options: Omit<RunsExecutionsOptions, "cursor"> = {}): AsyncGenerator<ExecutionDocument, void, undefined> {
+        return this.items((cursor) => this.executionsPage(runId, { ...options, cursor }), (page) => page.items);
     }
 
     /** Decides an approval request: approves it, rejects it or requests changes. */

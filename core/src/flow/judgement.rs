@@ -49,12 +49,12 @@ pub struct Judgement {
     #[serde(default)]
     pub attempts_before: u32,
     /// What failed. Empty if it passed.
-    pub failed: Vec<Failure>,
+    pub failed: Vec<CheckFailure>,
 }
 
 /// A check that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failure {
+pub struct CheckFailure {
     /// `schema`, `bytes_max` or `checks/N`.
     pub check: String,
     pub message: String,
@@ -123,7 +123,7 @@ impl Judgement {
             NextAction::Ask => Verdict::Escalated,
             NextAction::Retry | NextAction::Fail => Verdict::Rejected,
         };
-        let shown = |failed: &FailedCheck| Failure {
+        let shown = |failed: &FailedCheck| CheckFailure {
             check: failed.check.clone(),
             message: failed.message.chars().take(JUDGE_FAILED_CHARS_MAX).collect(),
         };

@@ -1,6 +1,4 @@
-//! The flow room's tables: workflows, runs, steps, tool calls, effects, signals, approvals.
-//!
-//! `runs` and `tool_calls` start with the columns that the audit schema prescribes, followed by our own.
+//! The flow room's tables. `runs` and `tool_calls` start with the columns that the audit schema prescribes.
 //! `approval_requests` may not carry a tenant column: read `scoped_approvals` instead.
 
 mod blobs;

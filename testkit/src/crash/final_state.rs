@@ -6,6 +6,7 @@ use crate::flow::ExternalSystem;
 use crate::simulate::port_switch::CrashPoint;
 use chimera_core::flow::status::RequestStatus;
 use chimera_core::flow::tables::{ApprovalRow, EffectRow, RunRow, SignalRow, StepRow};
+use chimera_core::job::tables::ScopedAgentExecutionRow;
 use chimera_core::record::{Json, Scope, StoredRow};
 use chimera_engine::port::Records;
 use serde_json::Value;
@@ -29,6 +30,10 @@ pub struct FinalState {
     calls: usize,
     /// Effects that exist outside and were not undone.
     standing: usize,
+    /// Records of calls that have ended.
+    executions_ended: usize,
+    /// Records of calls that a crash interrupted: the store says nothing untrue about them.
+    executions_open: usize,
     /// Unfinished work: owned runs, pending approvals, unconsumed signals.
     left: Vec<String>,
     /// Tools whose outcome was unknown at some time.
@@ -73,6 +78,9 @@ impl FinalState {
         let asked = all::<ApprovalRow>(records).await.into_iter();
         let pending = asked.filter(|row| row.status == RequestStatus::Pending);
         end.left.extend(pending.map(|row| format!("{} is pending approval", row.action_type)));
+        let executions = all::<ScopedAgentExecutionRow>(records).await;
+        end.executions_open = executions.iter().filter(|row| row.completed_at.is_none()).count();
+        end.executions_ended = executions.len() - end.executions_open;
         let signals = all::<SignalRow>(records).await.into_iter();
         end.left.extend(signals.map(|row| format!("signal {} was not consumed", row.kind)));
         for sent in outside.sent() {
@@ -93,6 +101,9 @@ impl FinalState {
         assert_eq!(self.calls, undisturbed.calls, "{moment:?}: a call was repeated");
         assert_eq!(self.standing, undisturbed.standing, "{moment:?}");
         assert_eq!(self.left, undisturbed.left, "{moment:?}");
+        let (records, least) = (self.executions_ended + self.executions_open, undisturbed.executions_ended);
+        assert!(undisturbed.executions_open == 0 && least > 0, "every call of the undisturbed run has ended");
+        assert!(records >= least, "{moment:?}: {records} execution records, at least {least}");
         let only: BTreeSet<String> = [UNCERTAIN_TOOL.to_owned()].into();
         assert!(self.doubts.is_subset(&only), "{moment:?}: {:?}", self.doubts);
     }

@@ -32,7 +32,7 @@ pub(super) fn parent_workflow() -> Value {
     let edge = |from: &str, to: &str| json!({"from": from, "to": to});
     let on = |from: &str, to: &str, condition: &str| json!({"from": from, "to": to, "condition": condition});
     json!({
-        "air_version": "1.0", "workflow_id": "whole",
+        "air_version": "1.0", "workflow_id": "whole", "log_executions": {},
         "inputs": {"type": "object", "properties": {"list": {"type": "array"}}, "required": ["list"]},
         "outputs": {"last": "${nodes.last.outputs.echo}", "items": "${nodes.each.outputs.items}"},
         "nodes": [

@@ -73,7 +73,7 @@ wire! {
     }
 
     /// A check of a judge that failed.
-    pub(crate) FailedCheckDocument from judgement::Failure {
+    pub(crate) FailedCheckDocument from judgement::CheckFailure {
         /// `schema`, `bytes_max` or `checks/N`.
         check: String,
         /// Why it failed.

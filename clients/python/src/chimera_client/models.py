@@ -16,6 +16,7 @@ __all__ = [
     "ActorKind",
     "ActorPage",
     "ActorSource",
+    "AgentType",
     "AppliedDocument",
     "ApprovalDocument",
     "ApprovalStanding",
@@ -57,6 +58,10 @@ __all__ = [
     "ErrorDocument",
     "EventDocument",
     "FailBody",
+    "ExecutionDocument",
+    "ExecutionPage",
+    "ExecutionStatus",
+    "FailedCheckDocument",
     "FormDecision",
     "GraphDiffDocument",
     "Health",
@@ -64,6 +69,9 @@ __all__ = [
     "InboxPage",
     "InverseDocument",
     "JsonObject",
+    "JudgeVerdict",
+    "JudgedPart",
+    "JudgementDocument",
     "KeyBody",
     "KeyDocument",
     "KeySet",
@@ -89,6 +97,7 @@ __all__ = [
     "PlanLineStatus",
     "PlanStepDocument",
     "PlannedCallDocument",
+    "PlannedJudgeDocument",
     "PreviewDocument",
     "ProblemDocument",
     "ProposedDocument",
@@ -162,6 +171,9 @@ ActorKind: TypeAlias = Literal["human", "service"]
 ActorSource: TypeAlias = Literal["none", "shipped", "config", "registry"]
 """Where an actor's entry comes from."""
 
+AgentType: TypeAlias = Literal["planner", "worker", "governor"]
+"""Kind of agent that a run works as."""
+
 ApprovalWord: TypeAlias = Literal["open", "expired", "superseded", "cancelled", "approved", "denied"]
 """Status of an approval request."""
 
@@ -219,11 +231,20 @@ ErrorClass: TypeAlias = Literal[
 ]
 """Class of an error."""
 
+ExecutionStatus: TypeAlias = Literal["success", "failed", "timeout"]
+"""Status of an execution. `timeout` without `completed_at`: it has not ended."""
+
 FormDecision: TypeAlias = Literal["approve", "reject"]
 """A decision on the approval page."""
 
 JsonObject: TypeAlias = dict[str, Any]
 """A JSON object. Its members belong to whoever wrote it, or depend on a type or code beside it."""
+
+JudgeVerdict: TypeAlias = Literal["passed", "rejected", "escalated"]
+"""Verdict of a judge."""
+
+JudgedPart: TypeAlias = Literal["input", "output"]
+"""What of a step was judged."""
 
 LevelReason: TypeAlias = Literal[
     "override",
@@ -264,7 +285,7 @@ PlanLineStatus: TypeAlias = Literal["skipped", "recorded"]
 ReplayMode: TypeAlias = Literal["freeze", "shadow", "retry"]
 """`freeze` uses recorded outputs only, `shadow` has no effects and reports differences, `retry` executes for real."""
 
-ReviewSubject: TypeAlias = Literal["plan", "patch", "question", "child_run", "map", "call"]
+ReviewSubject: TypeAlias = Literal["plan", "patch", "question", "child_run", "map", "output", "call"]
 """What an approval request is about."""
 
 RiskFactor: TypeAlias = Literal[
@@ -964,6 +985,51 @@ class FailBody(TypedDict):
     """Whether another attempt may succeed. If absent, the code says it."""
     sent: NotRequired[SentWord]
     """Whether the call may have taken effect; `maybe` if absent."""
+class ExecutionDocument(TypedDict):
+    """A record of the execution log."""
+
+    agent_id: str
+    """Id of the agent: the actor of the run."""
+    agent_type: AgentType
+    """Kind of agent."""
+    completed_at: str | None
+    """When it ended; null while it runs, and after a crash."""
+    error_data: ErrorDocument | None
+    """Why it failed."""
+    execution_duration_ms: int
+    """Duration of the call."""
+    execution_id: str
+    """Id of the record; that of the tool call if it tells of one."""
+    execution_type: str
+    """What was executed."""
+    input_data: Any
+    """Input of the call, with credentials masked."""
+    output_data: Any
+    """Output of the call, with credentials masked."""
+    resource_usage: Any
+    """What the call used."""
+    started_at: str
+    """When it started."""
+    status: ExecutionStatus
+    """Current status."""
+
+
+class ExecutionPage(TypedDict):
+    """A page of the execution log."""
+
+    items: list[ExecutionDocument]
+    """Oldest first."""
+    next_cursor: str | None
+    """Cursor of the next page; null on the last one."""
+
+
+class FailedCheckDocument(TypedDict):
+    """A check of a judge that failed."""
+
+    check: str
+    """`schema`, `bytes_max` or `checks/N`."""
+    message: str
+    """Why it failed."""
 
 
 class GraphDiffDocument(TypedDict):
@@ -1019,6 +1085,21 @@ class InverseDocument(TypedDict):
     """Edges to remove, as in a workflow document."""
     remove_nodes: list[str]
     """Ids of the nodes to remove."""
+
+
+class JudgementDocument(TypedDict):
+    """What the judge of a step decided."""
+
+    digest: str
+    """Digest of what was judged."""
+    failed: list[FailedCheckDocument]
+    """Checks that failed."""
+    of: JudgedPart
+    """What was judged."""
+    rejections: int
+    """How often the step was rejected so far."""
+    verdict: JudgeVerdict
+    """The verdict."""
 
 
 class KeyBody(TypedDict):
@@ -1261,6 +1342,8 @@ class PlanStepDocument(TypedDict):
     """Number of items that the plan lists; each of the others needs its own approval."""
     items_max: NotRequired[int]
     """Maximum number of items of a map whose list is not known."""
+    judge: NotRequired[PlannedJudgeDocument]
+    """The node's judge."""
     max_parallel: NotRequired[int]
     """Maximum number of items at the same time."""
     node: NotRequired[str]
@@ -1306,6 +1389,17 @@ class PlannedCallDocument(TypedDict):
     """What happens there, as a phrase."""
     would: str | None
     """What the call would do, according to the dry run."""
+
+
+class PlannedJudgeDocument(TypedDict):
+    """The judge of a planned call."""
+
+    failed: list[FailedCheckDocument]
+    """Checks that fail."""
+    of: JudgedPart
+    """What it decides on."""
+    verdict: JudgeVerdict | None
+    """What it says about the input; null if that is not known yet."""
 
 
 class PreviewDocument(TypedDict):
@@ -1937,10 +2031,14 @@ class StepDocument(TypedDict):
     """What a running step waits for, if its work is done elsewhere."""
     error: ErrorDocument | None
     """Why it failed."""
+    held_output: Any
+    """Output that the node's judge has not released; no other step sees it."""
     input: Any
     """Input of the tool."""
     input_digest: str | None
     """Digest of the input."""
+    judgement: JudgementDocument | None
+    """What the node's judge decided last; null without a judge."""
     map_index: int | None
     """Index of the map item."""
     node_id: str

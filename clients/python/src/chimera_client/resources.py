@@ -250,6 +250,54 @@ class Runs(Resource):
             if cursor is None:
                 return
 
+    def executions_page(
+        self,
+        run_id: str,
+        *,
+        limit: int | None = None,
+        cursor: str | None = None,
+        for_tenant: str | None = None,
+    ) -> models.ExecutionPage:
+        """Lists the execution records of a run whose workflow asks for them.
+
+        :param run_id: Run id
+        :param limit: Maximum number of records
+        :param cursor: Cursor from the previous page
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        call = Call[models.ExecutionPage](
+            "list_executions",
+            "GET",
+            "/runs/{id}/executions",
+            "token",
+            "json",
+            path={"id": run_id},
+            query={"limit": limit, "cursor": cursor, "for_tenant": for_tenant},
+        )
+        return self._send(call)
+
+    def executions(
+        self,
+        run_id: str,
+        *,
+        limit: int | None = None,
+        for_tenant: str | None = None,
+    ) -> Iterator[models.ExecutionDocument]:
+        """Lists the execution records of a run whose workflow asks for them.
+
+        :param run_id: Run id
+        :param limit: Maximum number of records
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        cursor: str | None = None
+        while True:
+            page = self.executions_page(run_id, limit=limit, cursor=cursor, for_tenant=for_tenant)
+            for item in page["items"]:
+                yield item
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return
+
     def approve(
         self,
         run_id: str,

@@ -113,7 +113,7 @@ fn record_end(
 ) -> Result<(), Unstorable> {
     let Called { at, call, spec } = called;
     let step = run.tasks.ensure_step(at, &mut cx.env);
-    let told = projecting::EndedCall { call, tool: &spec.name, ended: ended.map_err(|error| &*error.body) };
+    let told = projecting::FinishedCall { call, tool: &spec.name, ended: ended.map_err(|error| &*error.body) };
     projecting::call_ended(run, at, &told, cx)?;
     let ended = match ended {
         Ok(output) => Ok(Json::encode(output)?),

@@ -62,10 +62,11 @@ fn judge_later(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) {
 
 /// Judges what earlier turns have written, as far as the turn's work allows.
 pub(crate) fn proceed(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
+    let mut queue = run.tasks.take_judging();
+    // A run that stops cancels what waits for its judge.
     if run.status.is_final() || run.stopping.is_stopping() {
         return Ok(());
     }
-    let mut queue = run.tasks.take_judging();
     while let Some(at) = queue.pop_front() {
         if run.budget.is_spent() {
             run.tasks.push_judging(at);

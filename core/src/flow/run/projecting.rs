@@ -22,7 +22,7 @@ pub(crate) fn logging(run: &Run) -> Option<Cow<'_, ExecutionLogging>> {
 }
 
 /// A call that has ended.
-pub(crate) struct EndedCall<'a> {
+pub(crate) struct FinishedCall<'a> {
     pub(crate) call: Uuid,
     pub(crate) tool: &'a str,
     pub(crate) ended: Result<&'a Value, &'a ErrorBody>,
@@ -39,13 +39,13 @@ pub(crate) fn call_started(run: &Run, call: &Call, cx: &mut TurnContext<'_>) -> 
 pub(crate) fn call_ended(
     run: &Run,
     at: RunPlace,
-    end: &EndedCall<'_>,
+    end: &FinishedCall<'_>,
     cx: &mut TurnContext<'_>,
 ) -> Result<(), Unstorable> {
     let Some(task) = run.tasks.task(at).filter(|_| logging(run).is_some()) else { return Ok(()) };
-    cx.book.logged.insert(at);
+    cx.book.mark_logged(at);
     let (input, attempt, fresh) = (task.shared_input(), task.attempt(), (cx.env.ids)());
-    let EndedCall { call, tool, ended } = *end;
+    let FinishedCall { call, tool, ended } = *end;
     let duration_ms = cx.book.took_ms;
     let change = StepChange::CallEnded { call, tool, attempt, input: &input, ended, duration_ms, fresh };
     project(run, at, &change, cx)
@@ -60,7 +60,7 @@ pub(crate) fn refused(
     cx: &mut TurnContext<'_>,
 ) -> Result<(), Unstorable> {
     let Some(task) = run.tasks.task(at).filter(|_| logging(run).is_some()) else { return Ok(()) };
-    cx.book.logged.insert(at);
+    cx.book.mark_logged(at);
     let (input, fresh) = (task.shared_input(), (cx.env.ids)());
     project(run, at, &StepChange::Refused { by, input: &input, error, fresh }, cx)
 }
@@ -68,7 +68,7 @@ pub(crate) fn refused(
 /// A step failed. Nothing is added if the turn already has the end of its call, or who refused it.
 pub(crate) fn failed(run: &Run, at: RunPlace, error: &ErrorBody, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
     let Some(task) = run.tasks.task(at).filter(|_| logging(run).is_some()) else { return Ok(()) };
-    if cx.book.logged.contains(&at) {
+    if cx.book.is_logged(at) {
         return Ok(());
     }
     let (input, fresh) = (task.shared_input(), (cx.env.ids)());

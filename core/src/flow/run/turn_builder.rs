@@ -54,8 +54,6 @@ pub(crate) struct TurnBuilder {
     pub(crate) unknown_outcomes: Vec<UnknownOutcome>,
     /// Places whose outcome is known again.
     pub(crate) settled: BTreeSet<RunPlace>,
-    /// Places whose error a projection has already recorded.
-    pub(crate) logged: BTreeSet<RunPlace>,
     pub(crate) more: bool,
     pub(crate) ended: bool,
     /// The run gets a new owner, even if nothing else changes.
@@ -79,6 +77,8 @@ struct TurnRows {
     steps: Vec<Step>,
     /// The columns of the run's row.
     run: Vec<(&'static str, Value)>,
+    /// Places whose error a projection has already recorded.
+    logged: BTreeSet<RunPlace>,
 }
 
 /// The row of an effect whose call is about to be made.
@@ -207,6 +207,15 @@ impl TurnBuilder {
 
     pub(crate) fn update(&mut self, update: Update) {
         self.rows.updates.push(update);
+    }
+
+    /// A projection has recorded the error of a place.
+    pub(crate) fn mark_logged(&mut self, at: RunPlace) {
+        self.rows.logged.insert(at);
+    }
+
+    pub(crate) fn is_logged(&self, at: RunPlace) -> bool {
+        self.rows.logged.contains(&at)
     }
 
     /// Adds a statement that runs after the bulk part.

@@ -1,7 +1,7 @@
 //! The plan of a run: as drafted by a dry run, or as its workflow says.
 
 use chimera_core::error::ErrorBody;
-use chimera_core::flow::judgement::{Failure, JudgedPart, Verdict};
+use chimera_core::flow::judgement::{CheckFailure, JudgedPart, Verdict};
 use chimera_core::flow::plan::Plan;
 use chimera_core::record::{DamagedRows, Json, JsonError};
 use serde::{Deserialize, Serialize};
@@ -76,7 +76,7 @@ pub struct PlannedJudge {
     pub verdict: Option<Verdict>,
     /// What fails.
     #[serde(default)]
-    pub failed: Vec<Failure>,
+    pub failed: Vec<CheckFailure>,
 }
 
 /// The items of a map that a line is about.

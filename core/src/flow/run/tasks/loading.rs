@@ -3,7 +3,9 @@
 //! A place without a row has not started. What can't be decoded, and a step of a node that the graph does not have, are
 //! damage: nothing of the run is driven then.
 
-use super::task::{CallWork, HeldOutput, MapProgress, StoredEffect, StoredItem, StoredStep, Task, TaskState, TaskWork};
+use super::task::{
+    CallWork, HeldOutput, JudgeState, MapProgress, Recovery, StoredEffect, StoredItem, StoredStep, Task, TaskState, TaskWork,
+};
 use crate::error::ErrorBody;
 use crate::flow::air::Body;
 use crate::flow::approval::{StoredApproval, current, newest_approved};
@@ -90,16 +92,17 @@ fn load_task(run: &Run, stored: StoredTask<'_>) -> Result<Task, DamagedRows> {
         input: row.input.as_ref().map(Json::value).transpose()?.map(Arc::new),
         digest: row.input_digest,
         attempt: row.attempt,
+        recovery: Recovery {
         resends: effect.map_or(0, |effect| row.attempt.saturating_sub(effect.attempt)),
         checks: 0,
+        },
         doubt: None,
         in_doubt: effect.is_some_and(|effect| effect.status == EffectStatus::Unknown),
         cache_missed: false,
         approved: newest_approved(approvals, of_step),
         changed_by: asked.map(|asked| editors(run, &stored, asked)).unwrap_or_default(),
         elsewhere: TaskWork { child: row.child_run_id, call: call_work(&stored), is_stored: row.work_kind.is_some() },
-        judgement: stored.judgement.map(Box::new),
-        held: load_held(row)?,
+        judging: JudgeState { judgement: stored.judgement.map(Box::new), held: load_held(row)? },
         started_at: row.started_at,
     })
 }

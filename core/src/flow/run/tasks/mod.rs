@@ -173,7 +173,7 @@ impl Tasks {
         let before = task.deadline();
         let (asked, was_elsewhere) = (is_asking(&task.state), is_call_elsewhere(&task.state));
         if !matches!(state, TaskState::Judging | TaskState::AwaitingApproval(_)) {
-            task.held = None;
+            task.judging.held = None;
         }
         task.state = state;
         let after = task.deadline();
@@ -407,7 +407,7 @@ impl Tasks {
     pub(crate) fn values(&self) -> impl Iterator<Item = &Value> {
         let tasks = self.nodes.iter().flat_map(|task| std::iter::once(task).chain(task.items()));
         tasks.flat_map(|task| {
-            let outputs = task.output().into_iter().chain(task.held.as_ref().map(|held| &held.output));
+            let outputs = task.output().into_iter().chain(task.held().map(|held| &held.output));
             task.input.as_deref().into_iter().chain(outputs.map(|output| &**output))
         })
     }

@@ -50,10 +50,7 @@ pub(crate) struct Task {
     pub(super) digest: Option<Digest32>,
     /// Attempts so far.
     pub(super) attempt: u32,
-    /// Resends after a crash. They don't count as retries.
-    pub(super) resends: u32,
-    /// How often the tool was asked for the outcome.
-    pub(super) checks: u32,
+    pub(super) recovery: Recovery,
     /// The error that made the outcome unknown, while the tool is checked. `None` after a crash.
     pub(super) doubt: Option<Box<ErrorBody>>,
     /// One of its sends may have taken effect.
@@ -65,10 +62,7 @@ pub(crate) struct Task {
     /// Everyone who edited the input.
     pub(super) changed_by: Vec<String>,
     pub(super) elsewhere: TaskWork,
-    /// What its judge decided last.
-    pub(super) judgement: Option<Box<Judgement>>,
-    /// An output that its judge has not released.
-    pub(super) held: Option<HeldOutput>,
+    pub(super) judging: JudgeState,
     pub(super) started_at: Option<Timestamp>,
 }
 
@@ -88,6 +82,24 @@ pub(crate) struct StoredEffect {
     pub(crate) status: EffectStatus,
     /// It was written after the last restore, or there was no restore.
     pub(crate) since_restore: bool,
+}
+
+/// How often a call whose answer never came was pursued.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recovery {
+    /// Resends after a crash. They don't count as retries.
+    pub(super) resends: u32,
+    /// How often the tool was asked for the outcome.
+    pub(super) checks: u32,
+}
+
+/// What the judge of a place has done.
+#[derive(Clone, Debug)]
+pub(crate) struct JudgeState {
+    /// What it decided last.
+    pub(super) judgement: Option<Box<Judgement>>,
+    /// An output that it has not released.
+    pub(super) held: Option<HeldOutput>,
 }
 
 /// An output that nothing else sees until the judge or a person releases it.
@@ -233,16 +245,14 @@ impl Task {
             input: None,
             digest: None,
             attempt: 0,
-            resends: 0,
-            checks: 0,
+            recovery: Recovery { resends: 0, checks: 0 },
             doubt: None,
             in_doubt: false,
             cache_missed: false,
             approved: None,
             changed_by: Vec::new(),
             elsewhere: TaskWork { child: None, call: None, is_stored: false },
-            judgement: None,
-            held: None,
+            judging: JudgeState { judgement: None, held: None },
             started_at: None,
         }
     }
@@ -310,7 +320,7 @@ impl Task {
 
     /// Attempts so far, without resends after a crash.
     pub(crate) const fn tries(&self) -> u32 {
-        self.attempt.saturating_sub(self.resends)
+        self.attempt.saturating_sub(self.recovery.resends)
     }
 
     /// A call begins. Returns the number of its attempt: a check belongs to the last one.
@@ -368,16 +378,16 @@ impl Task {
 
     /// It is sent once more after a crash. This is not a retry.
     pub(crate) const fn count_resend(&mut self) {
-        self.resends += 1;
+        self.recovery.resends += 1;
     }
 
     /// The tool is asked for the outcome.
     pub(crate) const fn count_check(&mut self) {
-        self.checks += 1;
+        self.recovery.checks += 1;
     }
 
     pub(crate) const fn has_checks_left(&self) -> bool {
-        self.checks + self.resends < limits::RESENDS_MAX
+        self.recovery.checks + self.recovery.resends < limits::RESENDS_MAX
     }
 
     /// Keeps the error that made the outcome unknown while the tool is checked.
@@ -401,7 +411,7 @@ impl Task {
 
     /// None of its sends took effect: checks and resends count anew.
     pub(crate) const fn reset_doubt(&mut self) {
-        (self.in_doubt, self.resends, self.checks) = (false, 0, 0);
+        (self.in_doubt, self.recovery) = (false, Recovery { resends: 0, checks: 0 });
     }
 
     /// Whether the cache may hold its output: it was not sent, and not looked up in vain.
@@ -425,7 +435,7 @@ impl Task {
 
     /// What its judge decided last.
     pub(crate) fn judgement(&self) -> Option<&Judgement> {
-        self.judgement.as_deref()
+        self.judging.judgement.as_deref()
     }
 
     /// The judgement of exactly this input, if it was judged.
@@ -434,7 +444,7 @@ impl Task {
     }
 
     pub(crate) fn judged(&mut self, judgement: Judgement) {
-        self.judgement = Some(Box::new(judgement));
+        self.judging.judgement = Some(Box::new(judgement));
     }
 
     /// How often it was tried again because its judge rejected its output.
@@ -449,15 +459,15 @@ impl Task {
 
     /// The output that its judge has not released.
     pub(crate) const fn held(&self) -> Option<&HeldOutput> {
-        self.held.as_ref()
+        self.judging.held.as_ref()
     }
 
     pub(crate) fn hold(&mut self, output: Arc<Value>, how: &'static str) {
-        self.held = Some(HeldOutput { output, how });
+        self.judging.held = Some(HeldOutput { output, how });
     }
 
     pub(crate) const fn take_held(&mut self) -> Option<HeldOutput> {
-        self.held.take()
+        self.judging.held.take()
     }
 
     /// Its judge rejected it, and it is tried again. Its input is rendered again if it depends on the judgement.
