@@ -38,4 +38,4 @@ CREATE INDEX idx_work_items_claim ON work_items(tenant_id, queue, state, priorit
 CREATE INDEX idx_work_items_open ON work_items(tenant_id, state, id);
 CREATE INDEX idx_work_items_lease ON work_items(state, lease_until);
 CREATE INDEX idx_work_items_run ON work_items(run_id);
-CREATE INDEX idx_work_items_claim_digest ON work_items(tenant_id, claim_digest);
+CREATE INDEX idx_work_items_claim_digest ON work_items(tenant_id, claim_digest, state, id);

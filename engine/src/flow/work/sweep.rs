@@ -15,7 +15,7 @@ use chimera_core::flow::tables::{WORK_ITEMS, WorkItemBrief, work_items};
 use chimera_core::flow::work::{Elsewhere, WorkState, WorkStatus};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::limits;
-use chimera_core::record::{Comparison, Scope, StoredRow, Tx, Update, Value as Cell};
+use chimera_core::record::{Comparison, Direction, Scope, StoredRow, Tx, Update, Value as Cell};
 use chimera_core::time::Timestamp;
 use serde_json::json;
 
@@ -25,6 +25,7 @@ pub(in crate::flow) async fn expire_leases(flow: &Flow) -> Result<(), EngineErro
     let select = WorkItemBrief::select(Scope::System)
         .with(work_items::state, WorkState::Claimed)
         .filter(work_items::lease_until, Comparison::AtMost, now)
+        .by(&[work_items::lease_until], Direction::Ascending)
         .take(limits::PAGE_ROWS_MAX);
     let expired = flow.inner.parts.records.read(select).await?.rows;
     for item in rows::decodable::<WorkItemBrief>(expired) {
