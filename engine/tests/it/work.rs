@@ -141,8 +141,8 @@ async fn a_claim_that_is_repeated_under_its_id_gets_the_same_calls() {
     assert_eq!((again.id, &again.lease_token, again.claims), (first.id, &first.lease_token, 1));
     let other = work::claim(&stage.flow, &worker(&stage), &under("xyz")).await.unwrap().remove(0);
     assert_ne!(other.id, first.id);
-    let colleague =
-        work::claim(&stage.flow, &stage.permit("worker_2"), &ClaimRequest { wait_seconds: 0, ..under("abc") });
+    let (other_actor, at_once) = (stage.permit("worker_2"), ClaimRequest { wait_seconds: 0, ..under("abc") });
+    let colleague = work::claim(&stage.flow, &other_actor, &at_once);
     assert!(colleague.await.unwrap().is_empty(), "an id is its actor's own");
     complete(&stage, &again, json!({})).await.unwrap();
     complete(&stage, &other, json!({})).await.unwrap();

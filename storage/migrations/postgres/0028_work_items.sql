@@ -16,6 +16,7 @@ CREATE TABLE work_items (
     attempt INTEGER NOT NULL,
     priority INTEGER NOT NULL,
     repeatable BOOLEAN NOT NULL,
+    in_doubt BOOLEAN NOT NULL,
     lease_seconds INTEGER NOT NULL,
     input JSONB,
     deadline TIMESTAMPTZ NOT NULL,

@@ -16,6 +16,7 @@ CREATE TABLE work_items (
     attempt INTEGER NOT NULL,
     priority INTEGER NOT NULL,
     repeatable INTEGER NOT NULL CHECK (repeatable IN (0, 1)),
+    in_doubt INTEGER NOT NULL CHECK (in_doubt IN (0, 1)),
     lease_seconds INTEGER NOT NULL,
     input TEXT,
     deadline INTEGER NOT NULL,
