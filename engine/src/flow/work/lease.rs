@@ -15,8 +15,6 @@ use chimera_core::record::{Scope, StoredRow, Value as Cell};
 use chimera_core::time::Timestamp;
 use uuid::Uuid;
 
-const TOKEN_BYTES: usize = 32;
-
 /// The claim of a worker on a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
@@ -27,7 +25,7 @@ pub struct Lease {
 
 /// A new lease token.
 pub(super) fn new_token(random: &dyn Random) -> String {
-    let mut secret = [0; TOKEN_BYTES];
+    let mut secret = [0; 32];
     random.fill(&mut secret);
     URL_SAFE_NO_PAD.encode(secret)
 }

@@ -4,6 +4,7 @@
 //! is unknown, and the rules of the run decide. So does a call that too many workers lost, or whose run was stopped.
 
 use super::lease::still;
+use super::queues::wake_workers;
 use crate::error::EngineError;
 use crate::flow::Flow;
 use crate::ledger::audit::{EventRecord, Writer};
@@ -59,7 +60,7 @@ async fn expire(flow: &Flow, item: &WorkItemBrief, now: Timestamp) -> Result<(),
     flow.inner.parts.records.commit(tx).await?;
     metrics::counter!("chimera_work_leases_expired_total").increment(1);
     if again {
-        flow.inner.wake_workers(&item.tenant_id, &item.queue);
+        wake_workers(&flow.inner, &item.tenant_id, &item.queue);
     } else {
         flow.inner.wake(item.run_id);
     }
