@@ -1849,8 +1849,6 @@ export interface WebhookKeys {
 
 /** A call that a worker executes. */
 export interface WorkItemDocument {
-    /** Attempt number of the step. */
-    attempt: number;
     /** The run was stopped, and the worker is asked to stop. */
     cancel_requested: boolean;
     /** When it was claimed last. */
@@ -1873,8 +1871,6 @@ export interface WorkItemDocument {
     queue: string;
     /** Id of the run. */
     run_id: string;
-    /** When it ended. */
-    settled_at: string | null;
     /** Current state. */
     state: WorkStateWord;
     /** Id of the step. */
