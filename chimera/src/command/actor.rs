@@ -11,6 +11,7 @@ use chimera_core::access::registry::{InvalidActorEntry, is_actor_name};
 use chimera_core::access::scope::check_scope;
 use chimera_core::error::Code;
 use chimera_core::text::did_you_mean;
+use chimera_engine::access::WORK_CLAIM;
 use serde_json::{Map, Value, json};
 use std::process::ExitCode;
 
@@ -100,7 +101,8 @@ fn is_known(scope: &str, known: &[String]) -> bool {
         let ends = name.split_once('.').zip(name.rsplit_once('.'));
         ends.is_some_and(|((house, _), (_, act))| scope.split_once('.') == Some((house, act)))
     };
-    known.iter().any(|name| check_scope(&[scope], name) || short(name))
+    let is_queue = scope.strip_prefix(WORK_CLAIM).is_some_and(|queue| queue.starts_with('.'));
+    is_queue || known.iter().any(|name| check_scope(&[scope], name) || short(name))
 }
 
 fn print_actor(scene: &CommandContext<'_>, actor: &Value) -> Outcome {

@@ -38,3 +38,4 @@ mod stopping;
 mod support;
 mod tenants;
 mod traces;
+mod work;

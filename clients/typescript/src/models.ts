@@ -1933,8 +1933,6 @@ export interface WebhookKeys {
 
 /** A call that a worker executes. */
 export interface WorkItemDocument {
-    /** Attempt number of the step. */
-    attempt: number;
     /** The run was stopped, and the worker is asked to stop. */
     cancel_requested: boolean;
     /** When it was claimed last. */
@@ -1957,8 +1955,6 @@ export interface WorkItemDocument {
     queue: string;
     /** Id of the run. */
     run_id: string;
-    /** When it ended. */
-    settled_at: string | null;
     /** Current state. */
     state: WorkStateWord;
     /** Id of the step. */

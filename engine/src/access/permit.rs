@@ -39,6 +39,9 @@ pub const AUDIT_READ: &str = "audit.read";
 /// Choosing the level of a run.
 pub const AUTONOMY_OVERRIDE: &str = "autonomy.override";
 
+/// Claiming calls from a queue, whose name is appended.
+pub const WORK_CLAIM: &str = "work.claim";
+
 /// Authorization of one caller for one tenant.
 #[derive(Clone, Debug)]
 pub struct Permit {

@@ -12,6 +12,7 @@ use super::commit_turn::{CommitOutcome, RunAfterTurn, commit, owner_once_claimed
 use super::engine::{EngineState, RunProgress, Shutdown, is_heavy};
 use super::perform::execute_tool;
 use super::turn_gate::TurnGate;
+use super::work::wake_workers;
 use super::{load, observe, spans};
 use crate::error::EngineError;
 use crate::offload::CostFlag;
@@ -392,7 +393,7 @@ impl RunDriver {
                 Effect::LookUpCache { at, key } => self.look_up_cache(*at, key.clone()),
                 Effect::Wake(run) => self.inner.wake(*run),
                 Effect::Notify => self.inner.messages.notify_one(),
-                Effect::WorkQueued(queue) => self.inner.wake_workers(&self.run.head().tenant, queue),
+                Effect::WorkQueued(queue) => wake_workers(&self.inner, &self.run.head().tenant, queue),
                 Effect::Release(at) => {
                     self.calls.release(*at);
                     let next = self.inner.call_slots().release(self.run.head().id, *at);

@@ -16,6 +16,7 @@ CREATE TABLE work_items (
     attempt INTEGER NOT NULL,
     priority INTEGER NOT NULL,
     repeatable BOOLEAN NOT NULL,
+    in_doubt BOOLEAN NOT NULL,
     lease_seconds INTEGER NOT NULL,
     input JSONB,
     deadline TIMESTAMPTZ NOT NULL,
@@ -38,4 +39,4 @@ CREATE INDEX idx_work_items_claim ON work_items(tenant_id, queue, state, priorit
 CREATE INDEX idx_work_items_open ON work_items(tenant_id, state, id);
 CREATE INDEX idx_work_items_lease ON work_items(state, lease_until);
 CREATE INDEX idx_work_items_run ON work_items(run_id);
-CREATE INDEX idx_work_items_claim_digest ON work_items(tenant_id, claim_digest);
+CREATE INDEX idx_work_items_claim_digest ON work_items(tenant_id, claim_digest, state, id);

@@ -16,6 +16,7 @@ CREATE TABLE work_items (
     attempt INTEGER NOT NULL,
     priority INTEGER NOT NULL,
     repeatable INTEGER NOT NULL CHECK (repeatable IN (0, 1)),
+    in_doubt INTEGER NOT NULL CHECK (in_doubt IN (0, 1)),
     lease_seconds INTEGER NOT NULL,
     input TEXT,
     deadline INTEGER NOT NULL,
@@ -38,4 +39,4 @@ CREATE INDEX idx_work_items_claim ON work_items(tenant_id, queue, state, priorit
 CREATE INDEX idx_work_items_open ON work_items(tenant_id, state, id);
 CREATE INDEX idx_work_items_lease ON work_items(state, lease_until);
 CREATE INDEX idx_work_items_run ON work_items(run_id);
-CREATE INDEX idx_work_items_claim_digest ON work_items(tenant_id, claim_digest);
+CREATE INDEX idx_work_items_claim_digest ON work_items(tenant_id, claim_digest, state, id);

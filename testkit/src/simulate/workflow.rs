@@ -3,7 +3,8 @@
 use crate::seeded::Seeded;
 use serde_json::{Value, json};
 
-const WORDS: [&str; 9] = ["pure", "read", "once", "again", "checked", "again", "pure", "fixed", "firm"];
+const WORDS: [&str; 11] =
+    ["pure", "read", "once", "again", "checked", "again", "pure", "fixed", "firm", "errand", "chore"];
 
 /// The id of the child workflow.
 pub(super) const LEAF: &str = "leaf";

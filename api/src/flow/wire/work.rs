@@ -44,8 +44,6 @@ wire! {
         step_id: Uuid,
         /// Name of the tool.
         tool: String,
-        /// Attempt number of the step.
-        attempt: u32,
         /// Priority of the run: 1 is most urgent, 10 least.
         priority: i64,
         /// How often the call was claimed.
@@ -64,8 +62,6 @@ wire! {
         deadline: DateTime,
         /// When the call was queued.
         created_at: DateTime,
-        /// When it ended.
-        settled_at: Option<DateTime>,
     }
 
     /// The work elsewhere that a step waits for.

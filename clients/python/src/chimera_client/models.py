@@ -2207,8 +2207,6 @@ class WebhookKeys(TypedDict):
 class WorkItemDocument(TypedDict):
     """A call that a worker executes."""
 
-    attempt: int
-    """Attempt number of the step."""
     cancel_requested: bool
     """The run was stopped, and the worker is asked to stop."""
     claimed_at: str | None
@@ -2231,8 +2229,6 @@ class WorkItemDocument(TypedDict):
     """Name of the queue."""
     run_id: str
     """Id of the run."""
-    settled_at: str | None
-    """When it ended."""
     state: WorkStateWord
     """Current state."""
     step_id: str

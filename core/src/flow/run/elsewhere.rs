@@ -49,7 +49,9 @@ pub(crate) fn start(run: &mut Run, at: RunPlace, spec: &Arc<Spec>, cx: &mut Turn
         Execution::Workers(queue) => {
             let is_repeatable = run.tasks.is_resendable(at, spec);
             add_item(run, &call, queue, is_repeatable, cx)?;
-            (WorkKind::Worker, Some(StoredItem { state: WorkState::Queued, claims: 0, cancel_requested: false }))
+            let in_doubt = run.tasks.task(at).is_some_and(Task::is_in_doubt);
+            let item = StoredItem { state: WorkState::Queued, claims: 0, cancel_requested: false, in_doubt };
+            (WorkKind::Worker, Some(item))
         }
         Execution::Job | Execution::InProcess => {
             if let Err(error) = add_job(run, &call, cx)? {
@@ -91,6 +93,7 @@ fn add_item(
             (work_items::attempt, i64::from(call.attempt).into()),
             (work_items::priority, i64::from(head.priority).into()),
             (work_items::repeatable, is_repeatable.into()),
+            (work_items::in_doubt, run.tasks.task(call.at).is_some_and(Task::is_in_doubt).into()),
             (work_items::lease_seconds, i64::from(queue.lease_seconds).into()),
             (work_items::input, Json::encode(&*call.input)?.into()),
             (work_items::deadline, call.deadline.into()),
@@ -170,7 +173,9 @@ pub(crate) fn work_ended(
         {
             run.doubts.end(at, &mut cx.book);
             if let Some(task) = run.tasks.task_mut(at) {
-                task.set_in_doubt(false);
+                // The report says nothing about earlier attempts.
+                let earlier = task.work().and_then(|work| work.item).is_some_and(|item| item.in_doubt);
+                task.set_in_doubt(earlier);
             }
             call_ended(run, at, call, end, cx)
         }

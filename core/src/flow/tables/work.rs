@@ -20,6 +20,7 @@ table! {
         attempt: u32,
         priority: i32,
         repeatable: bool,
+        in_doubt: bool,
         lease_seconds: u32,
         input: Option<Json>,
         deadline: Timestamp,
@@ -45,6 +46,7 @@ part! {
     /// What a run knows of its work item.
     WorkItemState of WorkItemRow in work_items {
         id: Uuid,
+        in_doubt: bool,
         state: WorkState,
         claims: u32,
         cancel_requested: bool,

@@ -15,7 +15,6 @@ pub struct WorkItemView {
     pub run_id: Uuid,
     pub step_id: Uuid,
     pub tool: String,
-    pub attempt: u32,
     pub priority: i64,
     /// How often it was claimed.
     pub claims: u32,
@@ -28,7 +27,6 @@ pub struct WorkItemView {
     pub cancel_requested: bool,
     pub deadline: Timestamp,
     pub created_at: Timestamp,
-    pub settled_at: Option<Timestamp>,
 }
 
 impl WorkItemView {
@@ -40,7 +38,6 @@ impl WorkItemView {
             run_id: row.run_id,
             step_id: row.step_id,
             tool: row.tool,
-            attempt: row.attempt,
             priority: row.priority.into(),
             claims: row.claims,
             claimed_by: row.claimed_by,
@@ -50,7 +47,6 @@ impl WorkItemView {
             cancel_requested: row.cancel_requested,
             deadline: row.deadline,
             created_at: row.created_at,
-            settled_at: row.settled_at,
         }
     }
 }

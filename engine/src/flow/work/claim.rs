@@ -114,7 +114,7 @@ fn check_request(permit: &Permit, request: &ClaimRequest) -> Result<(), EngineEr
     if permit.kind() == ActorType::Human {
         return Err(EngineError::refused(
             Code::RbacForbidden,
-            "a person can't claim work; register the worker as an actor of its own, of kind service",
+            "a person can't claim work; register the worker as an actor of its own that is not a person",
         ));
     }
     let wrong = |message: String| Err(EngineError::refused(Code::ValidationFailed, message));

@@ -1,6 +1,6 @@
 //! Leases: what a worker shows to prove its claim, and the checks that all its requests share.
 
-use crate::access::{Permit, missing_scope_error};
+use crate::access::{Permit, WORK_CLAIM, missing_scope_error};
 use crate::error::EngineError;
 use crate::flow::Flow;
 use crate::port::Random;
@@ -15,11 +15,6 @@ use chimera_core::record::{Scope, StoredRow, Value as Cell};
 use chimera_core::time::Timestamp;
 use uuid::Uuid;
 
-const TOKEN_BYTES: usize = 32;
-
-/// The scope to claim from a queue, to which its name is appended.
-const CLAIM_SCOPE: &str = "work.claim";
-
 /// The claim of a worker on a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
@@ -30,7 +25,7 @@ pub struct Lease {
 
 /// A new lease token.
 pub(super) fn new_token(random: &dyn Random) -> String {
-    let mut secret = [0; TOKEN_BYTES];
+    let mut secret = [0; 32];
     random.fill(&mut secret);
     URL_SAFE_NO_PAD.encode(secret)
 }
@@ -53,7 +48,7 @@ pub(super) fn token_digest(token: &str) -> Digest32 {
 
 /// Refuses a caller who may not work for a queue.
 pub(super) fn check_scope(permit: &Permit, queue: &str) -> Result<(), EngineError> {
-    let scope = format!("{CLAIM_SCOPE}.{queue}");
+    let scope = format!("{WORK_CLAIM}.{queue}");
     if permit.may(&scope) { Ok(()) } else { Err(missing_scope_error(&scope).into()) }
 }
 

@@ -21,5 +21,5 @@ pub use lease::Lease;
 pub use list::{WorkFilter, list};
 pub use renew::{RenewedLease, renew};
 
-pub(super) use queues::WorkQueues;
+pub(super) use queues::{WorkQueues, wake_workers};
 pub(super) use sweep::expire_leases;

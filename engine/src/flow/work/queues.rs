@@ -55,11 +55,9 @@ pub(super) fn hint(tenant: &str, queue: &str) -> Bytes {
     Bytes::from(format!("{tenant}\0{queue}"))
 }
 
-impl EngineState {
-    /// Wakes the claims that wait for items of a queue, in every process.
-    pub(in crate::flow) fn wake_workers(self: &Arc<Self>, tenant: &str, queue: &str) {
-        let (inner, hint) = (Arc::clone(self), hint(tenant, queue));
-        // A lost hint only delays the claim.
-        tokio::spawn(async move { drop(inner.parts.bus.publish(TOPIC, hint).await) }.in_current_span());
-    }
+/// Wakes the claims that wait for items of a queue, in every process.
+pub(in crate::flow) fn wake_workers(inner: &Arc<EngineState>, tenant: &str, queue: &str) {
+    let (inner, hint) = (Arc::clone(inner), hint(tenant, queue));
+    // A lost hint only delays the claim.
+    tokio::spawn(async move { drop(inner.parts.bus.publish(TOPIC, hint).await) }.in_current_span());
 }

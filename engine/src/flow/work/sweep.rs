@@ -4,6 +4,7 @@
 //! is unknown, and the rules of the run decide. So does a call that too many workers lost, or whose run was stopped.
 
 use super::lease::still;
+use super::queues::wake_workers;
 use crate::error::EngineError;
 use crate::flow::Flow;
 use crate::ledger::audit::{EventRecord, Writer};
@@ -15,7 +16,7 @@ use chimera_core::flow::tables::{WORK_ITEMS, WorkItemBrief, work_items};
 use chimera_core::flow::work::{Elsewhere, WorkState, WorkStatus};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::limits;
-use chimera_core::record::{Comparison, Scope, StoredRow, Tx, Update, Value as Cell};
+use chimera_core::record::{Comparison, Direction, Scope, StoredRow, Tx, Update, Value as Cell};
 use chimera_core::time::Timestamp;
 use serde_json::json;
 
@@ -25,6 +26,7 @@ pub(in crate::flow) async fn expire_leases(flow: &Flow) -> Result<(), EngineErro
     let select = WorkItemBrief::select(Scope::System)
         .with(work_items::state, WorkState::Claimed)
         .filter(work_items::lease_until, Comparison::AtMost, now)
+        .by(&[work_items::lease_until], Direction::Ascending)
         .take(limits::PAGE_ROWS_MAX);
     let expired = flow.inner.parts.records.read(select).await?.rows;
     for item in rows::decodable::<WorkItemBrief>(expired) {
@@ -58,7 +60,7 @@ async fn expire(flow: &Flow, item: &WorkItemBrief, now: Timestamp) -> Result<(),
     flow.inner.parts.records.commit(tx).await?;
     metrics::counter!("chimera_work_leases_expired_total").increment(1);
     if again {
-        flow.inner.wake_workers(&item.tenant_id, &item.queue);
+        wake_workers(&flow.inner, &item.tenant_id, &item.queue);
     } else {
         flow.inner.wake(item.run_id);
     }

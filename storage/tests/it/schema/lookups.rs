@@ -57,3 +57,50 @@ fn no_index_begins_another() {
         assert!(covered.is_none(), "{name} ({columns}) beside {covered:?}");
     }
 }
+
+/// What wakes a parked run, and what the keeper looks for every second, must cost the same with a million parked runs.
+#[test]
+fn parked_runs_and_work_items_are_found_by_an_index() {
+    for (query, index) in [
+        // Waking a run: its row, its signals, its steps, its work items.
+        ("SELECT * FROM runs WHERE id = ?1 ORDER BY id LIMIT 2", "sqlite_autoindex_runs_1 (id=?)"),
+        ("SELECT * FROM run_signals WHERE run_id = ?1 ORDER BY run_id, id LIMIT 101", "PRIMARY KEY (run_id=?)"),
+        ("SELECT * FROM steps WHERE run_id = ?1 ORDER BY position, id LIMIT 1001", "idx_steps_run (run_id=?)"),
+        ("SELECT * FROM work_items WHERE run_id = ?1 ORDER BY id LIMIT 1001", "idx_work_items_run (run_id=?)"),
+        // The keeper: due runs, and expired leases.
+        (
+            "SELECT id FROM runs WHERE owner_lane IS NULL AND next_deadline <= ?1 ORDER BY next_deadline, id \
+             LIMIT 1001",
+            "idx_runs_next_deadline (next_deadline<?)",
+        ),
+        (
+            "SELECT * FROM work_items WHERE state = 'claimed' AND lease_until <= ?1 ORDER BY lease_until, id LIMIT \
+             1001",
+            "idx_work_items_lease (state=? AND lease_until<?)",
+        ),
+        ("SELECT * FROM runs WHERE owner_lane = ?1 ORDER BY id LIMIT 1001", "(owner_lane=?"),
+        // A claim, a repeated claim, a report, and the list.
+        (
+            "SELECT * FROM work_items WHERE tenant_id = 'acme' AND queue = ?1 AND state = 'queued' AND deadline > 5 \
+             ORDER BY priority, id LIMIT 2",
+            "idx_work_items_claim (tenant_id=? AND queue=? AND state=?)",
+        ),
+        (
+            "SELECT * FROM work_items WHERE tenant_id = 'acme' AND claim_digest = ?1 AND state = 'claimed' ORDER BY id \
+             LIMIT 1001",
+            "idx_work_items_claim_digest (tenant_id=? AND claim_digest=? AND state=?)",
+        ),
+        (
+            "SELECT * FROM work_items WHERE tenant_id = 'acme' AND id = ?1 LIMIT 2",
+            "sqlite_autoindex_work_items_1 (id=?)",
+        ),
+        (
+            "SELECT * FROM work_items WHERE tenant_id = 'acme' AND state = ?1 ORDER BY id LIMIT 101",
+            "idx_work_items_open (tenant_id=? AND state=?)",
+        ),
+    ] {
+        let plan = plan(query);
+        assert!(plan[0].contains(index), "{query}: {plan:?}");
+        assert!(plan.iter().all(|step| !step.starts_with("SCAN")), "{query}: {plan:?}");
+    }
+}

@@ -97,7 +97,8 @@ fn load_task(run: &Run, stored: StoredTask<'_>) -> Result<Task, DamagedRows> {
         checks: 0,
         },
         doubt: None,
-        in_doubt: effect.is_some_and(|effect| effect.status == EffectStatus::Unknown),
+        in_doubt: effect.is_some_and(|effect| effect.status == EffectStatus::Unknown)
+            || stored.item.is_some_and(|item| item.in_doubt && row.status == StepStatus::Running),
         cache_missed: false,
         approved: newest_approved(approvals, of_step),
         changed_by: asked.map(|asked| editors(run, &stored, asked)).unwrap_or_default(),
@@ -209,6 +210,7 @@ fn call_work(stored: &StoredTask<'_>) -> Option<CallWork> {
         state: item.state,
         claims: item.claims,
         cancel_requested: item.cancel_requested,
+        in_doubt: item.in_doubt,
     });
     Some(CallWork { kind: row.work_kind?, id: row.work_id?, until, item })
 }

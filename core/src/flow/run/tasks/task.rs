@@ -139,6 +139,8 @@ pub(crate) struct StoredItem {
     /// How often it was claimed.
     pub(crate) claims: u32,
     pub(crate) cancel_requested: bool,
+    /// An earlier attempt of the call may have taken effect.
+    pub(crate) in_doubt: bool,
 }
 
 impl CallWork {
