@@ -44,6 +44,7 @@ pub(super) async fn execute_with_autonomy(
         notify: ask.notify.or(own),
         run_id: Some(run_id),
         parent_span: ask.parent_span,
+        writers: ask.writers,
         priority: ask.priority.unwrap_or(chimera_core::limits::PRIORITY_DEFAULT),
         ..StartRun::of(proposal.workflow_id, proposal.inputs)
     };

@@ -60,6 +60,8 @@ words! {
         ManySteps = "many_steps",
         UntrustedActor = "untrusted_actor",
         FirstTime = "first_time",
+        Schedule = "schedule",
+        UnconfirmedWorkflow = "unconfirmed_workflow",
     }
 }
 

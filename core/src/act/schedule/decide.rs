@@ -114,6 +114,15 @@ impl ScheduleRules {
         tick.into_iter().chain(queue).min()
     }
 
+    /// Drops the ticks before an instant; returns how many, counted up to [`SCHEDULE_MISSED_COUNT_MAX`].
+    pub fn drop_until(&self, backlog: &mut Backlog, from: Timestamp) -> usize {
+        let Some(first) = backlog.next_at.filter(|tick| *tick < from) else { return 0 };
+        let ticks = std::iter::successors(Some(first), |tick| self.next_after(*tick));
+        let dropped = ticks.take_while(|tick| *tick < from).take(SCHEDULE_MISSED_COUNT_MAX).count();
+        backlog.next_at = self.first_from(from);
+        dropped
+    }
+
     /// The due tick that is still started, if any. `first` is the first due tick, `last` the last one.
     fn chosen(&self, first: Timestamp, last: Timestamp, now: Timestamp) -> Option<Timestamp> {
         let not_before = |seconds: i64| {
