@@ -3,6 +3,7 @@
 pub mod air;
 pub mod approval;
 pub mod call;
+pub mod cause;
 pub mod destination;
 pub(crate) mod expand;
 pub(crate) mod outputs;

@@ -52,12 +52,18 @@ async fn whoever_wrote_the_inputs_can_not_approve_a_run_that_somebody_else_start
     let terms = json!({"workflow_id": "strict", "inputs": {"text": "Pay Ann."}, "cron": "0 0 1 1 *", "every": null});
     made(&server, "user_ann", "/schedules", terms).await;
     let run = server.ask("user_bob", Method::POST, "/schedules/often/run", json!({"wait": 5})).await.body;
-    let approve = format!("/runs/{}/approve", run["run_id"].as_str().unwrap());
+    let path = format!("/runs/{}", run["run_id"].as_str().unwrap());
+    let review = server.get("user_cat", &path).await.body["approvals"][0]["review"].clone();
+    assert_eq!((&review["requested_by"], &review["changed_by"]), (&json!("user_bob"), &json!(["user_ann", "admin"])));
+    assert_eq!(review["schedule"]["name"], "often", "{review}");
+    let approve = format!("{path}/approve");
     for (who, status) in [("user_bob", 403), ("user_ann", 403), ("user_cat", 200)] {
         let told = server.ask(who, Method::POST, &approve, json!({"decision": "approve"})).await;
         assert_eq!(told.status, status, "{who}: {told:?}");
     }
-    assert_eq!(last_run(&server).get("co_requesters").as_texts().unwrap(), ["user_ann", "admin"]);
+    let run = server.get("user_cat", &path).await.body;
+    let cause = &run["schedule"];
+    assert_eq!((&cause["name"], &cause["tick_at"]), (&json!("often"), &Value::Null), "{run}");
 }
 
 #[tokio::test]

@@ -18,6 +18,9 @@ use crate::time::Timestamp;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
+/// There is no tick later than this, 9999-12-31: times have years with four digits.
+const LAST_TICK: Timestamp = Timestamp::from_micros(253_402_214_400_000_000);
+
 /// When a schedule ticks, and its policies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScheduleRules {
@@ -92,7 +95,7 @@ impl ScheduleRules {
     }
 
     fn within(&self, tick: Option<Timestamp>) -> Option<Timestamp> {
-        tick.filter(|tick| self.ends_at.is_none_or(|end| *tick <= end))
+        tick.filter(|tick| *tick <= LAST_TICK && self.ends_at.is_none_or(|end| *tick <= end))
     }
 
     /// When a tick is started at the earliest: the same on every node.

@@ -76,6 +76,7 @@ impl Review {
     #[must_use]
     pub fn facts(&self) -> Vec<(&'static str, String)> {
         let mut facts = vec![("Asked for by", self.requested_by.clone())];
+        facts.extend(self.schedule.as_ref().map(|schedule| ("Schedule", schedule.describe())));
         facts.extend(
             (!self.changed_by.is_empty()).then(|| ("Also asked for or changed by", self.changed_by.join(", "))),
         );

@@ -17,7 +17,7 @@ use crate::error::EngineError;
 use crate::port::CommitError;
 use crate::rows;
 use chimera_core::act::schedule::{
-    Backlog, FailedTick, Missed, ScheduleRules, Streak, StreakEntry, TickAction, TickOutcome, Wake, decide,
+    Backlog, FailedTick, Missed, Overlap, ScheduleRules, Streak, StreakEntry, TickAction, TickOutcome, Wake, decide,
 };
 use chimera_core::act::tables::{ScheduleRow, schedules};
 use chimera_core::error::{Code, ErrorBody};
@@ -59,7 +59,7 @@ pub(super) async fn look_at(scheduler: &Schedules, row: ScheduleRow) -> Result<(
     match wake.action {
         TickAction::Start { tick } => start_tick(scheduler, &row, &rules, wake, tick).await,
         TickAction::Skip { tick } => {
-            let body = ErrorBody::new(Code::InvalidTransition, "a run of an earlier tick is not finished");
+            let body = ErrorBody::new(Code::InvalidTransition, skip_reason(&rules, &wake.backlog));
             let report = TickReport { tick, outcome: TickOutcome::Skipped, run: None, error: Some(body) };
             advance_schedule(scheduler, &row, &rules, wake, Some(report)).await
         }
@@ -75,6 +75,19 @@ pub(super) async fn look_at(scheduler: &Schedules, row: ScheduleRow) -> Result<(
                 error: None,
             });
             advance_schedule(scheduler, &row, &rules, wake, missed).await
+        }
+    }
+}
+
+/// Why a tick is skipped.
+fn skip_reason(rules: &ScheduleRules, backlog: &Backlog) -> String {
+    match rules.overlap {
+        Overlap::Skip => "a run of an earlier tick is not finished".to_owned(),
+        Overlap::Queue => {
+            format!("{} ticks wait for a run to end, which is the limit of queue_max", backlog.queued.len())
+        }
+        Overlap::Allow => {
+            format!("{} runs of earlier ticks are not finished, which is the limit", backlog.active_runs.len())
         }
     }
 }
