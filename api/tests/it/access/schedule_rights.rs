@@ -182,7 +182,6 @@ async fn nobody_acts_for_a_disabled_tenant_not_even_an_operator_or_a_schedule_of
     assert_eq!(shown["last_tick"]["error"]["details"]["reason"], "tenant_disabled", "{shown}");
     for (path, body) in [
         ("/workflows/theirs/call?for_tenant=globex", json!({})),
-        ("/act?for_tenant=globex", json!({"workflow_id": "theirs", "inputs": {}})),
         ("/schedules/often/run?for_tenant=globex", json!(null)),
     ] {
         let told = server.ask("admin", Method::POST, path, body).await;
