@@ -56,6 +56,13 @@ pub struct StartRun {
     pub run_id: Option<Uuid>,
     /// The span of the request, in that trace.
     pub parent_span: Option<SpanId>,
+}
+
+/// What somebody else stored or wrote for a run that starts.
+#[derive(Clone, Debug, Default)]
+pub struct Alongside {
+    /// Rows and ledger entries that commit with the run, or not at all.
+    pub tx: Tx,
     /// Who wrote what is requested, besides the caller; they count as requesters.
     pub writers: Vec<String>,
 }
@@ -80,7 +87,6 @@ impl StartRun {
             notify: None,
             run_id: None,
             parent_span: None,
-            writers: Vec::new(),
         }
     }
 }
@@ -126,15 +132,15 @@ pub struct RunHandle {
 
 /// Starts a run. It is durable when this returns.
 pub async fn start(flow: &Flow, permit: &Permit, ask: StartRun) -> Result<RunHandle, EngineError> {
-    start_with(flow, permit, ask, &Tx::default()).await
+    start_with(flow, permit, ask, &Alongside::default()).await
 }
 
-/// The same, with rows and ledger entries of the caller that commit with the run, or not at all.
+/// The same, with what others stored or wrote for it.
 pub async fn start_with(
     flow: &Flow,
     permit: &Permit,
     mut ask: StartRun,
-    alongside: &Tx,
+    alongside: &Alongside,
 ) -> Result<RunHandle, EngineError> {
     // The versions of child workflows are pinned now; later versions are for later runs.
     let ResolvedWorkflow { workflow, inside } = match ask.looked_up.take() {
@@ -147,7 +153,7 @@ pub async fn start_with(
     // Whether the workflow itself may be started was checked when it was looked up.
     share::check_shared(&flow.inner.workflows, permit.tenant(), None, &inside).await?;
     share::copy_shared(&flow.inner.workflows, permit.tenant(), Some(&workflow), &inside).await?;
-    let mut writers = std::mem::take(&mut ask.writers);
+    let mut writers = alongside.writers.clone();
     writers.extend(workflow.author().into_iter().chain(inside.authors()).map(str::to_owned));
     let FoundWorkflow { version, graph, .. } = workflow;
     let now = flow.inner.parts.clock.steady();
@@ -185,7 +191,7 @@ pub async fn start_with(
         created_at: now,
         timeout_at: Some(RunHead::timeout_for(&graph, now)),
     };
-    let first = FirstTurn { graph, recorded: None, alongside };
+    let first = FirstTurn { graph, recorded: None, alongside: &alongside.tx };
     begin_once(flow, permit, ask.idempotency_key, head, first).await
 }
 

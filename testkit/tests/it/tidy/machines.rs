@@ -37,7 +37,10 @@ const WIDE: &[(&str, &str)] = &[
     ("RestoredRun", "row"),
     ("Review", "wire type"),
     ("RunHead", "row"),
+    ("RunDetails", "read model of a row"),
+    ("RunDocument", "wire type"),
     ("RunSummary", "wire type"),
+    ("ScheduleArgs", "command line"),
     ("ScheduleView", "read model of a row"),
     ("StepView", "read model of a row"),
 ];
