@@ -19,7 +19,8 @@ pub(crate) struct ListSchedulesQuery {
     cursor: Option<String>,
 }
 
-/// Lists schedules: your own, or all of the tenant with the scope `runs.read`.
+/// Lists schedules: your own, or all of the tenant with one of the scopes `runs.read`, `runs.manage` and
+/// `approvals.decide`.
 #[utoipa::path(
     get,
     path = "/schedules",

@@ -21,7 +21,7 @@ pub(crate) struct PauseScheduleBody {
     reason: Option<String>,
 }
 
-/// Pauses a schedule. Runs that it has started go on; queued ticks are dropped.
+/// Pauses a schedule. Runs that it has started go on; queued ticks are dropped, and the ledger names them.
 #[utoipa::path(
     post,
     path = "/schedules/{name}/pause",

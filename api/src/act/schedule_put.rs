@@ -12,7 +12,8 @@ use chimera_engine::act::schedule;
 
 /// Replaces the definition of a schedule.
 ///
-/// Only its owner may. Queued ticks are dropped; a paused schedule stays paused.
+/// Only its owner may, and confirms with it what the workflow is now. Queued ticks are dropped, and the ledger names
+/// them; a paused schedule stays paused.
 #[utoipa::path(
     put,
     path = "/schedules/{name}",

@@ -23,7 +23,8 @@ pub(crate) struct RunScheduleBody {
     wait: Option<f64>,
 }
 
-/// Starts a run of a schedule now, in your name, whether or not the schedule is paused.
+/// Starts a run of a schedule now, in your name, whether or not the schedule is paused. Its owner wrote the inputs and
+/// counts as a requester too.
 #[utoipa::path(
     post,
     path = "/schedules/{name}/run",

@@ -1,5 +1,6 @@
 //! Wire types of schedules.
 
+use crate::access::wire::AutonomyLevel;
 use crate::edge::Edge;
 use crate::flow::wire::pages;
 use crate::ops::schema::ErrorDocument;
@@ -33,7 +34,7 @@ words! {
     /// What became of a tick.
     pub(crate) TickOutcome from schedule::TickOutcome {
         Started = "started",
-        /// A run of an earlier tick was not finished.
+        /// A run of an earlier tick was not finished, or the owner's rate limit was reached.
         Skipped = "skipped",
         /// It starts when the run of an earlier tick ends.
         Queued = "queued",
@@ -58,7 +59,7 @@ wire! {
         tick_at: DateTime,
         /// What became of it.
         outcome: TickOutcome,
-        /// The run that the schedule started last.
+        /// The run that it started.
         run_id: Option<Uuid>,
         /// Why no run was started.
         error: Option<ErrorDocument>,
@@ -76,8 +77,13 @@ wire! {
         status: ScheduleStatus,
         /// Id of the workflow that it starts.
         workflow_id in starts: String,
-        /// Workflow version; null: the latest at every tick.
+        /// Workflow version that ticks start; null: the newest at every tick.
         version in starts: Option<i64>,
+        /// Whether ticks start the newest version. One that somebody else wrote since the owner last confirmed the
+        /// schedule needs approval.
+        follow_latest in starts: bool,
+        /// Highest autonomy level of its runs: that of a run which started when the owner last confirmed the schedule.
+        autonomy_level_max in starts: Option<AutonomyLevel>,
         /// Inputs of the workflow.
         inputs in starts: JsonObject,
         /// Cron expression.
@@ -104,7 +110,7 @@ wire! {
         ends_at in timing: Option<DateTime>,
         /// When it was paused.
         paused_at in pause: Option<DateTime>,
-        /// Actor who paused it.
+        /// Actor who paused it; `system` if its ticks were refused too often or the owner's key has ended.
         paused_by in pause: Option<String>,
         /// Why it was paused.
         pause_reason in pause: Option<String>,
@@ -116,6 +122,8 @@ wire! {
         active_runs in progress: Vec<Uuid>,
         /// The last tick.
         last_tick in progress: Option<LastTick>,
+        /// The run that a tick started last.
+        last_run_id in progress: Option<Uuid>,
         /// When it was created.
         created_at: DateTime,
         /// When it was last changed by somebody.
@@ -140,8 +148,11 @@ macro_rules! definitions {
             $($(#[$doc])* pub(crate) $own: $kind,)*
             /// Id of the workflow to start.
             workflow_id: String,
-            /// Workflow version; the latest at every tick if omitted.
+            /// Workflow version; the newest at this moment if omitted.
             version: Option<i64>,
+            /// Start the newest version at every tick, instead of a fixed one; false if omitted. A version that
+            /// somebody else wrote needs approval until you confirm the schedule by replacing it.
+            follow_latest: Option<bool>,
             /// Inputs of the workflow.
             #[schema(value_type = Option<JsonObject>)]
             inputs: Option<Value>,
@@ -166,7 +177,8 @@ macro_rules! definitions {
             /// How old a tick may be to be started under the policy `all`; one day if omitted.
             #[schema(minimum = 0, maximum = 604_800)]
             catch_up_window_seconds: Option<i64>,
-            /// A tick starts up to this much later, to spread load; 0 if omitted.
+            /// A tick starts up to this much later, to spread load; 0 if omitted. It must be shorter than the time
+            /// between two ticks.
             #[schema(minimum = 0, maximum = 3_600)]
             jitter_seconds: Option<i64>,
             /// RFC 3339 time before which there is no tick.
@@ -181,6 +193,7 @@ macro_rules! definitions {
                 Ok(ScheduleDefinition {
                     workflow_id: params::workflow(&self.workflow_id)?.to_owned(),
                     version: self.version,
+                    follow_latest: self.follow_latest.unwrap_or_default(),
                     inputs: self.inputs.unwrap_or_else(|| json!({})),
                     cron: self.cron,
                     time_zone: self.time_zone,

@@ -4,6 +4,7 @@
 //! is wider than the terminal, so lines are truncated here.
 
 use super::table::text;
+use chimera_core::flow::cause::ScheduleCause;
 use chimera_core::flow::review::{self, Review};
 use chimera_core::limits::NAME_COLUMNS_MIN;
 use chimera_core::text::escape_invisible_only;
@@ -52,8 +53,15 @@ const fn sign(status: &str) -> (&'static str, &'static str) {
     }
 }
 
+/// The schedule that started the run.
+fn cause(sight: &RunView<'_>, canvas: RenderOptions) -> Option<String> {
+    let schedule: ScheduleCause = serde_json::from_value(sight.run["schedule"].clone()).ok()?;
+    Some(truncate(&format!("  schedule {}", escape_invisible_only(&schedule.describe())), canvas.columns))
+}
+
 pub(crate) fn draw(sight: &RunView<'_>, canvas: RenderOptions) -> Vec<String> {
     let mut lines = vec![title(sight, canvas)];
+    lines.extend(cause(sight, canvas));
     lines.extend(nodes(sight, canvas));
     lines.extend(open_questions(sight, canvas));
     if lines.len() > canvas.rows {

@@ -3,6 +3,7 @@
 pub mod air;
 pub mod approval;
 pub mod call;
+pub mod cause;
 pub(crate) mod expand;
 pub mod judgement;
 pub(crate) mod outputs;

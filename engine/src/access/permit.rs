@@ -19,6 +19,7 @@ use chimera_core::record::Tx;
 use chimera_core::tool::Spec;
 use serde_json::Value;
 use std::sync::Arc;
+use uuid::Uuid;
 
 /// Reading runs of others.
 pub const RUNS_READ: &str = "runs.read";
@@ -42,6 +43,15 @@ pub const AUTONOMY_OVERRIDE: &str = "autonomy.override";
 /// Claiming calls from a queue, whose name is appended.
 pub const WORK_CLAIM: &str = "work.claim";
 
+/// What a caller proved who they are with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Credential {
+    /// The key that signed the request.
+    pub key: Option<Uuid>,
+    /// The pattern whose shared key the token was obtained with.
+    pub key_of: Option<String>,
+}
+
 /// Authorization of one caller for one tenant.
 #[derive(Clone, Debug)]
 pub struct Permit {
@@ -49,6 +59,7 @@ pub struct Permit {
     actor: Arc<str>,
     scopes: Arc<[String]>,
     once: Option<Arc<RequestNonces>>,
+    credential: Arc<Credential>,
     /// The tenant for which an operator acts, if that is not their own.
     acts_for: Option<Arc<str>>,
     /// The entry comes from the registry, which may change while the request waits.
@@ -60,15 +71,17 @@ pub struct Permit {
 impl Permit {
     /// For an authenticated caller.
     pub(super) fn new(entry: Arc<ActorEntry>, actor: &str, scopes: Vec<String>, strict: bool) -> Self {
-        Self { entry, actor: actor.into(), scopes: scopes.into(), once: None, acts_for: None, registered: true, strict }
+        let (actor, scopes, credential) = (actor.into(), scopes.into(), Arc::default());
+        Self { entry, actor, scopes, once: None, credential, acts_for: None, registered: true, strict }
     }
 
     /// A permit without a credential check, with everything that the entry grants. Outside this room only tests
     /// may call it.
     #[must_use]
     pub fn for_entry(entry: ActorEntry) -> Self {
-        let (actor, scopes) = (entry.id.as_str().into(), entry.scopes.clone().into());
-        Self { actor, scopes, entry: Arc::new(entry), once: None, acts_for: None, registered: false, strict: false }
+        let (actor, scopes, credential) = (entry.id.as_str().into(), entry.scopes.clone().into(), Arc::default());
+        let (entry, once) = (Arc::new(entry), None);
+        Self { actor, scopes, entry, once, credential, acts_for: None, registered: false, strict: false }
     }
 
     /// The same actor with a token narrowed to these scopes.
@@ -85,6 +98,17 @@ impl Permit {
 
     pub(super) fn is_registered(&self) -> bool {
         self.registered
+    }
+
+    /// The same caller, with what they proved who they are with.
+    #[must_use]
+    pub(super) fn with_credential(self, credential: Credential) -> Self {
+        Self { credential: Arc::new(credential), ..self }
+    }
+
+    /// What the caller proved who they are with; empty for what is done without a request.
+    pub(crate) fn credential(&self) -> &Credential {
+        &self.credential
     }
 
     /// Binds the permit to a single-use request.

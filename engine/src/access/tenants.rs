@@ -194,6 +194,10 @@ pub async fn act_for(
     if tenant.id == permit.tenant() {
         return Ok(permit.clone());
     }
+    // An operator may look at what a disabled tenant left, and enable it.
+    if !shown.reads {
+        directory.check_enabled(&tenant.id)?;
+    }
     let (mut tx, told) = (Tx::default(), json!({"target": shown.target, "slug": slug}));
     let event = permit.event(permit.actor(), "operator.acted", told);
     let entered = record_for(directory, &mut tx, permit, &tenant.id, event);

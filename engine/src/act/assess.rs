@@ -2,17 +2,18 @@
 
 use super::Actions;
 use super::propose::{Proposal, WITHIN_DIGEST, propose_workflow};
-use super::request::ActRequest;
+use super::request::{ActRequest, ConfirmedWorkflow, LevelCeiling};
 use crate::access::{AUTONOMY_OVERRIDE, Permit, missing_scope_error};
 use crate::error::EngineError;
 use crate::flow::{self, check_inputs, named};
 use chimera_core::access::Level;
 use chimera_core::act::{AutonomyFacts, determine_autonomy_level};
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::flow::policy::{Action, LevelDecision, PolicyVerdict};
+use chimera_core::flow::policy::{Action, Because, LevelDecision, PolicyVerdict};
 use chimera_core::flow::risk::Score;
 use chimera_core::flow::run::RunStatus;
 use chimera_core::flow::tables::{RunRisk, runs};
+use chimera_core::json::Digest32;
 use chimera_core::limits::FIRST_TIME_RUNS_MAX;
 use chimera_core::record::{Direction, Json, Scope, StoredRow, Value as Cell};
 use chimera_core::tool::Spec;
@@ -25,11 +26,12 @@ pub(super) struct LevelRequest<'a> {
     level: Option<Level>,
     /// Whom it wants notified.
     notify: Option<&'a Value>,
+    ceiling: LevelCeiling,
 }
 
 impl<'a> LevelRequest<'a> {
     pub(super) const fn of(ask: &'a ActRequest) -> Self {
-        Self { level: ask.level, notify: ask.notify.as_ref() }
+        Self { level: ask.level, notify: ask.notify.as_ref(), ceiling: ask.ceiling }
     }
 }
 
@@ -50,25 +52,61 @@ pub(super) async fn assess(
 ) -> Result<AssessedProposal, EngineError> {
     check_scopes(permit, &proposal)?;
     let score = proposal.score();
-    let LevelDecision { level, reason: because } = level(actions, permit, &proposal, &score, request).await?;
+    let decided = level(actions, permit, &proposal, &score, request).await?;
+    let LevelDecision { level, reason: because } = within_ceiling(permit, &proposal, request.ceiling, decided);
     check_policy(actions, permit, &proposal, level)?;
     flow::check_notify(&actions.flow, permit, level, request.notify)?;
     let risk = proposal.risk_document(&score, because);
     Ok(AssessedProposal { proposal, level, risk })
 }
 
-/// Refuses a workflow that the caller could not start now with these inputs. Level and rules are decided when it is
-/// started.
+/// Lowers a level to the ceiling of the request.
+fn within_ceiling(
+    permit: &Permit,
+    proposal: &Proposal,
+    ceiling: LevelCeiling,
+    decided: LevelDecision,
+) -> LevelDecision {
+    let is_confirmed = match ceiling.confirmed {
+        None => true,
+        Some(ConfirmedWorkflow::Nothing) => false,
+        Some(ConfirmedWorkflow::Digest(digest)) => proposal.content_digest() == digest,
+    };
+    let mut lowest = decided;
+    if let Some(level) = ceiling.level.filter(|level| *level < lowest.level) {
+        lowest = LevelDecision { level, reason: Because::Schedule };
+    }
+    if !is_confirmed && lowest.level > Level::Draft && !proposal.is_written_by(permit.actor()) {
+        lowest = LevelDecision { level: Level::Draft, reason: Because::UnconfirmedWorkflow };
+    }
+    lowest
+}
+
+/// What a caller could start at this moment.
+pub(super) struct StartableWorkflow {
+    pub(super) version: i64,
+    /// The digest of the workflow and its child workflows.
+    pub(super) digest: Digest32,
+    /// The level of a run that starts now, without the caution for what is done for the first time.
+    pub(super) level: Level,
+}
+
+/// Refuses a workflow that the caller could not start now with these inputs. Rules are decided when it is started.
 pub(super) async fn check_startable(
     actions: &Actions,
     permit: &Permit,
     id: &str,
     version: Option<i64>,
     inputs: &Value,
-) -> Result<(), EngineError> {
+) -> Result<StartableWorkflow, EngineError> {
     let proposal = propose_workflow(actions, permit, id, version, inputs).await?;
     check_scopes(permit, &proposal)?;
-    check_inputs(&proposal.graph, inputs)
+    let work_slot = actions.flow.acquire_work_slot(&permit.claimant(), proposal.graph.may_take_long).await?;
+    check_inputs(work_slot, &proposal.graph, inputs)?;
+    let facts = LevelRequest::default();
+    let LevelDecision { level, .. } = decide_level(actions, permit, &proposal, &proposal.score(), facts, false)?;
+    let version = proposal.stored.as_ref().map_or(0, |found| found.version);
+    Ok(StartableWorkflow { version, digest: proposal.content_digest(), level })
 }
 
 pub(super) fn check_scopes(permit: &Permit, proposal: &Proposal) -> Result<(), EngineError> {
@@ -92,12 +130,24 @@ pub(super) async fn level(
     score: &Score,
     request: LevelRequest<'_>,
 ) -> Result<LevelDecision, EngineError> {
+    let cautious = actions.access.directory.settings.cautious;
+    let first_time = cautious && is_first_time(actions, permit, proposal).await?;
+    decide_level(actions, permit, proposal, score, request, first_time)
+}
+
+fn decide_level(
+    actions: &Actions,
+    permit: &Permit,
+    proposal: &Proposal,
+    score: &Score,
+    request: LevelRequest<'_>,
+    first_time: bool,
+) -> Result<LevelDecision, EngineError> {
     let tools: Vec<&Spec> = proposal.tools.iter().map(|tool| &**tool).collect();
     let tenant = actions.access.directory.tenant(permit.tenant());
     let notified = request.notify.into_iter().flat_map(named);
     let mut strangers =
         notified.filter(|(channel, target)| flow::is_unregistered(&actions.flow, permit, channel, target));
-    let cautious = actions.access.directory.settings.cautious;
     let facts = AutonomyFacts {
         actor: permit.actor(),
         default: permit.level(),
@@ -109,8 +159,8 @@ pub(super) async fn level(
             || strangers.any(|(_, target)| tenant.is_outside(target)),
         steps: proposal.plan.calls(),
         score,
-        cautious,
-        first_time: cautious && is_first_time(actions, permit, proposal).await?,
+        cautious: actions.access.directory.settings.cautious,
+        first_time,
     };
     Ok(determine_autonomy_level(&facts).map_err(|forbidden| {
         missing_scope_error(AUTONOMY_OVERRIDE)

@@ -22,5 +22,5 @@ pub use change::{patch, replay};
 pub use guard::Guard;
 pub use idempotency::{DuplicatePolicy, RequestKey};
 pub use recipients::DirectoryRecipients;
-pub use request::{ActOutcome, ActRequest, Objective, StartedAction, act};
+pub use request::{ActOutcome, ActRequest, ConfirmedWorkflow, LevelCeiling, Objective, StartedAction, act};
 pub use schedule::{LastTick, ScheduleDefinition, ScheduleStatus, ScheduleView, Schedules};

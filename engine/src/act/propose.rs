@@ -70,6 +70,18 @@ impl Proposal {
         Arc::new(document)
     }
 
+    /// The digest of the workflow and its child workflows.
+    pub(super) fn content_digest(&self) -> Digest32 {
+        let (own, within) = self.digests.unwrap_or((self.graph.digest, None));
+        Digest32::of(&json!([own.to_string(), within.map(|digest| digest.to_string())]))
+    }
+
+    /// Whether an actor wrote the workflow and, as far as the tenant's actors did, its child workflows.
+    pub(super) fn is_written_by(&self, actor: &str) -> bool {
+        let author = self.stored.as_ref().and_then(FoundWorkflow::author);
+        author == Some(actor) && self.inside.authors().into_iter().all(|author| author == actor)
+    }
+
     /// Whether a call deletes something. A tool without visible calls is assumed to do its worst.
     pub(super) fn deletes(&self) -> bool {
         let call = |tool: &Spec, input: &Value| tool.call_class(input) == CallClass::Delete;

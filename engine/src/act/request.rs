@@ -17,6 +17,7 @@ use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::plan::Plan;
 use chimera_core::flow::trace::SpanId;
+use chimera_core::json::Digest32;
 use chimera_core::record::Tx;
 use serde_json::Value;
 use std::sync::Arc;
@@ -63,6 +64,28 @@ pub struct ActRequest {
     pub request: Arc<Value>,
     /// Rows and ledger entries that commit with the run, or not at all.
     pub alongside: Tx,
+    /// Who wrote what is requested, besides the caller: stored inputs, for example. They count as requesters, so the
+    /// rules about them apply, and none of them can approve what somebody else must approve.
+    pub writers: Vec<String>,
+    /// What limits the level, besides the caller's rights.
+    pub ceiling: LevelCeiling,
+}
+
+/// The limits of a request that somebody made earlier: it is not carried out more freely than it was meant.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LevelCeiling {
+    /// The level at which it would have been carried out then.
+    pub level: Option<Level>,
+    /// What the workflow and its child workflows were then. What others have changed since is drafted for approval.
+    pub confirmed: Option<ConfirmedWorkflow>,
+}
+
+/// What somebody has confirmed of a workflow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConfirmedWorkflow {
+    Nothing,
+    /// The digest of the workflow and its child workflows.
+    Digest(Digest32),
 }
 
 impl ActRequest {
@@ -82,6 +105,8 @@ impl ActRequest {
             parent_span: None,
             request: Arc::new(request),
             alongside: Tx::default(),
+            writers: Vec::new(),
+            ceiling: LevelCeiling::default(),
         }
     }
 }

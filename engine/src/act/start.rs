@@ -7,7 +7,7 @@ use super::request::{ActOutcome, ActRequest, StartedAction};
 use crate::access::Permit;
 use crate::error::EngineError;
 use crate::flow::view::RiskView;
-use crate::flow::{self, ResolvedWorkflow, RunKey, StartRun};
+use crate::flow::{self, Alongside, ResolvedWorkflow, RunKey, StartRun};
 use chimera_core::access::Level;
 use chimera_core::flow::run::Source;
 use chimera_core::record::JsonError;
@@ -51,7 +51,8 @@ pub(super) async fn execute_with_autonomy(
         Some(key) => claim_key(actions, permit, key, run_id).await?,
         None => None,
     };
-    let started = flow::start_with(&actions.flow, permit, start, &ask.alongside).await;
+    let alongside = Alongside { tx: ask.alongside, writers: ask.writers };
+    let started = flow::start_with(&actions.flow, permit, start, &alongside).await;
     if let Some(claim) = claim.filter(|_| started.is_err()) {
         claim.release(actions.access.directory.parts.clock.steady()).await;
     }

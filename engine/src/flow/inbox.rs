@@ -70,6 +70,7 @@ async fn message(flow: &Flow, permit: &Permit, row: InboxMessageRow) -> Result<I
     let select = RunRequest::select(Scope::Tenant(permit.tenant().to_owned())).with(runs::id, run_id);
     let request: Option<RunRequest> = rows::find(&*flow.inner.parts.records, select).await?;
     let title = request.map(|run| title(&run.request_payload, run.workflow_id.as_deref()));
+    let run_id = (!run_id.is_nil()).then_some(run_id);
     Ok(InboxMessage { message_id: id, r#type: event_type, at: Some(created_at), run_id, title, data })
 }
 

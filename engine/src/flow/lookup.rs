@@ -64,7 +64,7 @@ impl FoundWorkflow {
 
     /// The author who counts as a contributor of its runs. Plans have none: every request creates its own. Neither have
     /// shared workflows: another tenant's people decide on nothing here.
-    pub(super) fn author(&self) -> Option<&str> {
+    pub(crate) fn author(&self) -> Option<&str> {
         match &self.origin {
             Origin::Own { author } if !self.id().starts_with(PLAN_PREFIX) => Some(author),
             _ => None,
@@ -87,7 +87,7 @@ impl ChildWorkflows {
     }
 
     /// The authors of all child workflows, deduplicated. Starting a plan by name runs what somebody else wrote.
-    pub(super) fn authors(&self) -> BTreeSet<&str> {
+    pub(crate) fn authors(&self) -> BTreeSet<&str> {
         let own = self.found.iter().filter_map(|found| match &found.origin {
             Origin::Own { author } => Some(author.as_str()),
             Origin::Copy { .. } | Origin::Shared(_) => None,

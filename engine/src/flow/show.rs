@@ -9,6 +9,7 @@ use crate::error::EngineError;
 use crate::offload::{CostFlag, SizeBudget};
 use crate::port::ReadError;
 use chimera_core::access::Level;
+use chimera_core::flow::cause::ScheduleCause;
 use chimera_core::flow::expand;
 use chimera_core::flow::plan::Plan;
 use chimera_core::flow::run::{RunStatus, request_of_row};
@@ -211,6 +212,7 @@ async fn details(
         notify: decoded(row.notify.as_ref())?,
         messages: messages(flow, permit, &row, costly).await?,
         patches: patches(flow, permit, run, costly).await?,
+        schedule: ScheduleCause::of_text(row.request_payload.as_str()),
         inputs: row.inputs.take(),
         result: row.result.take(),
         summary: RunSummary { title, ..RunSummary::of(row.into()) },

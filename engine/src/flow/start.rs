@@ -13,7 +13,7 @@ use crate::access::Permit;
 use crate::error::EngineError;
 use crate::flow::error::invalid_document;
 use crate::flow::port::CancelToken;
-use crate::offload::CostFlag;
+use crate::offload::{CostFlag, WorkSlot};
 use crate::port::{Blocked, CommitError};
 use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
@@ -56,6 +56,15 @@ pub struct StartRun {
     pub run_id: Option<Uuid>,
     /// The span of the request, in that trace.
     pub parent_span: Option<SpanId>,
+}
+
+/// What somebody else stored or wrote for a run that starts.
+#[derive(Clone, Debug, Default)]
+pub struct Alongside {
+    /// Rows and ledger entries that commit with the run, or not at all.
+    pub tx: Tx,
+    /// Who wrote what is requested, besides the caller; they count as requesters.
+    pub writers: Vec<String>,
 }
 
 impl StartRun {
@@ -123,15 +132,15 @@ pub struct RunHandle {
 
 /// Starts a run. It is durable when this returns.
 pub async fn start(flow: &Flow, permit: &Permit, ask: StartRun) -> Result<RunHandle, EngineError> {
-    start_with(flow, permit, ask, &Tx::default()).await
+    start_with(flow, permit, ask, &Alongside::default()).await
 }
 
-/// The same, with rows and ledger entries of the caller that commit with the run, or not at all.
+/// The same, with what others stored or wrote for it.
 pub async fn start_with(
     flow: &Flow,
     permit: &Permit,
     mut ask: StartRun,
-    alongside: &Tx,
+    alongside: &Alongside,
 ) -> Result<RunHandle, EngineError> {
     // The versions of child workflows are pinned now; later versions are for later runs.
     let ResolvedWorkflow { workflow, inside } = match ask.looked_up.take() {
@@ -139,11 +148,13 @@ pub async fn start_with(
         None => look_up(flow, permit, &ask).await?,
     };
     let work_slot = flow.acquire_work_slot(&permit.claimant(), workflow.graph.may_take_long).await?;
-    work_slot.run(|| check_start(&workflow.graph, &ask))?;
+    check_start(work_slot, &workflow.graph, &ask)?;
     notify_check::check_notify(flow, permit, ask.level, ask.notify.as_ref())?;
-    // Whether the workflow itself may be started was checked when it was looked share::check_shared(&up.flow.inner.workflows, permit.tenant(), None, &inside).await?;
+    // Whether the workflow itself may be started was checked when it was looked up.
+    share::check_shared(&flow.inner.workflows, permit.tenant(), None, &inside).await?;
     share::copy_shared(&flow.inner.workflows, permit.tenant(), Some(&workflow), &inside).await?;
-    let writers: Vec<String> = workflow.author().into_iter().chain(inside.authors()).map(str::to_owned).collect();
+    let mut writers = alongside.writers.clone();
+    writers.extend(workflow.author().into_iter().chain(inside.authors()).map(str::to_owned));
     let FoundWorkflow { version, graph, .. } = workflow;
     let now = flow.inner.parts.clock.steady();
     let plain = || {
@@ -180,7 +191,7 @@ pub async fn start_with(
         created_at: now,
         timeout_at: Some(RunHead::timeout_for(&graph, now)),
     };
-    let first = FirstTurn { graph, recorded: None, alongside };
+    let first = FirstTurn { graph, recorded: None, alongside: &alongside.tx };
     begin_once(flow, permit, ask.idempotency_key, head, first).await
 }
 
@@ -424,7 +435,7 @@ impl Drop for ReservedSlots<'_> {
     }
 }
 
-fn check_start(graph: &Graph, ask: &StartRun) -> Result<(), EngineError> {
+fn check_start(work_slot: WorkSlot, graph: &Graph, ask: &StartRun) -> Result<(), EngineError> {
     if let Some(problem) = graph.unsupported_problem() {
         return Err(invalid_document("the workflow", &[problem]));
     }
@@ -434,11 +445,16 @@ fn check_start(graph: &Graph, ask: &StartRun) -> Result<(), EngineError> {
         return Err(EngineError::refused(Code::ValidationFailed, message));
     }
     check_text("correlation id", ask.correlation_id.as_deref())?;
-    check_inputs(graph, &ask.inputs)
+    check_inputs(work_slot, graph, &ask.inputs)
 }
 
-/// Refuses inputs that a workflow does not take.
-pub(crate) fn check_inputs(graph: &Graph, inputs: &Value) -> Result<(), EngineError> {
+/// Refuses inputs that a workflow does not take. Schemas and inputs are the callers' choice and may take long, so the
+/// check needs a work slot, for as long as the graph may take.
+pub(crate) fn check_inputs(work_slot: WorkSlot, graph: &Graph, inputs: &Value) -> Result<(), EngineError> {
+    work_slot.run(|| check_schema(graph, inputs))
+}
+
+fn check_schema(graph: &Graph, inputs: &Value) -> Result<(), EngineError> {
     if !inputs.is_object() {
         let body = ErrorBody::new(Code::ValidationFailed, "the inputs of a run must be a JSON object");
         return Err(EngineError::Refused(Box::new(body.with("pointer", "/inputs"))));

@@ -3,13 +3,15 @@
 //! It writes nothing itself: it adds the ledger entry, the `audit_logs` row and its tenant scope to the transaction of
 //! the change. So a change without its audit entry can't exist, and if the entry can't be written, the change does not
 //! happen. `commit` sends such a transaction and logs a critical error when the store can't write. User-supplied text
-//! is bounded and cleaned here, so that no change fails because of its description.
+//! is bounded, cleaned and masked here, so that no change fails because of its description, and no reason or note that
+//! somebody gives brings a credential into the ledger, which can't forget it.
 
 use crate::port::{Clock, CommitError, Random, Receipt, Records};
 use chimera_core::ledger::decision::{DecisionSource, Outcome};
 use chimera_core::ledger::tables::{AUDIT_LOGS, RECORD_SCOPES, audit_logs, record_scopes};
 use chimera_core::ledger::{ActorType, Entry, EntryError, SubjectType};
 use chimera_core::record::{Insert, InvalidTx, Json, JsonError, Tx, Value};
+use chimera_core::redact::Redactor;
 use chimera_core::text;
 use serde_json::json;
 use uuid::Uuid;
@@ -98,7 +100,8 @@ impl Writer<'_> {
     pub fn event(&self, tx: &mut Tx, event: EventRecord) -> Result<String, AuditError> {
         let id = self.random.opaque_id();
         let EventRecord { tenant_id, subject_type, subject_id, event_type, .. } = event;
-        let EventRecord { actor_type, actor_id, data, run_id, run_seq, trace_id, .. } = event;
+        let EventRecord { actor_type, actor_id, mut data, run_id, run_seq, trace_id, .. } = event;
+        Redactor::default().strings(&mut data);
         let timestamp = self.clock.now();
         let entry = Entry {
             id: id.clone(),
@@ -121,8 +124,10 @@ impl Writer<'_> {
     /// Adds a decision to `tx`: its `audit_logs` row and ledger entry, which reference each other and the trace, and
     /// the row's scope, without which no tenant could see it. Returns the entry's id. On error `tx` is unchanged.
     pub fn decision(&self, tx: &mut Tx, mut decision: DecisionRecord) -> Result<String, AuditError> {
-        decision.rationale = text::sanitize_message(decision.rationale);
-        decision.policies = decision.policies.into_iter().map(text::sanitize_message).collect();
+        let clean = |words: String| text::sanitize_message(Redactor::default().text(&words).into_owned());
+        decision.rationale = clean(decision.rationale);
+        decision.policies = decision.policies.into_iter().map(clean).collect();
+        decision.action_data.iter_mut().for_each(|data| Redactor::default().strings(data));
         let now = self.clock.now();
         let audit_log_id = self.random.row_id(now);
         let mut draft = Tx::default();

@@ -76,6 +76,7 @@ migrations! {
     27 = "0027_schedules",
     28 = "0028_judgements",
     29 = "0029_work_items",
+    30 = "0030_schedule_owners",
 }
 
 /// The schema version that this binary works with.

@@ -24,7 +24,7 @@ pub(crate) use message::MessageDocument;
 pub(crate) use page::pages;
 pub(crate) use plan::{DryRunDocument, PlanDocument, RiskDocument};
 pub(crate) use rollback::RollbackDocument;
-pub(crate) use run::{Accepted, ReplayMode, RunStatus, StartedDocument};
+pub(crate) use run::{Accepted, ReplayMode, RunStatus, ScheduleCause, StartedDocument};
 pub use run::{RunDocument, RunPage};
 pub use step::StepList;
 pub(crate) use tool::{RiskLevel, ToolPage};

@@ -61,6 +61,8 @@ words! {
         ManySteps = "many_steps",
         UntrustedActor = "untrusted_actor",
         FirstTime = "first_time",
+        Schedule = "schedule",
+        UnconfirmedWorkflow = "unconfirmed_workflow",
     }
 }
 

@@ -21,6 +21,8 @@ mod rate;
 mod receivers;
 mod removed_names;
 mod roles;
+mod schedule_limits;
+mod schedule_rights;
 mod schedules;
 mod shared_key;
 mod tenants;

@@ -6,6 +6,7 @@ use chimera_core::act::tables::SCHEDULES;
 use chimera_core::flow::tables::RUNS;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::limits::SCHEDULE_SCAN_INTERVAL;
+use chimera_engine::access::Settings;
 use chimera_engine::act::schedule;
 use chimera_engine::port::Hold;
 use chimera_testkit::access::settings;
@@ -22,8 +23,12 @@ fn people() -> Vec<ActorEntry> {
 }
 
 /// A server whose time a test advances, with two workflows: one that ends at once, and one that waits for a person.
-async fn server() -> AccessServer {
-    let server = porch_with(settings(TENANT, people()), None).await;
+pub(super) async fn server() -> AccessServer {
+    server_of(settings(TENANT, people())).await
+}
+
+pub(super) async fn server_of(settings: Settings) -> AccessServer {
+    let server = porch_with(settings, None).await;
     server.clock.stand();
     let summary = workflow("summary").function("a", "local.summarize", json!({"text": "One. Two."}));
     let waits = workflow("waits").node(json!({"id": "review", "type": "hitl", "prompt": "May it?", "show": {"n": 1}}));
@@ -34,7 +39,7 @@ async fn server() -> AccessServer {
 }
 
 impl AccessServer {
-    async fn schedule(&self, terms: Value) -> Value {
+    pub(super) async fn schedule(&self, terms: Value) -> Value {
         let mut body = json!({"name": "often", "workflow_id": "summary", "every": "1m"});
         body.as_object_mut().unwrap().extend(terms.as_object().unwrap().clone());
         let made = self.ask("user_ann", Method::POST, "/schedules", body).await;
@@ -42,33 +47,33 @@ impl AccessServer {
         made.body
     }
 
-    async fn shown(&self) -> Value {
+    pub(super) async fn shown(&self) -> Value {
         self.get("user_ann", "/schedules/often").await.body
     }
 
     /// Looks at due schedules until nothing is due.
-    async fn tick(&self) {
+    pub(super) async fn tick(&self) {
         while schedule::run_due(&self.schedules).await.unwrap() == Duration::ZERO {}
     }
 
-    async fn tick_after(&self, seconds: i64) -> Value {
+    pub(super) async fn tick_after(&self, seconds: i64) -> Value {
         self.clock.wait(seconds);
         self.tick().await;
         self.shown().await
     }
 
     /// The runs, and the ledger entries about schedules.
-    fn runs(&self) -> usize {
+    pub(super) fn runs(&self) -> usize {
         self.house.stage.rows(&RUNS).len()
     }
 
-    fn events(&self) -> Vec<String> {
+    pub(super) fn events(&self) -> Vec<String> {
         let entries = self.house.stage.rows(&AUDIT_LOG_ENTRIES);
         let types = entries.iter().map(|row| row.text("event_type").to_owned());
         types.filter(|name| name.starts_with("schedule.")).collect()
     }
 
-    async fn until_ended(&self, shown: &Value) {
+    pub(super) async fn until_ended(&self, shown: &Value) {
         self.house.until(&json!({"run_id": shown["last_tick"]["run_id"]}), "completed").await;
     }
 }
@@ -151,7 +156,7 @@ async fn a_removed_owner_starts_nothing() {
 #[tokio::test]
 async fn a_schedule_never_has_more_rights_than_the_token_that_made_it() {
     let server = server().await;
-    let body = json!({"name": "often", "workflow_id": "summary", "every": "1m"});
+    let body = json!({"name": "often", "workflow_id": "summary", "every": "1m", "follow_latest": true});
     let token = server.token_with("user_ann", |claims| claims.scopes = Some(vec!["local.*".to_owned()]));
     let url = server.house.server.url("/schedules");
     let request = server.house.client.post(url).bearer_auth(token);
@@ -291,6 +296,9 @@ async fn a_definition_that_makes_no_sense_is_refused_with_the_member_that_is_wro
         (json!({"every": "1m", "queue_max": 101}), "/queue_max"),
         (json!({"every": "1m", "catch_up_window_seconds": -1}), "/catch_up_window_seconds"),
         (json!({"every": "1m", "jitter_seconds": 4_000}), "/jitter_seconds"),
+        (json!({"every": "1m", "jitter_seconds": 60}), "/jitter_seconds"),
+        (json!({"cron": "* * * * *", "jitter_seconds": 60}), "/jitter_seconds"),
+        (json!({"every": "1m", "version": 1, "follow_latest": true}), "/follow_latest"),
         (json!({"every": "1m", "ends_at": "2000-01-01T00:00:00Z"}), "/ends_at"),
         (json!({"every": "1m", "name": "a b"}), "/name"),
     ] {

@@ -18,6 +18,9 @@ use crate::time::Timestamp;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
+/// There is no tick later than this, 9999-12-31: times have years with four digits.
+const LAST_TICK: Timestamp = Timestamp::from_micros(253_402_214_400_000_000);
+
 /// When a schedule ticks, and its policies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScheduleRules {
@@ -92,7 +95,7 @@ impl ScheduleRules {
     }
 
     fn within(&self, tick: Option<Timestamp>) -> Option<Timestamp> {
-        tick.filter(|tick| self.ends_at.is_none_or(|end| *tick <= end))
+        tick.filter(|tick| *tick <= LAST_TICK && self.ends_at.is_none_or(|end| *tick <= end))
     }
 
     /// When a tick is started at the earliest: the same on every node.
@@ -112,6 +115,15 @@ impl ScheduleRules {
         let tick = backlog.next_at.map(|tick| self.start_of(schedule, tick));
         let queue = (!backlog.queued.is_empty()).then(|| now.plus_seconds(SCHEDULE_QUEUE_CHECK_SECONDS));
         tick.into_iter().chain(queue).min()
+    }
+
+    /// Drops the ticks before an instant; returns how many, counted up to [`SCHEDULE_MISSED_COUNT_MAX`].
+    pub fn drop_until(&self, backlog: &mut Backlog, from: Timestamp) -> usize {
+        let Some(first) = backlog.next_at.filter(|tick| *tick < from) else { return 0 };
+        let ticks = std::iter::successors(Some(first), |tick| self.next_after(*tick));
+        let dropped = ticks.take_while(|tick| *tick < from).take(SCHEDULE_MISSED_COUNT_MAX).count();
+        backlog.next_at = self.first_from(from);
+        dropped
     }
 
     /// The due tick that is still started, if any. `first` is the first due tick, `last` the last one.

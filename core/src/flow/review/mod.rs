@@ -11,6 +11,7 @@ pub use text::{calls_title, facts, headline, lines, remarks, title};
 
 use crate::error::Code;
 use crate::flow::approval::{Decision, RequestStatus, RequestedAction};
+use crate::flow::cause::ScheduleCause;
 use crate::flow::risk::{Factor, Score};
 use crate::time::Timestamp;
 use crate::tool::Risk;
@@ -59,6 +60,9 @@ pub struct Review {
     pub run_id: Uuid,
     pub workflow_id: String,
     pub requested_by: String,
+    /// The schedule that started the run.
+    #[serde(default)]
+    pub schedule: Option<ScheduleCause>,
     #[serde(default)]
     pub changed_by: Vec<String>,
     pub autonomy_level: String,
@@ -231,6 +235,7 @@ impl Review {
             run_id: request.run_id,
             workflow_id: request.workflow_id.to_owned(),
             requested_by: request.requested_by.to_owned(),
+            schedule: None,
             changed_by: request.changed_by.to_vec(),
             autonomy_level: request.autonomy_level.to_owned(),
             subject,

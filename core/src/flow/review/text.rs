@@ -74,6 +74,7 @@ pub fn calls_title(review: &Review) -> String {
 #[must_use]
 pub fn facts(review: &Review) -> Vec<(&'static str, String)> {
     let mut facts = vec![("Asked for by", review.requested_by.clone())];
+    facts.extend(review.schedule.as_ref().map(|schedule| ("Schedule", schedule.describe())));
     facts.extend(
         (!review.changed_by.is_empty()).then(|| ("Also asked for or changed by", review.changed_by.join(", "))),
     );

@@ -1,7 +1,8 @@
 //! Schedules: workflows that are started by the clock, in the name of their owner.
 //!
 //! A tick is an ordinary request to act by the schedule's owner, with the rights that the owner has at that moment and
-//! never more than the token had that created the schedule. So scopes, risk, level, rules and approvals apply as
+//! never more than the token had that created the schedule, nor more freely than a run that started then. It is refused
+//! when the owner's key of that request has ended, and counts in the owner's rate limit. So scopes, risk, level, rules and approvals apply as
 //! for `/act`, and an owner who lost a right is refused.
 //!
 //! The run of a tick commits in one transaction with the change of the schedule's row, which is compared by its
@@ -14,6 +15,7 @@ mod reading;
 mod records;
 mod tick;
 mod ticker;
+mod ticks;
 mod view;
 
 pub use changes::{create, pause, remove, replace, resume};

@@ -4,19 +4,26 @@
 //! crash before the commit leaves the tick to the next look, here or on another node.
 
 use super::definition::rules_of;
-use super::records::{TickReport, backlog_cells, backlog_of, event_of, idle_cells, report_cells, update};
+use super::records::{
+    SYSTEM, TickReport, add_dropped, add_summary, backlog_cells, backlog_of, event_of, idle_cells, owner_message,
+    paused_cells, report_cells, streak_cell, streak_of, update,
+};
 use super::{Schedules, reading, records};
-use crate::access::{Permit, RUNS_MANAGE, is_nonce_conflict};
-use crate::act::{ActOutcome, ActRequest, DuplicatePolicy, Objective, RequestKey, StartedAction, act};
+use crate::access::{Credential, Permit, RUNS_MANAGE, is_nonce_conflict};
+use crate::act::{
+    ActOutcome, ActRequest, ConfirmedWorkflow, DuplicatePolicy, LevelCeiling, Objective, RequestKey, StartedAction, act,
+};
 use crate::error::EngineError;
 use crate::port::CommitError;
 use crate::rows;
-use chimera_core::act::schedule::{Backlog, Missed, ScheduleRules, TickAction, TickOutcome, Wake, decide};
+use chimera_core::act::schedule::{
+    Backlog, FailedTick, Missed, Overlap, ScheduleRules, Streak, StreakEntry, TickAction, TickOutcome, Wake, decide,
+};
 use chimera_core::act::tables::{ScheduleRow, schedules};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::tables::{RunBrief, runs};
 use chimera_core::limits::{
-    DECIDE_TRIES_MAX, SCHEDULE_ACTIVE_RUNS_MAX, SCHEDULE_GRACE_SECONDS, SCHEDULE_RETRY_SECONDS,
+    DECIDE_TRIES_MAX, SCHEDULE_ACTIVE_RUNS_MAX, SCHEDULE_GRACE_SECONDS, SCHEDULE_REFUSALS_MAX, SCHEDULE_RETRY_SECONDS,
 };
 use chimera_core::record::{Json, Scope, StoredRow, Tx};
 use chimera_core::time::Timestamp;
@@ -29,6 +36,10 @@ enum Failure {
     Lost,
     /// It can't be started, now or later.
     Refused(ErrorBody),
+    /// The key that the schedule was made with is no longer valid.
+    KeyEnded(ErrorBody),
+    /// The owner's rate limit is reached.
+    OverQuota(ErrorBody),
     /// It may be started in a while.
     Busy(ErrorBody),
     /// The store can't be used.
@@ -48,7 +59,7 @@ pub(super) async fn look_at(scheduler: &Schedules, row: ScheduleRow) -> Result<(
     match wake.action {
         TickAction::Start { tick } => start_tick(scheduler, &row, &rules, wake, tick).await,
         TickAction::Skip { tick } => {
-            let body = ErrorBody::new(Code::InvalidTransition, "a run of an earlier tick is not finished");
+            let body = ErrorBody::new(Code::InvalidTransition, skip_reason(&rules, &wake.backlog));
             let report = TickReport { tick, outcome: TickOutcome::Skipped, run: None, error: Some(body) };
             advance_schedule(scheduler, &row, &rules, wake, Some(report)).await
         }
@@ -64,6 +75,19 @@ pub(super) async fn look_at(scheduler: &Schedules, row: ScheduleRow) -> Result<(
                 error: None,
             });
             advance_schedule(scheduler, &row, &rules, wake, missed).await
+        }
+    }
+}
+
+/// Why a tick is skipped.
+fn skip_reason(rules: &ScheduleRules, backlog: &Backlog) -> String {
+    match rules.overlap {
+        Overlap::Skip => "a run of an earlier tick is not finished".to_owned(),
+        Overlap::Queue => {
+            format!("{} ticks wait for a run to end, which is the limit of queue_max", backlog.queued.len())
+        }
+        Overlap::Allow => {
+            format!("{} runs of earlier ticks are not finished, which is the limit", backlog.active_runs.len())
         }
     }
 }
@@ -95,7 +119,10 @@ async fn try_run_now(scheduler: &Schedules, permit: &Permit, name: &str) -> Resu
     let mut tx = update(&row, vec![(schedules::active_runs, active_runs.into())])?;
     let event = permit.event(row.id.to_string(), "schedule.run_requested", json!({"name": row.name}));
     scheduler.writer().event(&mut tx, event.of_run(run))?;
-    let ask = ActRequest { alongside: tx, run_id: Some(run), ..request(&row, None)? };
+    // Its inputs are the owner's, whoever starts it.
+    let writers = vec![row.owner.clone()];
+    let ask =
+        ActRequest { alongside: tx, run_id: Some(run), writers, ceiling: ceiling_of(&row), ..request(&row, None)? };
     match act(&scheduler.actions, permit, ask).await? {
         ActOutcome::Started(started) => Ok(started),
         ActOutcome::Duplicate { .. } => Err(EngineError::not_found("run")),
@@ -110,27 +137,55 @@ async fn start_tick(
     wake: Wake,
     tick: Timestamp,
 ) -> Result<(), EngineError> {
-    let lateness = scheduler.now().micros().saturating_sub(rules.start_of(row.id, tick).micros());
+    let report = |outcome, body: &ErrorBody| TickReport { tick, outcome, run: None, error: Some(body.clone()) };
     match try_start_tick(scheduler, row, rules, &wake, tick).await {
         Ok(()) => {
-            count(TickOutcome::Started, wake.missed);
-            if lateness > SCHEDULE_GRACE_SECONDS * 1_000_000 {
+            if scheduler.now().micros() - tick.micros() > SCHEDULE_GRACE_SECONDS.saturating_mul(1_000_000) {
                 metrics::counter!("chimera_schedule_ticks_late_total").increment(1);
             }
+            count(TickOutcome::Started, wake.missed);
             Ok(())
         }
         Err(Failure::Lost) => Ok(()),
         Err(Failure::Refused(body)) => {
-            let report = TickReport { tick, outcome: TickOutcome::Refused, run: None, error: Some(body) };
-            advance_schedule(scheduler, row, rules, wake, Some(report)).await
+            advance_schedule(scheduler, row, rules, wake, Some(report(TickOutcome::Refused, &body))).await
         }
-        Err(Failure::Busy(body)) => {
-            let again = scheduler.now().plus_seconds(SCHEDULE_RETRY_SECONDS);
-            let cells = vec![(schedules::due_at, again.into()), (schedules::last_error, Json::encode(&body)?.into())];
-            commit_tick(scheduler, update(row, cells)?).await.map(drop)
+        Err(Failure::OverQuota(body)) => {
+            advance_schedule(scheduler, row, rules, wake, Some(report(TickOutcome::Skipped, &body))).await
         }
+        Err(Failure::KeyEnded(body)) => {
+            let report = report(TickOutcome::Refused, &body);
+            let hint = "the owner can confirm the schedule by resuming or editing it";
+            pause_schedule(scheduler, row, &report, format!("{}; {hint}", body.message)).await
+        }
+        Err(Failure::Busy(body)) => defer(scheduler, row, &body).await,
         Err(Failure::Store(error)) => Err(error),
     }
+}
+
+/// Leaves a tick for later.
+pub(super) async fn defer(scheduler: &Schedules, row: &ScheduleRow, body: &ErrorBody) -> Result<(), EngineError> {
+    let again = scheduler.now().plus_seconds(SCHEDULE_RETRY_SECONDS);
+    let cells = vec![(schedules::due_at, again.into()), (schedules::last_error, Json::encode(body)?.into())];
+    commit_tick(scheduler, update(row, cells)?).await.map(drop)
+}
+
+/// The permit of a tick: the owner's, if a request with what the schedule was made with would get one, and the owner's
+/// rate limit allows one more.
+async fn tick_permit(scheduler: &Schedules, row: &ScheduleRow) -> Result<Permit, Failure> {
+    let access = &scheduler.actions.access;
+    let permit =
+        access.directory.permit_within(&row.tenant_id, &row.owner, &row.owner_scopes).map_err(Failure::Refused)?;
+    let credential = Credential { key: row.owner_key, key_of: row.owner_key_of.clone() };
+    access.directory.check_credential(&row.owner, &credential).map_err(|body| {
+        let ended = body.code == Code::Unauthenticated.as_str();
+        if ended { Failure::KeyEnded(body) } else { Failure::Busy(body) }
+    })?;
+    access.authenticator.count_unattended(&permit).await.map_err(|body| {
+        let over = body.code == Code::RateLimited.as_str();
+        if over { Failure::OverQuota(body) } else { Failure::Busy(body) }
+    })?;
+    Ok(permit)
 }
 
 async fn try_start_tick(
@@ -140,23 +195,27 @@ async fn try_start_tick(
     wake: &Wake,
     tick: Timestamp,
 ) -> Result<(), Failure> {
-    let directory = &scheduler.actions.access.directory;
-    let permit = directory.permit_within(&row.tenant_id, &row.owner, &row.owner_scopes).map_err(Failure::Refused)?;
+    let permit = tick_permit(scheduler, row).await?;
     let run = new_run_id(scheduler);
     let mut backlog = wake.backlog.clone();
     backlog.active_runs.push(run);
     let report = TickReport { tick, outcome: TickOutcome::Started, run: Some(run), error: None };
     let mut cells = backlog_cells(row.id, rules, &backlog, scheduler.now());
     cells.extend(report_cells(&report).map_err(Failure::Store)?);
+    cells.push(streak_cell(None).map_err(Failure::Store)?);
     let mut tx = update(row, cells).map_err(Failure::Store)?;
     add_missed(scheduler, &mut tx, row, wake.missed).map_err(Failure::Store)?;
+    let left = streak_of(row).and_then(|streak| streak.summary());
+    add_summary(scheduler, &mut tx, row, left).map_err(Failure::Store)?;
     let event = permit.event(row.id.to_string(), "schedule.tick_started", json!({"name": row.name, "tick_at": tick}));
     scheduler.writer().event(&mut tx, event.of_run(run)).map_err(|error| Failure::Store(error.into()))?;
     let key = format!("schedule:{}:{tick}", row.id);
+    let ceiling = LevelCeiling { level: row.level_max, ..ceiling_of(row) };
     let ask = ActRequest {
         alongside: tx,
         run_id: Some(run),
         key: Some(RequestKey { key, on_duplicate: DuplicatePolicy::Return, unmasked: None }),
+        ceiling,
         ..request(row, Some(tick)).map_err(Failure::Store)?
     };
     match act(&scheduler.actions, &permit, ask).await {
@@ -185,24 +244,86 @@ async fn advance_schedule(
     scheduler: &Schedules,
     row: &ScheduleRow,
     rules: &ScheduleRules,
-    wake: Wake,
+    mut wake: Wake,
     report: Option<TickReport>,
 ) -> Result<(), EngineError> {
-    let mut cells = backlog_cells(row.id, rules, &wake.backlog, scheduler.now());
-    if let Some(report) = &report {
-        cells.extend(report_cells(report)?);
+    let now = scheduler.now();
+    let failed = report.as_ref().and_then(|report| report.error.as_ref().map(|error| (report, error)));
+    let Some((failed, error)) = failed else {
+        let mut cells = backlog_cells(row.id, rules, &wake.backlog, now);
+        if let Some(report) = &report {
+            cells.extend(report_cells(report)?);
+        }
+        let mut tx = update(row, cells)?;
+        add_missed(scheduler, &mut tx, row, wake.missed)?;
+        if let Some(report) = &report {
+            add_tick(scheduler, &mut tx, row, report)?;
+        }
+        return commit_counted(scheduler, tx, report.map(|report| report.outcome), wake.missed).await;
+    };
+    let step = |dropped| FailedTick { tick: failed.tick, outcome: failed.outcome, error, dropped };
+    let (streak, _) = Streak::extend(streak_of(row), step(0), now);
+    if streak.is_hopeless() {
+        let reason = format!("{SCHEDULE_REFUSALS_MAX} ticks in a row were refused: {}", error.message);
+        return pause_schedule(scheduler, row, failed, reason).await;
     }
+    // What was refused is tried again later and later, and what is over the rate limit when the window allows it.
+    let pause = match (failed.outcome, error.retry_after_seconds) {
+        (TickOutcome::Refused, _) => streak.backoff_seconds(),
+        (_, Some(seconds)) => i64::try_from(seconds).unwrap_or(i64::MAX),
+        (_, None) => 0,
+    };
+    let from = now.plus_seconds(pause);
+    let dropped = if pause > 0 { rules.drop_until(&mut wake.backlog, from) } else { 0 };
+    let (streak, entry) = Streak::extend(streak_of(row), step(dropped), now);
+    let mut cells = backlog_cells(row.id, rules, &wake.backlog, from);
+    cells.extend(report_cells(failed)?);
+    cells.push(streak_cell(Some(&streak))?);
     let mut tx = update(row, cells)?;
     add_missed(scheduler, &mut tx, row, wake.missed)?;
-    if let Some(report) = &report {
-        add_tick(scheduler, &mut tx, row, report)?;
+    match entry {
+        StreakEntry::Nothing => {}
+        StreakEntry::Summary(summary) => add_summary(scheduler, &mut tx, row, Some(summary))?,
+        StreakEntry::First(before) => {
+            add_summary(scheduler, &mut tx, row, before)?;
+            add_tick(scheduler, &mut tx, row, failed)?;
+        }
     }
+    commit_counted(scheduler, tx, Some(failed.outcome), wake.missed).await
+}
+
+async fn commit_counted(
+    scheduler: &Schedules,
+    tx: Tx,
+    outcome: Option<TickOutcome>,
+    missed: Option<Missed>,
+) -> Result<(), EngineError> {
     if commit_tick(scheduler, tx).await?
-        && let Some(report) = report
+        && let Some(outcome) = outcome
     {
-        count(report.outcome, wake.missed);
+        count(outcome, missed);
     }
     Ok(())
+}
+
+/// Pauses a schedule whose ticks can't be started until somebody has looked at it, and tells its owner.
+async fn pause_schedule(
+    scheduler: &Schedules,
+    row: &ScheduleRow,
+    report: &TickReport,
+    reason: String,
+) -> Result<(), EngineError> {
+    let mut cells = paused_cells(scheduler.now(), SYSTEM, Some(reason.clone()));
+    cells.extend(report_cells(report)?);
+    cells.push(streak_cell(None)?);
+    let mut tx = update(row, cells)?;
+    add_summary(scheduler, &mut tx, row, streak_of(row).and_then(|streak| streak.summary()))?;
+    add_tick(scheduler, &mut tx, row, report)?;
+    let mut data = json!({"name": row.name, "reason": reason});
+    add_dropped(&mut data, row);
+    scheduler.writer().event(&mut tx, event_of(row, "schedule.paused", data))?;
+    tx.inserts.push(owner_message(scheduler, row, &reason)?);
+    commit_counted(scheduler, tx, Some(report.outcome), None).await
 }
 
 /// A schedule that can't be read ticks no more.
@@ -299,6 +420,12 @@ fn request(row: &ScheduleRow, tick: Option<Timestamp>) -> Result<ActRequest, Eng
     let what =
         Objective::Workflow { id: row.workflow_id.clone(), version: row.workflow_version, inputs: row.inputs.value()? };
     Ok(ActRequest { correlation_id: Some(format!("schedule:{}", row.name)), ..ActRequest::of(what, request) })
+}
+
+/// What the owner has confirmed of the workflow: what others have changed since is drafted for approval.
+fn ceiling_of(row: &ScheduleRow) -> LevelCeiling {
+    let confirmed = row.confirmed_digest.map_or(ConfirmedWorkflow::Nothing, ConfirmedWorkflow::Digest);
+    LevelCeiling { level: None, confirmed: Some(confirmed) }
 }
 
 /// Counts what was committed.

@@ -1,5 +1,6 @@
 //! How a schedule is shown.
 
+use chimera_core::access::Level;
 use chimera_core::act::schedule::{CatchUp, Overlap, TickOutcome, interval_text};
 use chimera_core::act::tables::ScheduleRow;
 use chimera_core::error::ErrorBody;
@@ -44,6 +45,10 @@ pub struct ScheduleView {
 pub struct ScheduledWorkflow {
     pub workflow_id: String,
     pub version: Option<i64>,
+    /// Ticks start the newest version of their time.
+    pub follow_latest: bool,
+    /// No run of a tick acts more freely.
+    pub autonomy_level_max: Option<Level>,
     pub inputs: Json,
 }
 
@@ -84,6 +89,8 @@ pub struct ScheduleProgress {
     /// Runs that were not finished when the schedule was last looked at.
     pub active_runs: Vec<Uuid>,
     pub last_tick: Option<LastTick>,
+    /// The run that a tick started last.
+    pub last_run_id: Option<Uuid>,
 }
 
 /// What became of the last tick.
@@ -91,7 +98,7 @@ pub struct ScheduleProgress {
 pub struct LastTick {
     pub tick_at: Timestamp,
     pub outcome: TickOutcome,
-    /// The run that was started last.
+    /// The run that it started.
     pub run_id: Option<Uuid>,
     /// Why no run was started.
     pub error: Option<ErrorBody>,
@@ -107,7 +114,12 @@ impl ScheduleView {
         let last_tick = match (row.last_tick_at, row.last_outcome) {
             (Some(tick_at), Some(outcome)) => {
                 let error = row.last_error.as_ref().map(Json::decode).transpose()?;
-                Some(LastTick { tick_at, outcome, run_id: row.last_run_id, error })
+                Some(LastTick {
+                    tick_at,
+                    outcome,
+                    run_id: row.last_run_id.filter(|_| outcome == TickOutcome::Started),
+                    error,
+                })
             }
             _ => None,
         };
@@ -119,6 +131,8 @@ impl ScheduleView {
             starts: ScheduledWorkflow {
                 workflow_id: row.workflow_id,
                 version: row.workflow_version,
+            follow_latest: row.workflow_version.is_none(),
+            autonomy_level_max: row.level_max,
                 inputs: row.inputs,
             },
             timing: ScheduleTiming {
@@ -142,6 +156,7 @@ impl ScheduleView {
                 queued: row.queued.iter().filter_map(|tick| tick.parse().ok()).collect(),
                 active_runs: row.active_runs,
                 last_tick,
+                last_run_id: row.last_run_id,
             },
             created_at: row.created_at,
             updated_at: row.updated_at,

@@ -21,7 +21,10 @@ const WIDE: &[(&str, &str)] = &[
     ("RestoredRun", "row"),
     ("Review", "wire type"),
     ("RunHead", "row"),
+    ("RunDetails", "read model of a row"),
+    ("RunDocument", "wire type"),
     ("RunSummary", "wire type"),
+    ("ScheduleArgs", "command line"),
 ];
 
 /// The position after the group that opens at `at`: brackets, or the angle brackets of generics.
