@@ -374,7 +374,7 @@ async fn begin(flow: &Flow, permit: &Permit, head: RunHead, first: FirstTurn<'_>
         check_queue(flow, id)?;
     }
     let mut tx = turn.tx.take().unwrap_or_default();
-    ledger_notes::add_entries(&mut tx, inner, run.head(), &mut turn.notes)?;
+    ledger_notes::add_entries_of(&mut tx, inner, run.head(), &mut turn.notes, permit.operator_of())?;
     approval_messages::add_approval_messages(&mut tx, inner, run.head(), &turn.asked).await?;
     tx.append(alongside.clone());
     permit.add_nonces(&mut tx);
