@@ -443,7 +443,10 @@ pub(crate) fn check_inputs(graph: &Graph, inputs: &Value) -> Result<(), EngineEr
     }
     let text = Json::encode(inputs).map_err(|error| EngineError::refused(Code::ValidationFailed, error.to_string()))?;
     if text.as_str().len() > limits::RUN_INPUT_BYTES_MAX {
-        return Err(EngineError::refused(Code::PayloadTooLarge, "the inputs of a run are too large"));
+        let (bytes, max) = (text.as_str().len(), limits::RUN_INPUT_BYTES_MAX);
+        let message = format!("the inputs of a run take {bytes} bytes as JSON; at most {max} are allowed");
+        let body = ErrorBody::new(Code::PayloadTooLarge, message).with("bytes", bytes).with("bytes_max", max);
+        return Err(EngineError::Refused(Box::new(body)));
     }
     let Some(schema) = &graph.input_schema else { return Ok(()) };
     schema.check(inputs).map_err(|faults| {

@@ -93,7 +93,7 @@ impl SqliteRecords {
 
     fn survey(folder: &Path, marks: &Path, now: Timestamp) -> Result<StoreSurvey, OpenError> {
         let path = file::path_in(folder);
-        let (marks, missed) = (MarkFile::read(marks)?, MarkFile::missing_note_at(marks)?);
+        let (marks, missed) = (MarkFile::read(marks)?, MarkFile::missing_note_at(marks, false)?);
         let gone = marks.iter().find_map(|mark| mark.check(mark.generation, None));
         let mut hold = gone.map(|behind| Hold { reason: reason(&behind), since: now });
         let none = MigrationStatus {
@@ -235,7 +235,7 @@ impl PostgresRecords {
             let found = client.query_one(DOUBTED, &[]).await.map_err(|error| unavailable_postgres(&error))?;
             runs.in_doubt = found.get(0);
         }
-        let (marks, missed) = (MarkFile::read(marks)?, MarkFile::missing_note_at(marks)?);
+        let (marks, missed) = (MarkFile::read(marks)?, MarkFile::missing_note_at(marks, true)?);
         let gone = marks.iter().find_map(|mark| mark.check(mark.generation, None));
         let used = schema.version > 0 && lacks.is_none() && pg_state::was_used(&client).await?;
         let hold = match schema.version {
