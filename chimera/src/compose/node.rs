@@ -100,6 +100,10 @@ pub(crate) struct Node {
 pub(crate) async fn begin(config: &Config, ambient: &Ambient, prepared: PreparedNode) -> Outcome<Node> {
     let PreparedNode { node, records, signer, blobs, mut checks, bus, directory, counters, address, webhook_seed } =
         prepared;
+    // Not when a command prepares the node: it may be the one that makes the first key.
+    if !directory.has_keys() {
+        tracing::warn!("nobody has a key, so nobody can sign in; chimera actor add admin makes the first one");
+    }
     let (stop, stopped) = watch::channel(false);
     let checkpointer = Checkpointer {
         records: Arc::clone(&records),

@@ -240,7 +240,9 @@ fn open_questions(sight: &RunView<'_>, canvas: RenderOptions) -> Vec<String> {
         if approval["digest"].is_string() {
             let digest = text(&approval["digest"]);
             // Commands are wrapped, never truncated: they are meant to be copied.
+            if is_approvable(approval) {
             lines.extend(wrap(&format!("  chimera runs approve {run} --digest {digest}"), canvas.columns));
+            }
             lines.extend(wrap(&format!("  chimera runs reject {run} --digest {digest}"), canvas.columns));
         }
     }
@@ -252,6 +254,11 @@ fn open_questions(sight: &RunView<'_>, canvas: RenderOptions) -> Vec<String> {
         }
     }
     lines
+}
+
+/// Whether a request can be approved: a plan whose dry run was refused can only be rejected.
+pub(crate) fn is_approvable(approval: &Value) -> bool {
+    approval["review"]["refusals"].as_array().is_none_or(Vec::is_empty)
 }
 
 /// The review as the web page and the mail show it; long lines are wrapped, never truncated.

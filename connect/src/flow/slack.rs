@@ -153,12 +153,12 @@ impl Tool for SlackPost {
     async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
         let (alias, text) = (input["channel_alias"].as_str(), input["text"].as_str());
         let (alias, text) = (alias.unwrap_or_default(), text.unwrap_or_default());
+        let name = SecretName::new(&format!("slack.{alias}"))
+            .map_err(|error| ToolError::not_sent(Code::MalformedArgs, format!("channel_alias: {error}")))?;
         if is_dry_run(input) {
             let output = json!({"ok": true, "channel_alias": alias});
             return Ok(Spec::dry_run_response(output, format!("POST to the Slack channel {alias} with {text:?}")));
         }
-        let name = SecretName::new(&format!("slack.{alias}"))
-            .map_err(|error| ToolError::not_sent(Code::MalformedArgs, format!("channel_alias: {error}")))?;
         let call = Call::for_tool(ctx);
         let mut keys = Keyring::of_call(&self.secrets, &call);
         let told = self.post(&call, &name, text, &mut keys).await;

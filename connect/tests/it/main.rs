@@ -5,6 +5,7 @@
 mod client;
 mod cut_connections;
 mod declared;
+mod dry_run;
 mod fixtures;
 mod hosts;
 mod http;

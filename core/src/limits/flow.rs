@@ -113,9 +113,16 @@ pub const PATTERN_BYTES_MIN: usize = 4 * 1024;
 /// Bytes of memory that all regular expressions of a workflow's inputs may take, estimated in powers of four. A workflow
 /// with more is refused with `VALIDATION_FAILED`.
 pub const SCHEMA_PATTERN_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Bytes of text in a value times the patterns of a caller's schema that checks it. A larger value is refused with
+/// Bytes that a state of a compiled regular expression takes at least. A pattern that is not understood before it is
+/// compiled counts as if all its states were that small.
+pub const PATTERN_STATE_BYTES_MIN: usize = 24;
+/// Steps that the patterns of a caller's schema may take on a value, about 10 ns each: bytes of text times the states of
+/// the pattern (`[a-z]{50}` has about a hundred), for each time that it is applied. A larger value is refused with
 /// `VALIDATION_FAILED`.
-pub const SCHEMA_TEXT_MAX: u64 = 2_000_000;
+pub const SCHEMA_PATTERN_WORK_MAX: u64 = 50_000_000;
+/// Steps of such patterns, counted in the same way, up to which a refusal lists the errors with their locations. Beyond
+/// it the refusal only says that the value does not match the schema.
+pub const SCHEMA_FAULTS_PATTERN_WORK_MAX: u64 = 1_000_000;
 /// Work units of one validation: locations of the value times the subschemas that may apply to one. A larger value is
 /// refused with `VALIDATION_FAILED`.
 pub const SCHEMA_WORK_MAX: u64 = 10_000_000;

@@ -69,6 +69,9 @@ pub const SLACK_TEXT_CHARS_MAX: usize = 40_000;
 
 /// Bytes of one object that a tool uploads. A larger one is refused with `PAYLOAD_TOO_LARGE`.
 pub const UPLOAD_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Bytes of a segment of an object's key in a local folder: the name of a file. A longer one is refused with
+/// `MALFORMED_ARGS`.
+pub const FILE_NAME_BYTES_MAX: usize = 255;
 /// Bytes of an object's key. A longer one is refused with `VALIDATION_FAILED`.
 pub const OBJECT_KEY_BYTES_MAX: usize = 1_024;
 /// Buckets with cached connections. With one more all are closed and reopened on demand.

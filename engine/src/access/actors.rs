@@ -175,7 +175,7 @@ async fn try_put_actor(
     }
     let told = serde_json::to_value(&entry).unwrap_or_default();
     let event = permit.event(entry.id.as_str(), "actor.changed", told);
-    record_in_both(directory, &mut tx, permit, &entry.tenant, event)?;
+    record_in(directory, &mut tx, permit, &entry.tenant, event)?;
     audit::commit(&*directory.parts.records, tx).await?;
     directory.refresh_and_announce().await?;
     Ok(view_of(directory, &directory.snapshot(), &entry.id))
@@ -323,7 +323,8 @@ pub(super) async fn ensure_tenant(directory: &Directory, permit: &Permit, tenant
     ];
     let mut tx = Tx { inserts: vec![Insert::new(&TENANTS, cells)?], ..Tx::default() };
     let added = json!({"slug": tenant, "name": tenant, "configured": true});
-    add_entry(directory, &mut tx, permit.event(tenant, "tenant.added", added))?;
+    let event = permit.event(tenant, "tenant.added", added);
+    add_entry(directory, &mut tx, permit.recorded_in(&directory.settings.tenant, event))?;
     match audit::commit(&*directory.parts.records, tx).await {
         Ok(_) | Err(CommitError::Conflict(Conflict::Exists(_))) => Ok(()),
         Err(error) => Err(error.into()),
@@ -412,7 +413,7 @@ async fn try_add_key(
         ));
     }
     let told = json!({"key_id": id, "before_until": before_until.map(|until| until.to_string())});
-    record_in_both(directory, &mut tx, permit, tenant, permit.event(actor, "actor.key_added", told))?;
+    record_in(directory, &mut tx, permit, tenant, permit.event(actor, "actor.key_added", told))?;
     audit::commit(&*directory.parts.records, tx).await?;
     directory.refresh_and_announce().await?;
     Ok(NewKey { id, key, before_until })
@@ -451,31 +452,16 @@ fn new_secret(directory: &Directory, given: Option<String>) -> Result<String, En
     Ok(key)
 }
 
-/// Records a change of another tenant in the caller's ledger and in that tenant's.
-pub(super) fn record_in_both(
+/// Records a change of something that belongs to `tenant` there and, if that is another tenant, in the caller's own
+/// ledger.
+pub(super) fn record_in(
     directory: &Directory,
     tx: &mut Tx,
     permit: &Permit,
     tenant: &str,
     event: EventRecord,
 ) -> Result<(), EngineError> {
-    record(directory, tx, permit, event.clone())?;
-    record_for(directory, tx, permit, tenant, event)
-}
-
-/// Records an operator's act for another tenant in that tenant's ledger. For their own tenant it does nothing.
-pub(super) fn record_for(
-    directory: &Directory,
-    tx: &mut Tx,
-    permit: &Permit,
-    tenant: &str,
-    mut event: EventRecord,
-) -> Result<(), EngineError> {
-    if tenant == permit.tenant() {
-        return Ok(());
-    }
-    event.data["operator_of"] = permit.tenant().into();
-    add_entry(directory, tx, EventRecord { tenant_id: tenant.to_owned(), ..event })
+    record(directory, tx, permit, permit.recorded_in(tenant, event))
 }
 
 pub(super) fn record(
@@ -489,7 +475,7 @@ pub(super) fn record(
     Ok(())
 }
 
-fn add_entry(directory: &Directory, tx: &mut Tx, event: EventRecord) -> Result<(), EngineError> {
+pub(super) fn add_entry(directory: &Directory, tx: &mut Tx, event: EventRecord) -> Result<(), EngineError> {
     Writer { random: &*directory.parts.random, clock: &*directory.parts.clock }.event(tx, event)?;
     Ok(())
 }

@@ -143,7 +143,15 @@ impl Permit {
             run_id: None,
             run_seq: None,
             trace_id: None,
+            operator_of: self.operator_of().map(str::to_owned),
         }
+    }
+
+    /// The same event, recorded in the ledger of this tenant instead, and in that of the caller's own.
+    pub(super) fn recorded_in(&self, tenant: &str, event: EventRecord) -> EventRecord {
+        let home = &*self.entry.tenant;
+        let operator_of = (tenant != home).then(|| home.to_owned());
+        EventRecord { tenant_id: tenant.to_owned(), operator_of, ..event }
     }
 
     pub(super) async fn check_nonces(&self, records: &dyn Records) -> Result<(), ErrorBody> {
@@ -168,6 +176,11 @@ impl Permit {
     /// The tenant for which an operator acts, if that is not their own.
     pub(crate) fn acts_for(&self) -> Option<&str> {
         self.acts_for.as_deref()
+    }
+
+    /// The operator's own tenant, if they act for another.
+    pub(crate) fn operator_of(&self) -> Option<&str> {
+        self.acts_for.as_ref().map(|_| self.entry.tenant.as_str())
     }
 
     /// The same operator, acting for another tenant.

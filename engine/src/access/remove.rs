@@ -5,7 +5,7 @@
 //! stored entry goes, and the configured one applies again.
 
 use super::actors::{
-    ActorView, KeyToStore, ensure_tenant, insert_entry, key_row, record_in_both, show_actor, update_entry, view_of,
+    ActorView, KeyToStore, ensure_tenant, insert_entry, key_row, record_in, show_actor, update_entry, view_of,
 };
 use super::directory::{Directory, stored_entry};
 use super::permit::{ACTORS_WRITE, Permit};
@@ -52,7 +52,7 @@ async fn try_remove_actor(directory: &Directory, permit: &Permit, id: &str) -> R
     tx.steps.push(end_sign_ins(id, now)?);
     tx.steps.push(end_links(id, directory.parts.clock.steady())?);
     let told = json!({"entry": row.is_some(), "keys_ended": keys});
-    record_in_both(directory, &mut tx, permit, &shown.entry.tenant, permit.event(id, "actor.removed", told))?;
+    record_in(directory, &mut tx, permit, &shown.entry.tenant, permit.event(id, "actor.removed", told))?;
     audit::commit(&*directory.parts.records, tx).await?;
     directory.refresh_and_announce().await?;
     Ok(view_of(directory, &directory.snapshot(), id))

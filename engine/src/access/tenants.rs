@@ -4,14 +4,14 @@
 //! when the slug changes. Tenants from before ids were random have their slug as id. Disabling a tenant locks its
 //! actors out, ends its streams and stops its runs from making calls; its data stays.
 
-use super::actors::{ensure_tenant, record, record_for, record_in_both};
+use super::actors::{add_entry, ensure_tenant, record_in};
 use super::authenticator::{Authenticator, Credentials};
 use super::directory::{Directory, Snapshot};
 use super::nonces::is_nonce_conflict;
 use super::permit::Permit;
 use super::registry_change::{change_registry, expect_registry};
 use crate::error::EngineError;
-use crate::ledger::audit;
+use crate::ledger::audit::{self, EventRecord};
 use crate::port::CommitError;
 use chimera_core::access::tables::{TENANTS, TenantRow, tenants};
 use chimera_core::access::tenant::{TenantStatus, is_slug};
@@ -117,7 +117,8 @@ async fn try_add_tenant(
     ensure_tenant(directory, permit, &directory.settings.tenant).await?;
     expect_registry(&mut tx, &snapshot, &directory.settings.tenant)?;
     let event = permit.event(id.as_str(), "tenant.added", json!({"slug": slug, "name": name}));
-    record(directory, &mut tx, permit, event)?;
+    // No other tenant is told, also if the operator acts for one.
+    record_in(directory, &mut tx, permit, &directory.settings.tenant, event)?;
     match audit::commit(&*directory.parts.records, tx).await {
         // It was added concurrently.
         Err(error @ CommitError::Conflict(Conflict::Exists(_))) if !is_nonce_conflict(&error) => {
@@ -160,8 +161,7 @@ async fn try_set_tenant_disabled(
     let mut tx = Tx { updates: vec![Update::versioned(&TENANTS, key, tenant.version, set)?], ..Tx::default() };
     let event = if disabled { "tenant.disabled" } else { "tenant.enabled" };
     let event = permit.event(tenant.id.as_str(), event, json!({"slug": slug}));
-    // The tenant's own ledger records it too, with who did it.
-    record_in_both(directory, &mut tx, permit, &tenant.id, event)?;
+    record_in(directory, &mut tx, permit, &tenant.id, event)?;
     audit::commit(&*directory.parts.records, tx).await?;
     directory.refresh_and_announce().await?;
     show_tenant(directory, permit, slug)
@@ -198,9 +198,11 @@ pub async fn act_for(
     if !shown.reads {
         directory.check_enabled(&tenant.id)?;
     }
-    let (mut tx, told) = (Tx::default(), json!({"target": shown.target, "slug": slug}));
+    let told = json!({"target": shown.target, "slug": slug, "operator_of": permit.tenant()});
     let event = permit.event(permit.actor(), "operator.acted", told);
-    let entered = record_for(directory, &mut tx, permit, &tenant.id, event);
+    let mut tx = Tx::default();
+    // Only there: what the request changes is recorded in both ledgers, with the change.
+    let entered = add_entry(directory, &mut tx, EventRecord { tenant_id: tenant.id.clone(), ..event });
     entered.map_err(|error| error.body())?;
     let committed = audit::commit(&*directory.parts.records, tx).await;
     committed.map_err(|error| EngineError::from(error).body())?;

@@ -334,6 +334,7 @@ fn record_revocation(
 ) -> Result<(), EngineError> {
     if let Some(permit) = by {
         (event.actor_type, event.actor_id) = (permit.kind(), Some(permit.actor().to_owned()));
+        event.operator_of = permit.operator_of().map(str::to_owned);
         permit.add_nonces(tx);
     }
     writer(authenticator).event(tx, event)?;
@@ -493,5 +494,6 @@ fn event(entry: &ActorEntry, actor: &str, subject: &str, what: &str, data: serde
         run_id: None,
         run_seq: None,
         trace_id: None,
+        operator_of: None,
     }
 }

@@ -9,7 +9,7 @@ use super::void_requests::VoidRequests;
 use super::{Flow, link, load, review, signals, undo_scopes};
 use crate::access::{APPROVALS_DECIDE, Permit, is_nonce_conflict, missing_scope_error};
 use crate::error::EngineError;
-use crate::ledger::audit::{DecisionRecord as Audited, EventRecord, Writer};
+use crate::ledger::audit::{DecisionRecord as Audited, Writer};
 use crate::port::CommitError;
 use chimera_core::access::DeciderRefusal;
 use chimera_core::error::{Code, ErrorBody};
@@ -20,8 +20,8 @@ use chimera_core::flow::approval::{
 use chimera_core::flow::run::{Signal, SignalKind, affinity};
 use chimera_core::flow::tables::{APPROVAL_DETAILS, APPROVAL_REQUESTS, approval_details, approval_requests};
 use chimera_core::json::Digest32;
+use chimera_core::ledger::ActorType;
 use chimera_core::ledger::decision::{DecisionSource, Outcome};
-use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::limits;
 use chimera_core::record::{Json, Step, Tx, Unstorable, Update};
 use serde_json::json;
@@ -283,22 +283,12 @@ fn decision_record(permit: &Permit, ask: &Decide, approval: &StoredApproval, dec
         DecisionOutcome::Denied { .. } => Outcome::Rejected,
         DecisionOutcome::Pending => Outcome::Deferred,
     };
+    let data = json!({
+        "run_id": ask.run, "digest": approval.digest, "decision": ask.decision.as_str(),
+        "approvals": decided.approvals, "needed": decided.needed,
+    });
     Audited {
-        event: EventRecord {
-            tenant_id: permit.tenant().to_owned(),
-            subject_type: SubjectType::Other,
-            subject_id: approval.id.to_string(),
-            event_type: "approval.decided".to_owned(),
-            actor_type: permit.kind(),
-            actor_id: Some(permit.actor().to_owned()),
-            data: json!({
-                "run_id": ask.run, "digest": approval.digest, "decision": ask.decision.as_str(),
-                "approvals": decided.approvals, "needed": decided.needed,
-            }),
-            run_id: Some(ask.run),
-            run_seq: None,
-            trace_id: Some(chimera_core::id::trace_id(ask.run)),
-        },
+        event: permit.event(approval.id, "approval.decided", data).of_run(ask.run),
         source: DecisionSource::Approval,
         outcome,
         rationale: ask.reason.as_deref().map_or_else(|| ask.decision.as_str().to_owned(), mask_credentials),

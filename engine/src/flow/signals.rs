@@ -5,7 +5,7 @@
 
 use super::error::masked_text;
 use super::void_requests::VoidRequests;
-use super::{Flow, contributor_rules, load, review, undo_scopes};
+use super::{Flow, contributor_rules, load, lookup, review, suggest, undo_scopes};
 use crate::access::{Permit, RUNS_MANAGE, WORKFLOWS_WRITE, is_nonce_conflict};
 use crate::error::EngineError;
 use crate::ledger::audit::{EventRecord, Writer};
@@ -239,7 +239,7 @@ async fn undoable_run(flow: &Flow, permit: &Permit, run: Uuid) -> Result<RunBrie
     Ok(row)
 }
 
-/// Deletes cached outputs of a workflow: one key, or all.
+/// Deletes cached outputs of a workflow: one key, or all. Refuses a workflow that does not exist.
 pub async fn invalidate_outputs(
     flow: &Flow,
     permit: &Permit,
@@ -248,6 +248,11 @@ pub async fn invalidate_outputs(
 ) -> Result<(), EngineError> {
     if !permit.may(WORKFLOWS_WRITE) {
         return Err(EngineError::missing_scope(WORKFLOWS_WRITE));
+    }
+    let workflows = &flow.inner.workflows;
+    let is_own = workflows.row(permit.tenant(), workflow, None).await?.is_some();
+    if !is_own && lookup::find_workflow(workflows, permit.tenant(), workflow, None).await?.is_none() {
+        return Err(suggest::unknown_workflow(workflows, permit, workflow, None).await);
     }
     let is = |column, value: &str| Condition { column, compare: Comparison::Is, value: value.into() };
     let mut conditions = vec![is(cache_entries::tenant_id, permit.tenant()), is(cache_entries::workflow_id, workflow)];

@@ -387,7 +387,7 @@ async fn begin(flow: &Flow, permit: &Permit, head: RunHead, first: FirstTurn<'_>
         check_queue(flow, id)?;
     }
     let mut tx = turn.tx.take().unwrap_or_default();
-    ledger_notes::add_entries(&mut tx, inner, run.head(), &mut turn.notes)?;
+    ledger_notes::add_entries_of(&mut tx, inner, run.head(), &mut turn.notes, permit.operator_of())?;
     approval_messages::add_approval_messages(&mut tx, inner, run.head(), &turn.asked).await?;
     tx.append(alongside.clone());
     permit.add_nonces(&mut tx);
@@ -461,7 +461,10 @@ fn check_schema(graph: &Graph, inputs: &Value) -> Result<(), EngineError> {
     }
     let text = Json::encode(inputs).map_err(|error| EngineError::refused(Code::ValidationFailed, error.to_string()))?;
     if text.as_str().len() > limits::RUN_INPUT_BYTES_MAX {
-        return Err(EngineError::refused(Code::PayloadTooLarge, "the inputs of a run are too large"));
+        let (bytes, max) = (text.as_str().len(), limits::RUN_INPUT_BYTES_MAX);
+        let message = format!("the inputs of a run take {bytes} bytes as JSON; at most {max} are allowed");
+        let body = ErrorBody::new(Code::PayloadTooLarge, message).with("bytes", bytes).with("bytes_max", max);
+        return Err(EngineError::Refused(Box::new(body)));
     }
     let Some(schema) = &graph.input_schema else { return Ok(()) };
     schema.check(inputs).map_err(|faults| {

@@ -32,6 +32,8 @@ pub struct EventRecord {
     /// Sequence number within the run.
     pub run_seq: Option<i64>,
     pub trace_id: Option<String>,
+    /// The tenant of an operator who did it for another tenant. Its ledger gets an entry too.
+    pub operator_of: Option<String>,
 }
 
 impl EventRecord {
@@ -49,6 +51,7 @@ impl EventRecord {
             run_id: None,
             run_seq: None,
             trace_id: None,
+            operator_of: None,
         }
     }
 
@@ -56,6 +59,18 @@ impl EventRecord {
     #[must_use]
     pub fn of_run(self, run: Uuid) -> Self {
         Self { run_id: Some(run), trace_id: Some(chimera_core::id::trace_id(run)), ..self }
+    }
+
+    /// The entry for the ledger of an operator's own tenant. It is no part of the run: its order is not the run's, and
+    /// the run is not one of that tenant.
+    fn for_operator(&self, home: &str) -> Self {
+        let mut data = self.data.clone();
+        data["for_tenant"] = self.tenant_id.as_str().into();
+        if let Some(run) = self.run_id {
+            data["run_id"] = run.to_string().into();
+        }
+        let (tenant_id, operator_of) = (home.to_owned(), None);
+        Self { tenant_id, data, run_id: None, run_seq: None, operator_of, ..self.clone() }
     }
 }
 
@@ -96,8 +111,18 @@ pub struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Adds an event's ledger entry to `tx`; returns the entry's id.
-    pub fn event(&self, tx: &mut Tx, event: EventRecord) -> Result<String, AuditError> {
+    /// Adds an event's ledger entry to `tx`; returns the entry's id. What an operator did for another tenant is also
+    /// added to the ledger of the operator's own.
+    pub fn event(&self, tx: &mut Tx, mut event: EventRecord) -> Result<String, AuditError> {
+        let Some(home) = event.operator_of.take() else { return self.entry(tx, event) };
+        let mirrored = event.for_operator(&home);
+        event.data["operator_of"] = home.into();
+        let id = self.entry(tx, event)?;
+        self.entry(tx, mirrored)?;
+        Ok(id)
+    }
+
+    fn entry(&self, tx: &mut Tx, event: EventRecord) -> Result<String, AuditError> {
         let id = self.random.opaque_id();
         let EventRecord { tenant_id, subject_type, subject_id, event_type, .. } = event;
         let EventRecord { actor_type, actor_id, mut data, run_id, run_seq, trace_id, .. } = event;

@@ -15,6 +15,7 @@ mod message;
 mod narrow_tokens;
 mod notify;
 mod one_person;
+mod operators;
 mod order;
 mod pinned_versions;
 mod rate;

@@ -38,19 +38,19 @@ impl Tenancy for AllToolsShared {
 
 /// What somebody has, or what nobody has.
 #[derive(Clone)]
-struct TenantResources {
+pub(super) struct TenantResources {
     tenant: &'static str,
     actor: &'static str,
-    workflow: String,
+    pub(super) workflow: String,
     /// A run that waits for a decision, and its approval.
-    run: String,
+    pub(super) run: String,
     digest: String,
     /// The key under which a run was asked for.
     key: String,
     /// Where a list of the owner goes on.
     cursor: String,
     /// What nobody else may read.
-    marks: Vec<String>,
+    pub(super) marks: Vec<String>,
 }
 
 impl TenantResources {
@@ -74,7 +74,7 @@ impl TenantResources {
     }
 }
 
-type Body = fn(&TenantResources) -> Value;
+pub(super) type Body = fn(&TenantResources) -> Value;
 
 fn none(_: &TenantResources) -> Value {
     Value::Null
@@ -94,7 +94,7 @@ fn scheduled(of: &TenantResources) -> Value {
 }
 
 /// Every guarded operation with its parameters, and a body that its owner could send.
-const CASES: &[(&str, &str, Body)] = &[
+pub(super) const CASES: &[(&str, &str, Body)] = &[
     ("POST /auth/revoke", "", |of| json!({"token": of.run})),
     ("POST /act", "", |of| json!({"workflow_id": of.workflow, "wait": 0})),
     ("GET /actors", "", none),
@@ -153,7 +153,7 @@ const CASES: &[(&str, &str, Body)] = &[
     ("DELETE /runs/{id}/patches/{number}", "", none),
 ];
 
-fn named(id: &str) -> Air {
+pub(super) fn named(id: &str) -> Air {
     workflow(id)
         .function("think", "think", json!({"said": "${inputs.said}"}))
         .node(json!({"id": "review", "type": "hitl", "prompt": "May it?", "show": {"n": 1}}))
@@ -171,7 +171,7 @@ fn wide(actor: &str, tenant: &str) -> ActorEntry {
 }
 
 /// A house with the default tenant and two others.
-async fn street() -> FlowServer {
+pub(super) async fn street() -> FlowServer {
     let stage = setup().tenancy(Arc::new(AllToolsShared)).open().await;
     let others = [
         wide("user_ann", TENANT),
@@ -187,7 +187,7 @@ async fn street() -> FlowServer {
 }
 
 /// Lets somebody have one of everything.
-async fn settled(house: &FlowServer, actor: &'static str, tenant: &'static str) -> TenantResources {
+pub(super) async fn settled(house: &FlowServer, actor: &'static str, tenant: &'static str) -> TenantResources {
     let workflow = format!("work-of-{tenant}");
     let air = named(&workflow);
     let applied = house.ask_as(actor, Method::PUT, &format!("/workflows/{workflow}"), air.document().clone()).await;

@@ -184,6 +184,7 @@ async fn entries_of_several_lanes_are_paged_by_their_number() {
                 run_id: Some(run),
                 run_seq: Some(number),
                 trace_id: None,
+                operator_of: None,
             };
             writer.event(&mut tx, event).unwrap();
         }
