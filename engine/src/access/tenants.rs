@@ -194,8 +194,8 @@ pub async fn act_for(
     if tenant.id == permit.tenant() {
         return Ok(permit.clone());
     }
-    let (mut tx, told) = (Tx::default(), json!({"target": shown.target, "slug": slug}));
-    let event = permit.event(permit.actor(), "operator.acted", told);
+    let (mut tx, data) = (Tx::default(), json!({"target": shown.target, "slug": slug}));
+    let event = permit.event(permit.actor(), "operator.acted", data);
     let entered = record_for(directory, &mut tx, permit, &tenant.id, event);
     entered.map_err(|error| error.body())?;
     let committed = audit::commit(&*directory.parts.records, tx).await;

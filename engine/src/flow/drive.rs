@@ -166,7 +166,8 @@ impl RunDriver {
 
     /// Stops driving the run. Signals that arrive at the last moment trigger another load.
     fn stop(self) {
-        let Self { inner, run, channels: RunChannels { mut nudges, progress }, more_signals: mut told, .. } = self;
+        let Self { inner, run, channels: RunChannels { mut nudges, progress }, more_signals: mut has_signals, .. } =
+            self;
         let id = run.head().id;
         if self.waits_in_store {
             inner.unload(id, progress);
@@ -174,9 +175,9 @@ impl RunDriver {
             inner.release(id);
         }
         while let Ok(nudge) = nudges.try_recv() {
-            told |= nudge == WakeUp::CheckSignals;
+            has_signals |= nudge == WakeUp::CheckSignals;
         }
-        if told && inner.is_running() {
+        if has_signals && inner.is_running() {
             inner.wake_again(id);
         }
     }

@@ -353,7 +353,7 @@ impl EngineState {
     pub(super) fn launch(self: &Arc<Self>, run: Run, turn: Turn, tx: Tx, made: Vec<Span>) -> PendingRun {
         let (inbox, nudges) = mpsc::channel(limits::RUN_INBOX_MAX);
         let first = RunProgress::of(&run, turn.is_resting());
-        let (told, durable) = oneshot::channel();
+        let (report, durable) = oneshot::channel();
         let id = run.head().id;
         let entered = self.driven.register(id, &run.head().tenant, inbox, first.clone());
         // A new id is not registered yet.
@@ -369,7 +369,7 @@ impl EngineState {
                 inner.release(id);
             }
             // The caller may have stopped waiting.
-            let _ = told.send(committed.map(drop));
+            let _ = report.send(committed.map(drop));
             if !failed {
                 made.into_iter().for_each(|span| inner.parts.spans.ended(span));
                 let (offload, costly) = (Arc::clone(&inner.offload), CostFlag::new(is_heavy(&run)));

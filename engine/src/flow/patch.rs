@@ -221,7 +221,7 @@ pub(crate) async fn propose_patch(
     }
     // Of two concurrent proposals one gets the number.
     let row = patch_row(flow, permit, run, number, &patch)?;
-    let told = SignalKind::Patch { number, patch: patch.to_value(), by: permit.by(), risk };
+    let kind = SignalKind::Patch { number, patch: patch.to_value(), by: permit.by(), risk };
     let is = |column, value: Cell| Condition { column, compare: Comparison::Is, value };
     let unchanged = Step::Lock {
         table: &RUNS,
@@ -229,8 +229,8 @@ pub(crate) async fn propose_patch(
         rows: RowCount::Exactly(1),
     };
     let tx = Tx { inserts: vec![row], steps: vec![unchanged], ..Tx::default() };
-    let told = signals::try_send_signal(flow, permit, RunSignal::new(run, told), tx).await?;
-    Ok(told.then_some(ProposedPatch { number: Some(number), preview }))
+    let sent = signals::try_send_signal(flow, permit, RunSignal::new(run, kind), tx).await?;
+    Ok(sent.then_some(ProposedPatch { number: Some(number), preview }))
 }
 
 /// Inspects a copy of a run.
@@ -306,8 +306,8 @@ pub async fn withdraw_patch(flow: &Flow, permit: &Permit, run: Uuid, number: u32
     let void = VoidRequests::of_reverted_patch(&requests)?;
     let key = vec![row.run_id.into(), row.number.into()];
     let at = RowVersion { table: &RUN_PATCHES, key, version: row.state_version };
-    let told = SignalKind::Unpatch { number, by: permit.by() };
-    signals::send_signal_once(flow, permit, RunSignal { run, told, void }, &at).await
+    let kind = SignalKind::Unpatch { number, by: permit.by() };
+    signals::send_signal_once(flow, permit, RunSignal { run, kind, void }, &at).await
 }
 
 async fn patches_of(flow: &Flow, permit: &Permit, run: Uuid) -> Result<Vec<PatchRow>, EngineError> {
