@@ -137,7 +137,7 @@ impl RunDriver {
         // A run that waited in the store goes back there if there is no slot.
         let waited = self.inner.call_slots().resume(self.run.head().id);
         self.waits_since = waited.then_some(self.run.head().created_at);
-        let mut events = vec![Event::Claimed { alone: self.owns_all_calls }];
+        let mut events = vec![Event::Claimed { owns_all_calls: self.owns_all_calls }];
         events.extend(self.pending_signals().await);
         Box::pin(self.drive(events)).await;
     }
@@ -349,7 +349,7 @@ impl RunDriver {
             // If another node owned the run meanwhile, its calls may still be in flight.
             self.owns_all_calls &= stored.is_none() || stored == known || stored == tried || inner.parts.alone;
             let mut events = Vec::new();
-            let begun = Event::Claimed { alone: self.owns_all_calls };
+            let begun = Event::Claimed { owns_all_calls: self.owns_all_calls };
             if calls.is_some_and(|calls| self.run.adopt_calls(calls)) {
                 self.leave_slots(&busy);
                 let (unwritten, answers): (Vec<_>, Vec<_>) =

@@ -529,7 +529,7 @@ impl EngineState {
         let first = RunProgress { status: brief.status, is_resting: false, ended: None };
         // Registered before the rows are read: a run is driven by one task only.
         let Some(sender) = self.driven.register(id, &brief.tenant_id, inbox, first) else { return Ok(()) };
-        let alone = self.parts.alone || brief.owner_lane.is_none();
+        let owns_all_calls = self.parts.alone || brief.owner_lane.is_none();
         let costly = CostFlag::default();
         let who = Claimant::new(&brief.tenant_id, &brief.actor);
         let loaded = Box::pin(load::load(&*self.parts.records, &self.workflows, row, &costly));
@@ -539,7 +539,7 @@ impl EngineState {
                 let span = spans::run_placeholder(&*self.parts.spans, id);
                 let offload = Arc::clone(&self.offload);
                 let channels = RunChannels { nudges, progress: sender };
-                let drive = RunDriver::new(Arc::clone(self), run, channels, alone, costly.clone());
+                let drive = RunDriver::new(Arc::clone(self), run, channels, owns_all_calls, costly.clone());
                 let drive = Box::pin(drive.resume());
                 tokio::spawn(async move { offload.run_when_costly(&who, &costly, drive).await }.instrument(span));
                 Ok(())

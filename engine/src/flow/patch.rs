@@ -248,7 +248,7 @@ fn on_copy<T>(flow: &Flow, mut run: Run, look: impl FnOnce(&Run, &Env<'_>) -> T)
         owner: LaneOwner { lane: 0, epoch: 0 },
     };
     // What is in flight without its own row reappears in this copy, and goes no further.
-    run.step(vec![RunEvent::Claimed { alone: false }], &mut env)?;
+    run.step(vec![RunEvent::Claimed { owns_all_calls: false }], &mut env)?;
     Ok(look(&run, &env))
 }
 

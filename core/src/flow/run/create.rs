@@ -18,7 +18,7 @@ pub(crate) fn first_turn(
 ) -> Result<Turn, Unstorable> {
     run.budget.count_values(run.tasks.values(), &run.head.inputs);
     let mut cx = TurnContext::new(env, run.row.run_seq());
-    step::advance(run, vec![Event::Claimed { alone: true }], &mut cx)?;
+    step::advance(run, vec![Event::Claimed { owns_all_calls: true }], &mut cx)?;
     let mut answered = Vec::new();
     for effect in std::mem::take(&mut cx.turn.effects) {
         match effect {

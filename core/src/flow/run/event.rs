@@ -40,7 +40,7 @@ pub enum Event {
     /// It was created, or claimed and loaded by this process.
     Claimed {
         /// No other process can still be working on it.
-        alone: bool,
+        owns_all_calls: bool,
     },
     /// A call ended.
     CallAnswered {

@@ -61,11 +61,11 @@ pub(crate) fn advance(run: &mut Run, events: Vec<Event>, cx: &mut TurnContext<'_
 
 fn apply_event(run: &mut Run, event: Event, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
     match event {
-        Event::Claimed { alone } if run.row.is_new() => {
-            debug_assert!(alone, "a run that is nowhere yet has no other owner");
+        Event::Claimed { owns_all_calls } if run.row.is_new() => {
+            debug_assert!(owns_all_calls, "a run that is nowhere yet has no other owner");
             begin(run, cx)
         }
-        Event::Claimed { alone } => resume_claimed(run, alone, cx),
+        Event::Claimed { owns_all_calls } => resume_claimed(run, owns_all_calls, cx),
         Event::CallAnswered { at, call, answer, took_ms } => {
             cx.turn.took_ms = took_ms;
             answer::apply_answer(run, at, call, answer, cx)
@@ -122,11 +122,11 @@ fn check_inputs(run: &Run) -> Result<(), ErrorBody> {
     })
 }
 
-/// Resumes a run that was loaded. If `alone`, no other process can still be making its calls, so a lost one is settled
+/// Resumes a run that was loaded. If `owns_all_calls`, no other process can still be making its calls, so a lost one is settled
 /// at once; otherwise at its deadline.
-fn resume_claimed(run: &mut Run, alone: bool, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
+fn resume_claimed(run: &mut Run, owns_all_calls: bool, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
     cx.turn.claim = true;
-    if alone {
+    if owns_all_calls {
         run.rollback.skip_lost_deadlines();
     }
     if run.status == RunStatus::Pending {
@@ -146,7 +146,7 @@ fn resume_claimed(run: &mut Run, alone: bool, cx: &mut TurnContext<'_>) -> Resul
     maps::settle_maps(run, cx)?;
     let lost: Vec<RunPlace> = run.tasks.places().filter(|at| run.tasks.is_lost(*at)).collect();
     for at in lost {
-        if alone {
+        if owns_all_calls {
             answer::settle_lost(run, at, cx)?;
         }
     }
