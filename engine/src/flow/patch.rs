@@ -1,4 +1,4 @@
-//! Patches of a running graph: propose_patch, preview, remove.
+//! Patches of a running graph: propose, preview, remove.
 //!
 //! The run itself applies a patch in its next turn. Whatever can be checked before is checked here, so that a patch
 //! that can't work is refused at once.
@@ -102,8 +102,7 @@ pub(crate) struct RunDefinition {
 impl CheckedPatch {
     /// The run advances faster than the patch can be checked.
     pub(crate) fn run_too_fast() -> EngineError {
-        let message =
-            "the run changes faster than the patch can be checked; pause the run and propose_patch the patch again";
+        let message = "the run changes faster than the patch can be checked; pause the run and propose the patch again";
         EngineError::refused(Code::OccConflict, message)
     }
 }

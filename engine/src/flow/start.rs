@@ -141,7 +141,8 @@ pub async fn start_with(
     let work_slot = flow.acquire_work_slot(&permit.claimant(), workflow.graph.may_take_long).await?;
     work_slot.run(|| check_start(&workflow.graph, &ask))?;
     notify_check::check_notify(flow, permit, ask.level, ask.notify.as_ref())?;
-    // Whether the workflow itself may be started was checked when it was looked share::check_shared(&up.flow.inner.workflows, permit.tenant(), None, &inside).await?;
+    // Whether the workflow itself may be started was checked when it was looked up.
+    share::check_shared(&flow.inner.workflows, permit.tenant(), None, &inside).await?;
     share::copy_shared(&flow.inner.workflows, permit.tenant(), Some(&workflow), &inside).await?;
     let writers: Vec<String> = workflow.author().into_iter().chain(inside.authors()).map(str::to_owned).collect();
     let FoundWorkflow { version, graph, .. } = workflow;
