@@ -414,20 +414,20 @@ mod tests {
         let works: Vec<_> =
             (0..limits::TENANT_WORK_WAITING_MAX).map(|n| begin(n / limits::ACTOR_WORK_WAITING_MAX)).collect();
         until_waiting(&offload, limits::TENANT_WORK_WAITING_MAX).await;
-        let told = |tenant: &str, actor: &str, long: bool| {
+        let refusal = |tenant: &str, actor: &str, long: bool| {
             let body = offload.admit(&Claimant::new(tenant, actor), long).err()?.body();
             assert_eq!(body.retry_after_seconds, Some(1));
             Some(body.code)
         };
-        assert_eq!(told("bob", "0", true).as_deref(), Some("RATE_LIMITED"));
-        assert_eq!(told("bob", "new", true).as_deref(), Some("OVERLOADED"));
-        assert_eq!(told("bob", "0", false), None, "small work never waits");
-        assert_eq!(told("acme", "0", true), None);
+        assert_eq!(refusal("bob", "0", true).as_deref(), Some("RATE_LIMITED"));
+        assert_eq!(refusal("bob", "new", true).as_deref(), Some("OVERLOADED"));
+        assert_eq!(refusal("bob", "0", false), None, "small work never waits");
+        assert_eq!(refusal("acme", "0", true), None);
         drop(first);
         for work in works {
             work.await.unwrap();
         }
-        assert_eq!(told("bob", "0", true), None);
+        assert_eq!(refusal("bob", "0", true), None);
     }
 
     /// However many ask, the memory that they were given never exceeds the limit, and what needs more works alone.

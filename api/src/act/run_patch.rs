@@ -114,6 +114,6 @@ pub(crate) async fn patch(
     let request = PatchRequest { run, document: patch, version: state_version, dry_run };
     let proposed = act::patch(actions, &caller.permit, request).await?;
     let status = if dry_run { StatusCode::OK } else { StatusCode::ACCEPTED };
-    let told = ProposedDocument { run_id: run, number: proposed.number, preview: proposed.preview.into() };
-    Ok((status, Json(told)))
+    let document = ProposedDocument { run_id: run, number: proposed.number, preview: proposed.preview.into() };
+    Ok((status, Json(document)))
 }

@@ -30,9 +30,9 @@ wire! {
     /// A ledger entry.
     pub(crate) EntryDocument from EntryView {
         /// Lane: one writer's chain of entries.
-        lane in link: i64,
+        lane in position: i64,
         /// Number within the lane.
-        seq in link: i64,
+        seq in position: i64,
         /// Id of the entry.
         id: String,
         /// Id of the tenant.
@@ -58,11 +58,11 @@ wire! {
         /// W3C trace id.
         trace_id in run: Option<String>,
         /// SHA-256 of the salted content.
-        content_digest in link: String,
+        content_digest in position: String,
         /// Hash of the entry before it.
-        prev_hash in link: String,
+        prev_hash in position: String,
         /// Hash of this entry.
-        hash in link: String,
+        hash in position: String,
     }
 }
 

@@ -98,10 +98,10 @@ fn check_unique(given: &[(String, Value)]) -> Outcome {
 }
 
 pub(super) fn notify(webhook: Option<String>, email: Option<String>) -> Option<Value> {
-    let mut told = Map::new();
-    told.extend(webhook.map(|url| ("webhook".to_owned(), url.into())));
-    told.extend(email.map(|address| ("email".to_owned(), address.into())));
-    (!told.is_empty()).then(|| told.into())
+    let mut targets = Map::new();
+    targets.extend(webhook.map(|url| ("webhook".to_owned(), url.into())));
+    targets.extend(email.map(|address| ("email".to_owned(), address.into())));
+    (!targets.is_empty()).then(|| targets.into())
 }
 
 /// The result as text for a person.

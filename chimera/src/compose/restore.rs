@@ -170,11 +170,11 @@ fn manifest_to_copied(manifest: &Manifest) -> Outcome<CopyManifest> {
 
 /// Checks that the records of a backup match its manifest.
 pub(crate) fn inspect_records(manifest: &Manifest, from: &Path) -> Outcome {
-    let told = manifest_to_copied(manifest)?;
+    let described = manifest_to_copied(manifest)?;
     if manifest.store == StoreKind::Postgres {
         return Ok(());
     }
-    if records::inspect_sqlite_copy(from)? != told {
+    if records::inspect_sqlite_copy(from)? != described {
         return Err(Failure::new(Code::LedgerBroken, "the records of the backup do not match its manifest")
             .hint("use another one; nothing was changed"));
     }

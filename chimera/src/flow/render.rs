@@ -241,7 +241,7 @@ fn open_questions(sight: &RunView<'_>, canvas: RenderOptions) -> Vec<String> {
             let digest = text(&approval["digest"]);
             // Commands are wrapped, never truncated: they are meant to be copied.
             if is_approvable(approval) {
-            lines.extend(wrap(&format!("  chimera runs approve {run} --digest {digest}"), canvas.columns));
+                lines.extend(wrap(&format!("  chimera runs approve {run} --digest {digest}"), canvas.columns));
             }
             lines.extend(wrap(&format!("  chimera runs reject {run} --digest {digest}"), canvas.columns));
         }

@@ -221,8 +221,8 @@ impl Tool for HttpRequest {
         }
         let call = Call::for_tool(ctx);
         let mut keys = Keyring::of_call(&self.secrets, &call);
-        let told = self.ask(&call, request, input, &mut keys).await;
-        keys.clean(told).await
+        let outcome = self.ask(&call, request, input, &mut keys).await;
+        keys.clean(outcome).await
     }
 }
 

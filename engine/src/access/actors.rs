@@ -173,8 +173,8 @@ async fn try_put_actor(
         None => tx.inserts.push(insert_entry(directory, &entry, now)?),
         Some(row) => tx.updates.push(update_entry(&entry, row, now)?),
     }
-    let told = serde_json::to_value(&entry).unwrap_or_default();
-    let event = permit.event(entry.id.as_str(), "actor.changed", told);
+    let data = serde_json::to_value(&entry).unwrap_or_default();
+    let event = permit.event(entry.id.as_str(), "actor.changed", data);
     record_in(directory, &mut tx, permit, &entry.tenant, event)?;
     audit::commit(&*directory.parts.records, tx).await?;
     directory.refresh_and_announce().await?;
@@ -412,8 +412,8 @@ async fn try_add_key(
             format!("an actor can have at most {ACTOR_KEYS_MAX} keys"),
         ));
     }
-    let told = json!({"key_id": id, "before_until": before_until.map(|until| until.to_string())});
-    record_in(directory, &mut tx, permit, tenant, permit.event(actor, "actor.key_added", told))?;
+    let data = json!({"key_id": id, "before_until": before_until.map(|until| until.to_string())});
+    record_in(directory, &mut tx, permit, tenant, permit.event(actor, "actor.key_added", data))?;
     audit::commit(&*directory.parts.records, tx).await?;
     directory.refresh_and_announce().await?;
     Ok(NewKey { id, key, before_until })

@@ -509,7 +509,7 @@ impl Directory {
     pub async fn keep(&self, mut stopped: watch::Receiver<bool>) {
         let mut swept = self.parts.clock.steady();
         let mut looked = swept;
-        let mut told = match self.parts.bus.subscribe(TOPIC).await {
+        let mut changes = match self.parts.bus.subscribe(TOPIC).await {
             Ok(heard) => heard,
             Err(_) => futures::stream::pending::<BusEvent>().boxed(),
         };
@@ -517,7 +517,7 @@ impl Directory {
             tokio::select! {
                 biased;
                 _ = stopped.wait_for(|stopped| *stopped) => break,
-                Some(_) = told.next() => {}
+                Some(_) = changes.next() => {}
                 () = tokio::time::sleep(limits::DIRECTORY_POLL_INTERVAL) => {}
             }
             let now = self.parts.clock.steady();

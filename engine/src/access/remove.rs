@@ -51,8 +51,8 @@ async fn try_remove_actor(directory: &Directory, permit: &Permit, id: &str) -> R
     retire(directory, &mut tx, &shown.entry, row.as_ref(), now)?;
     tx.steps.push(end_sign_ins(id, now)?);
     tx.steps.push(end_links(id, directory.parts.clock.steady())?);
-    let told = json!({"entry": row.is_some(), "keys_ended": keys});
-    record_in(directory, &mut tx, permit, &shown.entry.tenant, permit.event(id, "actor.removed", told))?;
+    let data = json!({"entry": row.is_some(), "keys_ended": keys});
+    record_in(directory, &mut tx, permit, &shown.entry.tenant, permit.event(id, "actor.removed", data))?;
     audit::commit(&*directory.parts.records, tx).await?;
     directory.refresh_and_announce().await?;
     Ok(view_of(directory, &directory.snapshot(), id))

@@ -198,8 +198,8 @@ pub async fn act_for(
     if !shown.reads {
         directory.check_enabled(&tenant.id)?;
     }
-    let told = json!({"target": shown.target, "slug": slug, "operator_of": permit.tenant()});
-    let event = permit.event(permit.actor(), "operator.acted", told);
+    let data = json!({"target": shown.target, "slug": slug, "operator_of": permit.tenant()});
+    let event = permit.event(permit.actor(), "operator.acted", data);
     let mut tx = Tx::default();
     // Only there: what the request changes is recorded in both ledgers, with the change.
     let entered = add_entry(directory, &mut tx, EventRecord { tenant_id: tenant.id.clone(), ..event });

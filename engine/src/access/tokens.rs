@@ -299,8 +299,8 @@ pub async fn revoke_token(
     let text = token.unwrap_or(bearer);
     let check = |owner: &str, tenant: &str| {
         let may = tenant == permit.tenant() && (owner == permit.actor() || permit.may(ACTORS_WRITE));
-        let told = "the token belongs to another actor: only its owner or a holder of actors.write can revoke it";
-        let refused = || ErrorBody::new(Code::RbacForbidden, told).with("required_scope", ACTORS_WRITE);
+        let message = "the token belongs to another actor: only its owner or a holder of actors.write can revoke it";
+        let refused = || ErrorBody::new(Code::RbacForbidden, message).with("required_scope", ACTORS_WRITE);
         if may { Ok(()) } else { Err(EngineError::from(refused())) }
     };
     if let Ok(claims) = token::verify(text, &settings.token_keys, &settings.audience) {

@@ -27,7 +27,7 @@ pub struct EntryFilter {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct EntryView {
     #[serde(flatten)]
-    pub link: ChainLink,
+    pub position: ChainPosition,
     pub id: String,
     pub tenant_id: String,
     pub subject_type: String,
@@ -44,7 +44,7 @@ pub struct EntryView {
 
 /// Where an entry is in the chain of its lane.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ChainLink {
+pub struct ChainPosition {
     pub lane: i64,
     pub seq: i64,
     pub content_digest: String,
@@ -100,7 +100,7 @@ impl EntryView {
     pub fn of(row: &Row) -> Result<Self, DamagedRows> {
         let entry = EntryRow::decode(row.clone())?;
         Ok(Self {
-            link: ChainLink {
+            position: ChainPosition {
                 lane: entry.lane,
                 seq: entry.seq,
                 content_digest: entry.content_digest.to_string(),

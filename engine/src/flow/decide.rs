@@ -232,15 +232,15 @@ fn decision_tx(
         affinity: affinity(ask.run),
         ..Tx::default()
     };
-    let told = match &decided.outcome {
+    let kind = match &decided.outcome {
         DecisionOutcome::Pending => None,
         DecisionOutcome::Approved { by } => Some(SignalKind::Approved { approval: approval_id, by: by.clone(), notes }),
         DecisionOutcome::Denied { changes } => {
             Some(SignalKind::Denied { approval: approval_id, by: permit.by(), notes, changes: *changes })
         }
     };
-    if let Some(told) = told {
-        let mut signal = Signal::new(flow.inner.id(), told);
+    if let Some(kind) = kind {
+        let mut signal = Signal::new(flow.inner.id(), kind);
         void.close(&mut tx, &mut signal, permit, now)?;
         tx.inserts.push(signal.row(permit.tenant(), ask.run, now)?);
     }

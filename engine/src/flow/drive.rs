@@ -138,7 +138,7 @@ impl RunDriver {
         // A run that waited in the store goes back there if there is no slot.
         let waited = self.inner.call_slots().resume(self.run.head().id);
         self.waits_since = waited.then_some(self.run.head().created_at);
-        let mut events = vec![Event::Claimed { alone: self.owns_all_calls }];
+        let mut events = vec![Event::Claimed { owns_all_calls: self.owns_all_calls }];
         events.extend(self.pending_signals().await);
         Box::pin(self.drive(events)).await;
     }
@@ -167,7 +167,8 @@ impl RunDriver {
 
     /// Stops driving the run. Signals that arrive at the last moment trigger another load.
     fn stop(self) {
-        let Self { inner, run, channels: RunChannels { mut nudges, progress }, more_signals: mut told, .. } = self;
+        let Self { inner, run, channels: RunChannels { mut nudges, progress }, more_signals: mut has_signals, .. } =
+            self;
         let id = run.head().id;
         if self.waits_in_store {
             inner.unload(id, progress);
@@ -175,9 +176,9 @@ impl RunDriver {
             inner.release(id);
         }
         while let Ok(nudge) = nudges.try_recv() {
-            told |= nudge == WakeUp::CheckSignals;
+            has_signals |= nudge == WakeUp::CheckSignals;
         }
-        if told && inner.is_running() {
+        if has_signals && inner.is_running() {
             inner.wake_again(id);
         }
     }
@@ -351,7 +352,7 @@ impl RunDriver {
             // If another node owned the run meanwhile, its calls may still be in flight.
             self.owns_all_calls &= stored.is_none() || stored == known || stored == tried || inner.parts.alone;
             let mut events = Vec::new();
-            let begun = Event::Claimed { alone: self.owns_all_calls };
+            let begun = Event::Claimed { owns_all_calls: self.owns_all_calls };
             if calls.is_some_and(|calls| self.run.adopt_calls(calls)) {
                 self.leave_slots(&busy);
                 let (unwritten, answers): (Vec<_>, Vec<_>) =

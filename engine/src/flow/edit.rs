@@ -36,8 +36,8 @@ pub async fn edit_step(flow: &Flow, permit: &Permit, run: Uuid, step: Uuid, inpu
     check_input(flow, permit, tool, &input)?;
     let pending = select_pending(permit, run).with(scoped_approvals::step_id, step);
     let approval = pending_request(flow, pending).await?;
-    let told = SignalKind::Edited { step, input, by: permit.by(), approval: Some(approval) };
-    signals::send_signal_with(flow, permit, run, told, supersede(flow, permit, approval)?).await
+    let kind = SignalKind::Edited { step, input, by: permit.by(), approval: Some(approval) };
+    signals::send_signal_with(flow, permit, run, kind, supersede(flow, permit, approval)?).await
 }
 
 /// The node of a step that was simulated and has not started.
@@ -79,8 +79,8 @@ pub async fn edit_planned(
     check_input(flow, permit, tool.ok_or_else(no_input)?, &input)?;
     let pending = select_pending(permit, run).with(scoped_approvals::action_type, "plan");
     let approval = pending_request(flow, pending).await?;
-    let told = SignalKind::PlanEdited { node: node.to_owned(), input, by: permit.by(), approval };
-    signals::send_signal_with(flow, permit, run, told, supersede(flow, permit, approval)?).await
+    let kind = SignalKind::PlanEdited { node: node.to_owned(), input, by: permit.by(), approval };
+    signals::send_signal_with(flow, permit, run, kind, supersede(flow, permit, approval)?).await
 }
 
 /// Refuses an input that the tool does not accept, and a caller who may not call the tool: it would run with the

@@ -362,7 +362,7 @@ impl EngineState {
     pub(super) fn launch(self: &Arc<Self>, run: Run, turn: Turn, tx: Tx, made: Vec<Span>) -> PendingRun {
         let (inbox, nudges) = mpsc::channel(limits::RUN_INBOX_MAX);
         let first = RunProgress::of(&run, turn.is_resting());
-        let (told, durable) = oneshot::channel();
+        let (report, durable) = oneshot::channel();
         let id = run.head().id;
         let entered = self.driven.register(id, &run.head().tenant, inbox, first.clone());
         // A new id is not registered yet.
@@ -378,7 +378,7 @@ impl EngineState {
                 inner.release(id);
             }
             // The caller may have stopped waiting.
-            let _ = told.send(committed.map(drop));
+            let _ = report.send(committed.map(drop));
             if !failed {
                 made.into_iter().for_each(|span| inner.parts.spans.ended(span));
                 let (offload, costly) = (Arc::clone(&inner.offload), CostFlag::new(is_heavy(&run)));
@@ -538,7 +538,7 @@ impl EngineState {
         let first = RunProgress { status: brief.status, is_resting: false, ended: None };
         // Registered before the rows are read: a run is driven by one task only.
         let Some(sender) = self.driven.register(id, &brief.tenant_id, inbox, first) else { return Ok(()) };
-        let alone = self.parts.alone || brief.owner_lane.is_none();
+        let owns_all_calls = self.parts.alone || brief.owner_lane.is_none();
         let costly = CostFlag::default();
         let who = Claimant::new(&brief.tenant_id, &brief.actor);
         let loaded = Box::pin(load::load(&*self.parts.records, &self.workflows, row, &costly));
@@ -548,7 +548,7 @@ impl EngineState {
                 let span = spans::run_placeholder(&*self.parts.spans, id);
                 let offload = Arc::clone(&self.offload);
                 let channels = RunChannels { nudges, progress: sender };
-                let drive = RunDriver::new(Arc::clone(self), run, channels, alone, costly.clone());
+                let drive = RunDriver::new(Arc::clone(self), run, channels, owns_all_calls, costly.clone());
                 let drive = Box::pin(drive.resume());
                 tokio::spawn(async move { offload.run_when_costly(&who, &costly, drive).await }.instrument(span));
                 Ok(())

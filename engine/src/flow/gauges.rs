@@ -103,8 +103,9 @@ async fn sample_waiting(flow: &Flow, now: Timestamp) -> Result<(), EngineError> 
     let late = count(flow, late.filter(runs::next_deadline, Comparison::AtMost, due), runs::next_deadline).await?;
     metrics::gauge!("chimera_timers_overdue").set(total(&late));
     metrics::gauge!("chimera_timers_overdue_oldest_age_seconds").set(age(&late, now));
-    let told = now.plus_seconds(-limits::SIGNAL_OVERDUE_SECONDS);
-    let unheard = Select::from(&RUN_SIGNALS, Scope::System).filter(run_signals::created_at, Comparison::AtMost, told);
+    let overdue = now.plus_seconds(-limits::SIGNAL_OVERDUE_SECONDS);
+    let unheard =
+        Select::from(&RUN_SIGNALS, Scope::System).filter(run_signals::created_at, Comparison::AtMost, overdue);
     let (by, oldest) = (run_signals::kind, run_signals::created_at);
     let unheard = CountQuery { select: unheard, by, oldest, rows_max: limits::COUNT_ROWS_MAX };
     let unheard = flow.inner.parts.records.count(unheard).await?;

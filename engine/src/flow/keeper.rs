@@ -111,8 +111,8 @@ async fn look_for_deadlines(flow: &Flow) -> Result<(), EngineError> {
     let mut select = RunVersion::select(Scope::System)
         .with(runs::owner_lane, Value::Null)
         .filter(runs::next_deadline, Comparison::AtMost, now)
-            // By the index: in the order of their ids, a store would look at every parked run.
-            .by(&[runs::next_deadline], Direction::Ascending)
+        // By the index: in the order of their ids, a store would look at every parked run.
+        .by(&[runs::next_deadline], Direction::Ascending)
         .take(limits::PAGE_ROWS_MAX);
     // Runs that can't be resumed now must not hide those behind them.
     while flow.inner.has_capacity() {

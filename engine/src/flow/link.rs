@@ -58,8 +58,8 @@ pub async fn open_link(flow: &Flow, token: &str) -> Result<LinkView, EngineError
             return Err(error);
         }
         let gone = gone.message;
-        let told = if review.is_open() { gone } else { format!("{gone}; {}", review.standing.describe()) };
-        return Err(EngineError::refused(Code::Gone, told));
+        let message = if review.is_open() { gone } else { format!("{gone}; {}", review.standing.describe()) };
+        return Err(EngineError::refused(Code::Gone, message));
     }
     review::check_open(&review)?;
     decide::check_decider(flow, &link.permit, &StoredApproval::of_row(asked)?)?;

@@ -349,8 +349,9 @@ pub(super) async fn is_undoing(records: &dyn Records, row: &RunBrief) -> Result<
         return Ok(true);
     }
     for kind in SignalKind::UNDO_KINDS {
-        let told = SignalBrief::select(Scope::System).with(run_signals::run_id, row.id).with(run_signals::kind, kind);
-        if !records.read(told.take(1)).await?.rows.is_empty() {
+        let pending =
+            SignalBrief::select(Scope::System).with(run_signals::run_id, row.id).with(run_signals::kind, kind);
+        if !records.read(pending.take(1)).await?.rows.is_empty() {
             return Ok(true);
         }
     }

@@ -161,7 +161,7 @@ async fn attempt_delivery(flow: &Flow, row: &NotificationRow) -> Result<(), Engi
     let ended = clock.steady();
     tries.ended(&sent, ended.millis() - began.millis());
     let mut set = vec![(notifications::deliveries, tries.cell()?)];
-    let told = match sent {
+    let event = match sent {
         Ok(_) => {
             set.extend([
                 (notifications::status, NotificationStatus::Sent.into()),
@@ -190,7 +190,7 @@ async fn attempt_delivery(flow: &Flow, row: &NotificationRow) -> Result<(), Engi
             (!again).then_some(("notification.failed", data))
         }
     };
-    update_message(flow, row, version + 1, set, told).await
+    update_message(flow, row, version + 1, set, event).await
 }
 
 /// The payload to send, or why it may not be sent. The registry may have changed since the message was queued: it
@@ -260,11 +260,11 @@ async fn update_message(
     row: &NotificationRow,
     version: i64,
     set: Vec<(&'static str, Value)>,
-    told: Option<(&str, serde_json::Value)>,
+    event: Option<(&str, serde_json::Value)>,
 ) -> Result<(), EngineError> {
     let update = Update::versioned(&NOTIFICATIONS, vec![row.id.into()], version, set);
     let mut tx = Tx { updates: vec![update.map_err(Unstorable::from)?], ..Tx::default() };
-    if let Some((event_type, data)) = told {
+    if let Some((event_type, data)) = event {
         let event = EventRecord::by_system(&row.tenant_id, row.id, event_type, data);
         let event = match row.run_id {
             Some(run) => event.of_run(run),

@@ -1,4 +1,4 @@
-//! Patches of a running graph: propose_patch, preview, remove.
+//! Patches of a running graph: propose, preview, remove.
 //!
 //! The run itself applies a patch in its next turn. Whatever can be checked before is checked here, so that a patch
 //! that can't work is refused at once.
@@ -102,8 +102,7 @@ pub(crate) struct RunDefinition {
 impl CheckedPatch {
     /// The run advances faster than the patch can be checked.
     pub(crate) fn run_too_fast() -> EngineError {
-        let message =
-            "the run changes faster than the patch can be checked; pause the run and propose_patch the patch again";
+        let message = "the run changes faster than the patch can be checked; pause the run and propose the patch again";
         EngineError::refused(Code::OccConflict, message)
     }
 }
@@ -221,7 +220,7 @@ pub(crate) async fn propose_patch(
     }
     // Of two concurrent proposals one gets the number.
     let row = patch_row(flow, permit, run, number, &patch)?;
-    let told = SignalKind::Patch { number, patch: patch.to_value(), by: permit.by(), risk };
+    let kind = SignalKind::Patch { number, patch: patch.to_value(), by: permit.by(), risk };
     let is = |column, value: Cell| Condition { column, compare: Comparison::Is, value };
     let unchanged = Step::Lock {
         table: &RUNS,
@@ -229,8 +228,8 @@ pub(crate) async fn propose_patch(
         rows: RowCount::Exactly(1),
     };
     let tx = Tx { inserts: vec![row], steps: vec![unchanged], ..Tx::default() };
-    let told = signals::try_send_signal(flow, permit, RunSignal::new(run, told), tx).await?;
-    Ok(told.then_some(ProposedPatch { number: Some(number), preview }))
+    let sent = signals::try_send_signal(flow, permit, RunSignal::new(run, kind), tx).await?;
+    Ok(sent.then_some(ProposedPatch { number: Some(number), preview }))
 }
 
 /// Inspects a copy of a run.
@@ -250,7 +249,7 @@ fn on_copy<T>(flow: &Flow, mut run: Run, look: impl FnOnce(&Run, &Env<'_>) -> T)
         owner: LaneOwner { lane: 0, epoch: 0 },
     };
     // What is in flight without its own row reappears in this copy, and goes no further.
-    run.step(vec![RunEvent::Claimed { alone: false }], &mut env)?;
+    run.step(vec![RunEvent::Claimed { owns_all_calls: false }], &mut env)?;
     Ok(look(&run, &env))
 }
 
@@ -308,8 +307,8 @@ pub async fn withdraw_patch(flow: &Flow, permit: &Permit, run: Uuid, number: u32
     let void = VoidRequests::of_reverted_patch(&requests)?;
     let key = vec![row.run_id.into(), row.number.into()];
     let at = RowVersion { table: &RUN_PATCHES, key, version: row.state_version };
-    let told = SignalKind::Unpatch { number, by: permit.by() };
-    signals::send_signal_once(flow, permit, RunSignal { run, told, void }, &at).await
+    let kind = SignalKind::Unpatch { number, by: permit.by() };
+    signals::send_signal_once(flow, permit, RunSignal { run, kind, void }, &at).await
 }
 
 async fn patches_of(flow: &Flow, permit: &Permit, run: Uuid) -> Result<Vec<PatchRow>, EngineError> {

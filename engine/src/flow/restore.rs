@@ -255,9 +255,9 @@ async fn dropped_signals(records: &dyn Records) -> Result<BTreeMap<Uuid, Vec<Dro
     let mut lapsed: BTreeMap<Uuid, Vec<DroppedSignal>> = BTreeMap::new();
     rows::each(records, SignalRow::select(Scope::System), |row: SignalRow| {
         let (run, signal) = (row.run_id, Signal::of_row(row));
-        if let Some(by) = signal.told.sender_if_lapsed_by_restore() {
-            let told = DroppedSignal { kind: signal.told.kind(), by: by.id.clone() };
-            lapsed.entry(run).or_default().push(told);
+        if let Some(by) = signal.kind.sender_if_lapsed_by_restore() {
+            let dropped = DroppedSignal { kind: signal.kind.name(), by: by.id.clone() };
+            lapsed.entry(run).or_default().push(dropped);
         }
         Ok(())
     })

@@ -54,14 +54,14 @@ impl OutcomeReport {
 /// A signal to a run, with the requests that become void by it.
 pub(super) struct RunSignal {
     pub(super) run: Uuid,
-    pub(super) told: SignalKind,
+    pub(super) kind: SignalKind,
     pub(super) void: VoidRequests,
 }
 
 impl RunSignal {
     /// A signal that leaves all requests as they are.
-    pub(super) fn new(run: Uuid, told: SignalKind) -> Self {
-        Self { run, told, void: VoidRequests::default() }
+    pub(super) fn new(run: Uuid, kind: SignalKind) -> Self {
+        Self { run, kind, void: VoidRequests::default() }
     }
 }
 
@@ -77,11 +77,11 @@ pub async fn cancel(flow: &Flow, permit: &Permit, run: Uuid, reason: Option<Stri
     let reason = masked_text("reason", reason)?;
     unfinished_run(flow, permit, run).await?;
     undo_scopes::check_end_scopes(flow, permit, run, RUNS_MANAGE).await?;
-    let told = SignalKind::Cancel { by: permit.by(), reason };
+    let kind = SignalKind::Cancel { by: permit.by(), reason };
     for _ in 0..limits::DECIDE_TRIES_MAX {
         // A concurrent decision stands, and the run is cancelled all the same.
         let open = review::requests_of(flow, permit.tenant(), run).await?;
-        let signal = RunSignal { run, told: told.clone(), void: VoidRequests::of_cancelled(&open)? };
+        let signal = RunSignal { run, kind: kind.clone(), void: VoidRequests::of_cancelled(&open)? };
         if try_send_signal(flow, permit, signal, Tx::default()).await? {
             return Ok(());
         }
@@ -140,9 +140,9 @@ pub async fn report_outcome(flow: &Flow, permit: &Permit, run: Uuid, found: Outc
     // Either way the run continues, with an output that the caller chose.
     undo_scopes::check_continue_scopes(flow, permit, run, RUNS_MANAGE).await?;
     let by = permit.by();
-    let told = SignalKind::Resolve { step, attempt: now, happened, output, by, notes };
+    let kind = SignalKind::Resolve { step, attempt: now, happened, output, by, notes };
     let at = RowVersion { table: &STEPS, key: vec![found.id.into()], version: found.state_version };
-    send_signal_once(flow, permit, RunSignal::new(run, told), &at).await
+    send_signal_once(flow, permit, RunSignal::new(run, kind), &at).await
 }
 
 /// Refuses an output that does not match the tool's output schema.
@@ -209,11 +209,11 @@ pub async fn mark_rolled_back(
 }
 
 /// Signals an ended run to undo itself, unless that is already requested or in progress.
-async fn signal_undo(flow: &Flow, permit: &Permit, run: Uuid, told: SignalKind) -> Result<(), EngineError> {
+async fn signal_undo(flow: &Flow, permit: &Permit, run: Uuid, kind: SignalKind) -> Result<(), EngineError> {
     for _ in 0..limits::DECIDE_TRIES_MAX {
         let row = undoable_run(flow, permit, run).await?;
         let at = RowVersion { table: &RUNS, key: vec![row.id.into()], version: row.state_version };
-        if try_send_signal_once(flow, permit, RunSignal::new(run, told.clone()), &at).await? {
+        if try_send_signal_once(flow, permit, RunSignal::new(run, kind.clone()), &at).await? {
             return Ok(());
         }
     }
@@ -293,8 +293,8 @@ async fn step_row(flow: &Flow, permit: &Permit, run: Uuid, step: Uuid) -> Result
     rows::find(&*flow.inner.parts.records, select).await?.ok_or_else(|| EngineError::unknown("step", step))
 }
 
-pub(super) async fn send_signal(flow: &Flow, permit: &Permit, run: Uuid, told: SignalKind) -> Result<(), EngineError> {
-    send_signal_with(flow, permit, run, told, Tx::default()).await
+pub(super) async fn send_signal(flow: &Flow, permit: &Permit, run: Uuid, kind: SignalKind) -> Result<(), EngineError> {
+    send_signal_with(flow, permit, run, kind, Tx::default()).await
 }
 
 /// Sends a signal together with other changes.
@@ -302,10 +302,10 @@ pub(super) async fn send_signal_with(
     flow: &Flow,
     permit: &Permit,
     run: Uuid,
-    told: SignalKind,
+    kind: SignalKind,
     tx: Tx,
 ) -> Result<(), EngineError> {
-    match try_send_signal(flow, permit, RunSignal::new(run, told), tx).await? {
+    match try_send_signal(flow, permit, RunSignal::new(run, kind), tx).await? {
         true => Ok(()),
         false => Err(concurrent_change()),
     }
@@ -360,13 +360,13 @@ async fn commit_signal(
     signal: RunSignal,
     mut tx: Tx,
 ) -> Result<bool, EngineError> {
-    let RunSignal { run, told, void } = signal;
-    let mut signal = Signal { id, told, withdrawn: Vec::new() };
-    let told = &signal.told;
-    if serde_json::to_string(told).is_ok_and(|text| text.len() > limits::BODY_BYTES_MAX) {
+    let RunSignal { run, kind, void } = signal;
+    let mut signal = Signal { id, kind, withdrawn: Vec::new() };
+    let kind = &signal.kind;
+    if serde_json::to_string(kind).is_ok_and(|text| text.len() > limits::BODY_BYTES_MAX) {
         return Err(EngineError::refused(Code::PayloadTooLarge, "the signal is too large"));
     }
-    let kind = told.kind();
+    let kind = kind.name();
     void.close(&mut tx, &mut signal, permit, flow.inner.parts.clock.steady())?;
     tx.inserts.push(signal.row(permit.tenant(), run, flow.inner.parts.clock.now())?);
     tx.affinity = affinity(run);

@@ -146,8 +146,8 @@ impl MigrateError {
     #[must_use]
     pub fn outage(&self) -> Option<Unavailable> {
         let Self::Database(source) = self else { return None };
-        let told = source.downcast_ref().map(records::unavailable_postgres);
-        told.or_else(|| source.downcast_ref().map(records::unavailable_sqlite))
+        let unavailable = source.downcast_ref().map(records::unavailable_postgres);
+        unavailable.or_else(|| source.downcast_ref().map(records::unavailable_sqlite))
     }
 
     /// Whether a retry may succeed without intervention: a lock, a full disk, a lost connection.

@@ -92,7 +92,7 @@ pub fn survey_sqlite(folder: &Path, marks: &Path, now: Timestamp) -> Result<Stor
 
 fn try_survey_sqlite(folder: &Path, marks: &Path, now: Timestamp) -> Result<StoreSurvey, OpenError> {
     let path = file::path_in(folder);
-        let (marks, missed) = (MarkFile::read(marks)?, MarkFile::missing_note_at(marks, false)?);
+    let (marks, missed) = (MarkFile::read(marks)?, MarkFile::missing_note_at(marks, false)?);
     let gone = marks.iter().find_map(|mark| mark.check(mark.generation, None));
     let mut hold = gone.map(|behind| Hold { reason: reason(&behind), since: now });
     let none =
@@ -221,7 +221,7 @@ pub async fn survey_postgres(url: &str, marks: &Path, now: Timestamp) -> Result<
         let found = client.query_one(DOUBTED, &[]).await.map_err(|error| unavailable_postgres(&error))?;
         runs.in_doubt = found.get(0);
     }
-        let (marks, missed) = (MarkFile::read(marks)?, MarkFile::missing_note_at(marks, true)?);
+    let (marks, missed) = (MarkFile::read(marks)?, MarkFile::missing_note_at(marks, true)?);
     let gone = marks.iter().find_map(|mark| mark.check(mark.generation, None));
     let used = schema.version > 0 && lacks.is_none() && pg_state::was_used(&client).await?;
     let hold = match schema.version {

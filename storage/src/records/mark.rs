@@ -326,9 +326,9 @@ mod tests {
         assert_eq!(file.check(), Ok(()));
         std::fs::rename(&path, folder.path().join("aside")).unwrap();
         std::fs::create_dir(&path).unwrap();
-        let told =
+        let missing =
             Unavailable::new(Outage::Unusable, "the ledger's mark ledger.mark can't be used: is a directory (EISDIR)");
-        assert_eq!(file.check(), Err(told), "nobody has to write before it is noticed");
+        assert_eq!(file.check(), Err(missing), "nobody has to write before it is noticed");
         std::fs::remove_dir(&path).unwrap();
         assert_eq!(file.check(), Ok(()));
         assert_eq!(MarkFile::read(&path).unwrap(), [mark(1, 1)]);

@@ -70,7 +70,7 @@ impl RebuildCheck {
         let records = MemoryRecords::new();
         let mut twin = Self { run, graph, records, world, registry, calls: Vec::new(), more: false };
         let mut compared = 0;
-        twin.apply(vec![Event::Claimed { alone: true }]).await;
+        twin.apply(vec![Event::Claimed { owns_all_calls: true }]).await;
         while !twin.run.status().is_final() {
             if !twin.more {
                 let rebuilt = snapshot(&twin.rebuild());
@@ -120,7 +120,7 @@ impl RebuildCheck {
             recorded: None,
         };
         let mut run = Run::load(stored).expect("rows that make a run");
-        step(&mut run, vec![Event::Claimed { alone: true }], false, &self.world, &self.registry);
+        step(&mut run, vec![Event::Claimed { owns_all_calls: true }], false, &self.world, &self.registry);
         run
     }
 }

@@ -99,7 +99,7 @@ impl StorelessRun {
             policy: AllowAllPolicy::default(),
             pending: VecDeque::new(),
         };
-        bare.apply(vec![Event::Claimed { alone: true }]);
+        bare.apply(vec![Event::Claimed { owns_all_calls: true }]);
         bare
     }
 

@@ -79,8 +79,9 @@ fn value_behind(call: &CallBuilder<'_>, slot: &Slot<'_>, clause: &Clause, at: us
     let name = |place: usize| is_name(clause, place) && (!is_person(slot) || person(place));
     let bare = BARE.contains(&slot.name) && name(from);
     // Text that runs from a colon to the end of the goal is not the name of one person or label.
-    let told = token.kind == TokenKind::Text && call.goal.get(token.start..token.end) == Some(token.text.as_str());
-    if told && BARE.contains(&slot.name) && token.text.contains(char::is_whitespace) {
+    let is_verbatim =
+        token.kind == TokenKind::Text && call.goal.get(token.start..token.end) == Some(token.text.as_str());
+    if is_verbatim && BARE.contains(&slot.name) && token.text.contains(char::is_whitespace) {
         return None;
     }
     let further = |place: usize| name(place) && !is_qualifier(call, slot, clause, place);

@@ -88,13 +88,13 @@ impl VendorConnection {
             return Ok(answer);
         }
         let vendor = Arc::clone(&self.vendor);
-        let told = move |answer: &ParsedAnswer<'_>| {
+        let read = move |answer: &ParsedAnswer<'_>| {
             let document = answer.document();
             let limited = vendor.rate_limited.iter().find_map(|rate| rate_limit_error(rate, answer, &document));
             let words = vendor.error_message.as_ref().and_then(|place| place.find(&document)).map(plain);
             (limited, words)
         };
-        let (limited, words) = answer.open(told).await?;
+        let (limited, words) = answer.open(read).await?;
         if let Some(error) = limited {
             return Err(error);
         }

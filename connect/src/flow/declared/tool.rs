@@ -109,8 +109,8 @@ impl HttpTool {
         values: &TemplateValues<'_>,
     ) -> Result<(Option<Value>, bool), ToolError> {
         let mut keys = Keyring::of_call(&self.line.secrets, call);
-        let told = self.search(lookup, call, values, &mut keys).await;
-        keys.clean(told).await
+        let outcome = self.search(lookup, call, values, &mut keys).await;
+        keys.clean(outcome).await
     }
 
     async fn search(
@@ -146,8 +146,8 @@ impl HttpTool {
         values: &TemplateValues<'_>,
     ) -> Result<Value, ToolError> {
         let mut keys = Keyring::of_call(&self.line.secrets, call);
-        let told = self.send_rollback(call, rollback, values, &mut keys).await;
-        keys.clean(told).await
+        let outcome = self.send_rollback(call, rollback, values, &mut keys).await;
+        keys.clean(outcome).await
     }
 
     async fn send_rollback(
@@ -192,8 +192,8 @@ impl Tool for HttpTool {
         }
         let call = Call::for_tool(ctx);
         let mut keys = Keyring::of_call(&self.line.secrets, &call);
-        let told = self.ask(&call, input, &values, &mut keys).await;
-        keys.clean(told).await
+        let outcome = self.ask(&call, input, &values, &mut keys).await;
+        keys.clean(outcome).await
     }
     async fn rollback(&self, ctx: &CallContext, done: &CompletedCall) -> Result<Value, ToolError> {
         let Some(rollback) = &self.plan.rollback else {

@@ -162,7 +162,7 @@ impl Tool for EmailSend {
             return Ok(Spec::dry_run_response(output, what));
         }
         let mut keys = Keyring::of_process(&self.secrets);
-        let told = self.server.send(ctx, &mail, &mut keys).await;
-        keys.clean(told).await.map(|()| output)
+        let outcome = self.server.send(ctx, &mail, &mut keys).await;
+        keys.clean(outcome).await.map(|()| output)
     }
 }

@@ -59,8 +59,8 @@ impl WebhookSender {
     /// Sends one message; returns the receiver's status, which is below 300.
     pub async fn send(&self, call: &Call, message: &WebhookMessage<'_>) -> Result<u16, ToolError> {
         let mut keys = Keyring::of_call(&self.secrets, call);
-        let told = self.deliver(call, message, &mut keys).await;
-        keys.clean(told).await
+        let outcome = self.deliver(call, message, &mut keys).await;
+        keys.clean(outcome).await
     }
 
     async fn deliver(&self, call: &Call, message: &WebhookMessage<'_>, keys: &mut Keyring) -> Result<u16, ToolError> {

@@ -144,7 +144,7 @@ impl Change {
     pub fn lines(&self) -> Vec<String> {
         let place = escape_invisible_line(&self.place);
         let (before, after) = (self.before.as_ref().map(render_lines), self.after.as_ref().map(render_lines));
-        let told = |label: &str, lines: Vec<String>| match lines.as_slice() {
+        let labelled = |label: &str, lines: Vec<String>| match lines.as_slice() {
             [one] => vec![format!("    {label}: {one}")],
             _ => std::iter::once(format!("    {label}:"))
                 .chain(lines.into_iter().map(|line| format!("      {line}")))
@@ -156,8 +156,8 @@ impl Change {
             _ => format!("  {place}"),
         };
         let mut lines = vec![head];
-        lines.extend(before.into_iter().flat_map(|lines| told("was", lines)));
-        lines.extend(after.into_iter().flat_map(|lines| told("is", lines)));
+        lines.extend(before.into_iter().flat_map(|lines| labelled("was", lines)));
+        lines.extend(after.into_iter().flat_map(|lines| labelled("is", lines)));
         lines
     }
 }

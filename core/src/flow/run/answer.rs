@@ -61,7 +61,7 @@ pub(crate) fn apply_answer(
     settle_answer(run, Called { at, call, spec: &spec }, mode, answer, cx)?;
     // A check that follows at once keeps the slot.
     if !run.tasks.calls().contains(&at) {
-        cx.book.effects.push(Effect::Release(at));
+        cx.turn.effects.push(Effect::Release(at));
     }
     Ok(())
 }
@@ -120,7 +120,7 @@ fn record_end(
         Err(error) => Err(error),
     };
     let end = EndedCall { call, step, spec, ended, at: cx.env.now };
-    cx.book.record_call_end(&run.head, run.tasks.task(at), end)
+    cx.turn.record_call_end(&run.head, run.tasks.task(at), end)
 }
 
 /// The call returned an output.
@@ -137,7 +137,7 @@ fn complete(run: &mut Run, called: Called<'_>, output: Value, cx: &mut TurnConte
     let now = cx.env.now;
     let Some(task) = run.tasks.task_mut(at) else { return Ok(()) };
     task.set_in_doubt(false);
-    cx.book.settle_effect(task, EffectStatus::Succeeded, now)?;
+    cx.turn.settle_effect(task, EffectStatus::Succeeded, now)?;
     record_end(run, called, Ok(&output), cx)?;
     judge::output_arrived(run, at, output, "completed", cx)
 }
@@ -190,7 +190,7 @@ fn reject_output(run: &mut Run, called: Called<'_>, fault: &str, cx: &mut TurnCo
     if in_doubt {
         return resolve_maybe_sent(run, at, spec, error, cx);
     }
-    cx.book.settle_effect(task, EffectStatus::Succeeded, now)?;
+    cx.turn.settle_effect(task, EffectStatus::Succeeded, now)?;
     fail_step(run, at, body, cx)
 }
 
@@ -209,7 +209,7 @@ fn complete_checked(
     let now = cx.env.now;
     if let Some(task) = run.tasks.task_mut(at) {
         task.set_in_doubt(false);
-        cx.book.settle_effect(task, EffectStatus::Succeeded, now)?;
+        cx.turn.settle_effect(task, EffectStatus::Succeeded, now)?;
     }
     complete_without_call(run, at, output, "checked", cx)
 }
@@ -243,7 +243,7 @@ fn record_replacement(
         return fail_step(run, at, ErrorBody::new(Code::ExternalServiceError, message), cx).map(|()| None);
     };
     let replaced = ReplacedCall { call, step, tool: &spec.name, output: text, how, at: cx.env.now };
-    cx.book.record_replaced_call(&run.head, run.tasks.task(at), replaced)?;
+    cx.turn.record_replaced_call(&run.head, run.tasks.task(at), replaced)?;
     Ok(Some(output))
 }
 
@@ -271,7 +271,7 @@ fn finish_step(
     if let Some(input) = run.tasks.input(at) {
         note_dry(&mut data, input);
     }
-    let seq = cx.book.add_note("step.completed", run.tasks.step_id(at), None, data);
+    let seq = cx.turn.add_note("step.completed", run.tasks.step_id(at), None, data);
     requesters::add_requesters_of_place(run, at);
     run.tasks.enter(at, TaskState::Completed { output: Arc::new(outputs::completed(output)), seq, items: Vec::new() });
     run.tasks.mark_dirty(at, cx);
@@ -302,7 +302,7 @@ fn call_failed(
     let Some(until) = due else { return give_up(run, at, *error.body, cx) };
     let now = cx.env.now;
     if let Some(task) = run.tasks.task_mut(at).filter(|task| task.is_in_doubt()) {
-        cx.book.settle_effect(task, EffectStatus::Unknown, now)?;
+        cx.turn.settle_effect(task, EffectStatus::Unknown, now)?;
     }
     let data = json!({
         "node": run.tasks.name(at), "item": at.item, "attempt": attempt, "code": error.body.code,
@@ -311,7 +311,7 @@ fn call_failed(
     });
     run.tasks.enter(at, TaskState::RetryWait { until, error: error.body });
     run.tasks.mark_dirty(at, cx);
-    cx.book.add_note("step.retrying", run.tasks.step_id(at), None, data);
+    cx.turn.add_note("step.retrying", run.tasks.step_id(at), None, data);
     Ok(())
 }
 
@@ -328,7 +328,7 @@ pub(crate) fn give_up(
     }
     let now = cx.env.now;
     if let Some(task) = run.tasks.task_mut(at) {
-        cx.book.settle_effect(task, EffectStatus::Failed, now)?;
+        cx.turn.settle_effect(task, EffectStatus::Failed, now)?;
     }
     if error.code == Code::Cancelled.as_str() && run.stopping.is_stopping() {
         return stop::stop_step(run, at, cx);
@@ -407,7 +407,7 @@ fn check_found_nothing(run: &mut Run, called: Called<'_>, cx: &mut TurnContext<'
     let Some(task) = run.tasks.task_mut(at) else { return Ok(()) };
     task.set_in_doubt(false);
     if restored {
-        cx.book.settle_effect(task, EffectStatus::Failed, now)?;
+        cx.turn.settle_effect(task, EffectStatus::Failed, now)?;
     }
     match task.take_doubt() {
         Some(body) => call_failed(run, called, ToolError { body, sent: Sent::No }, cx),
@@ -445,13 +445,13 @@ pub(crate) fn outcome_unknown(
     let error = ErrorBody::new(Code::OutcomeUnknown, why);
     let now = cx.env.now;
     if let Some(task) = run.tasks.task_mut(at) {
-        cx.book.settle_effect(task, EffectStatus::Unknown, now)?;
+        cx.turn.settle_effect(task, EffectStatus::Unknown, now)?;
     }
     run.tasks.enter(at, TaskState::OutcomeUnknown { error: Box::new(error) });
     run.tasks.mark_dirty(at, cx);
     run.doubts.begin(at, why, &run.tasks, cx);
     let data = json!({"node": run.tasks.name(at), "item": at.item, "reason": why});
-    cx.book.add_note("step.outcome_unknown", run.tasks.step_id(at), None, data);
+    cx.turn.add_note("step.outcome_unknown", run.tasks.step_id(at), None, data);
     Ok(())
 }
 
@@ -475,7 +475,7 @@ pub(crate) fn fail_with_part(
 ) -> Result<(), Unstorable> {
     run.tasks.ensure_step(at, &mut cx.env);
     let data = json!({"node": run.tasks.name(at), "item": at.item, "code": error.code, "message": error.message});
-    let seq = cx.book.add_note("step.failed", run.tasks.step_id(at), None, data);
+    let seq = cx.turn.add_note("step.failed", run.tasks.step_id(at), None, data);
     let items = run.tasks.task_mut(at).and_then(|task| task.items_mut().map(std::mem::take)).unwrap_or_default();
     let output = Arc::new(outputs::failed(&error));
     requesters::add_requesters_of_place(run, at);
@@ -497,7 +497,7 @@ fn cache_output(
     let key = cache_key(run.tasks.name(at), spec, digest);
     let expires_at = ttl.map(|seconds| cx.env.now.plus_seconds(i64::from(seconds)));
     let entry = CacheEntry { key, tool_version: &spec.version, output, expires_at, at: cx.env.now };
-    cx.book.cache_output(&run.head, entry)
+    cx.turn.cache_output(&run.head, entry)
 }
 
 /// A random number from a fresh id.

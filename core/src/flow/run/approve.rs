@@ -151,7 +151,7 @@ pub(crate) fn request_approval(
         requesters,
         at: run.approvals.last_at(),
     };
-    approval_rows::add_request(&run.head, request, &mut cx.book)?;
+    approval_rows::add_request(&run.head, request, &mut cx.turn)?;
     let rationale = demand.reason.clone();
     let verdict = GovernanceDecision {
         source: DecisionSource::Approval,
@@ -161,7 +161,7 @@ pub(crate) fn request_approval(
     };
     let data =
         json!({"node": run.tasks.name(at), "approval_id": asked.id, "digest": digest, "needed": demand.people()});
-    cx.book.add_decision("approval.requested", Some(step), data, verdict);
+    cx.turn.add_decision("approval.requested", Some(step), data, verdict);
     run.tasks.enter(at, TaskState::AwaitingApproval(asked));
     run.tasks.mark_dirty(at, cx);
     Ok(())
@@ -210,7 +210,7 @@ pub(crate) fn apply_approval(
     notes: Option<String>,
     cx: &mut TurnContext<'_>,
 ) -> Result<(), Unstorable> {
-    if plan::approved(run, approval, &by, &mut cx.book)? || apply::approved(run, approval, &by, cx)? {
+    if plan::approved(run, approval, &by, &mut cx.turn)? || apply::approved(run, approval, &by, cx)? {
         return Ok(());
     }
     let Some((at, asked)) = place_awaiting(run, approval) else { return Ok(()) };
@@ -224,7 +224,7 @@ pub(crate) fn apply_approval(
         return complete_decision(run, at, outputs::approved(&by, notes.as_deref()), cx);
     }
     let held = run.tasks.task(at).and_then(Task::held).cloned();
-    cx.book.add_note(
+    cx.turn.add_note(
         "step.approved",
         run.tasks.step_id(at),
         by.first().map(Actor::person),
@@ -246,7 +246,7 @@ fn complete_decision(run: &mut Run, at: RunPlace, output: Value, cx: &mut TurnCo
     let given = Digest32::of(&output);
     let data = json!({"node": run.tasks.name(at), "how": "decided", "output_digest": given});
     run.tasks.ensure_step(at, &mut cx.env);
-    let seq = cx.book.add_note("step.completed", run.tasks.step_id(at), None, data);
+    let seq = cx.turn.add_note("step.completed", run.tasks.step_id(at), None, data);
     requesters::add_requesters_of_place(run, at);
     run.tasks.enter(at, TaskState::Completed { output: Arc::new(output), seq, items: Vec::new() });
     run.tasks.mark_dirty(at, cx);
@@ -275,7 +275,7 @@ pub(crate) struct StepEdit {
 /// graph may handle; anywhere else it cancels the run.
 pub(crate) fn apply_rejection(run: &mut Run, rejection: Rejection, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
     let Rejection { approval, by, notes, decision } = rejection;
-    if apply::denied(run, approval, &by, &mut cx.book)? {
+    if apply::denied(run, approval, &by, &mut cx.turn)? {
         return Ok(());
     }
     let reason = rejection_reason(&by, decision);
@@ -303,7 +303,7 @@ pub(crate) fn expire(
     asked: &ApprovalRequest,
     cx: &mut TurnContext<'_>,
 ) -> Result<(), Unstorable> {
-    cx.book.close_approval_request(asked, RequestStatus::Expired, cx.env.now)?;
+    cx.turn.close_approval_request(asked, RequestStatus::Expired, cx.env.now)?;
     let rationale = "nobody decided in time".to_owned();
     let verdict = GovernanceDecision {
         source: DecisionSource::Approval,
@@ -311,7 +311,7 @@ pub(crate) fn expire(
         rationale: rationale.clone(),
         policies: Vec::new(),
     };
-    cx.book.add_decision("approval.expired", run.tasks.step_id(at), json!({"approval_id": asked.id}), verdict);
+    cx.turn.add_decision("approval.expired", run.tasks.step_id(at), json!({"approval_id": asked.id}), verdict);
     run.tasks.enter(at, TaskState::Cancelled { items: Vec::new() });
     run.tasks.mark_dirty(at, cx);
     edges::place_ended(run, at, cx)?;
@@ -337,16 +337,16 @@ pub(crate) fn apply_edit(run: &mut Run, edit: StepEdit, cx: &mut TurnContext<'_>
         return Ok(());
     }
     if approval.is_none() {
-        cx.book.close_approval_request(&asked, RequestStatus::Superseded, cx.env.now)?;
+        cx.turn.close_approval_request(&asked, RequestStatus::Superseded, cx.env.now)?;
     }
     match validate_input(&spec, input).and_then(|input| judge::check_edit(run, at, &spec, input)) {
         Err(error) => {
             let data = json!({"code": error.code, "message": error.message});
-            cx.book.add_note("step.edit_refused", Some(step), Some(by), data);
+            cx.turn.add_note("step.edit_refused", Some(step), Some(by), data);
         }
         Ok(input) => {
             let data = json!({"node": run.tasks.name(at), "input_digest": input.digest()});
-            cx.book.add_note("step.edited", Some(step), Some(by.clone()), data);
+            cx.turn.add_note("step.edited", Some(step), Some(by.clone()), data);
             // An edit that changes nothing does not make its author a requester. The input stays as written, since
             // numbers in different notations have the same digest.
             let same = run.tasks.input_digest(at) == Some(input.digest());

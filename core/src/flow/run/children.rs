@@ -1,7 +1,7 @@
 //! Child runs: how a node starts one, and how its end comes back.
 //!
 //! A parent that waits for a child run uses no slot and no memory: the child's end is a signal. Which child belongs to
-//! which place is part of the place's state; this machine only remembers which children were told to stop.
+//! which place is part of the place's state; this machine only remembers which children were asked to stop.
 
 use super::env::Env;
 use super::event::{Effect, SignalKind};
@@ -39,7 +39,7 @@ pub(crate) struct ChildRuns {
 }
 
 impl ChildRuns {
-    /// A child or a job is told to stop. False: it was told before.
+    /// A child or a job is asked to stop. False: it was asked before.
     pub(crate) fn mark_stopped(&mut self, child: Uuid) -> bool {
         self.stopped.insert(child)
     }
@@ -120,7 +120,7 @@ pub(crate) fn start_child(
         co_requesters: requesters::requesters_of(run, at).split_off(1),
         ..(*run.head).clone()
     };
-    cx.book.add_child_run(&head)?;
+    cx.turn.add_child_run(&head)?;
     if let Some(task) = run.tasks.task_mut(at) {
         task.begin_child(child, cx.env.now);
     }
@@ -128,8 +128,8 @@ pub(crate) fn start_child(
     run.tasks.enter(at, TaskState::Elsewhere { work: Elsewhere::Run(child), until });
     run.tasks.mark_dirty(at, cx);
     let data = json!({"node": run.tasks.name(at), "item": at.item, "child_run_id": child, "workflow_id": workflow, "input_digest": digest});
-    cx.book.add_note("step.child_started", Some(step), None, data);
-    cx.book.effects.push(Effect::Wake(child));
+    cx.turn.add_note("step.child_started", Some(step), None, data);
+    cx.turn.effects.push(Effect::Wake(child));
     Ok(())
 }
 
@@ -207,8 +207,8 @@ pub(crate) fn stop_child(
 ) -> Result<(), Unstorable> {
     if run.children.mark_stopped(child) {
         let told = SignalKind::Cancel { by, reason: Some(reason.to_owned()) };
-        cx.book.send_signal(&run.head.tenant, child, &told, &mut cx.env)?;
-        cx.book.effects.push(Effect::Wake(child));
+        cx.turn.send_signal(&run.head.tenant, child, &told, &mut cx.env)?;
+        cx.turn.effects.push(Effect::Wake(child));
     }
     Ok(())
 }
@@ -225,7 +225,7 @@ pub(crate) fn complete_nested(
     run.budget.count_output(&output);
     let data = json!({"node": run.tasks.name(at), "item": at.item, "how": how, "output_digest": given});
     run.tasks.ensure_step(at, &mut cx.env);
-    let seq = cx.book.add_note("step.completed", run.tasks.step_id(at), None, data);
+    let seq = cx.turn.add_note("step.completed", run.tasks.step_id(at), None, data);
     requesters::add_requesters_of_place(run, at);
     run.tasks.enter(at, TaskState::Completed { output: Arc::new(outputs::completed(output)), seq, items });
     run.tasks.mark_dirty(at, cx);

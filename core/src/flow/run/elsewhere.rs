@@ -79,7 +79,7 @@ fn add_item(
     cx: &mut TurnContext<'_>,
 ) -> Result<(), Unstorable> {
     let head = &run.head;
-    cx.book.insert(Insert::new(
+    cx.turn.insert(Insert::new(
         &WORK_ITEMS,
         vec![
             (work_items::id, call.id.into()),
@@ -103,7 +103,7 @@ fn add_item(
             (work_items::created_at, cx.env.now.into()),
         ],
     )?);
-    cx.book.effects.push(Effect::WorkQueued(queue.name.clone()));
+    cx.turn.effects.push(Effect::WorkQueued(queue.name.clone()));
     Ok(())
 }
 
@@ -123,7 +123,7 @@ fn add_job(run: &Run, call: &Call, cx: &mut TurnContext<'_>) -> Result<Result<()
     };
     match cx.env.jobs.start(&order)? {
         Ok(rows) => {
-            rows.into_iter().for_each(|row| cx.book.insert(row));
+            rows.into_iter().for_each(|row| cx.turn.insert(row));
             Ok(Ok(()))
         }
         Err(error) => Ok(Err(error)),
@@ -171,7 +171,7 @@ pub(crate) fn work_ended(
         (TaskState::OutcomeUnknown { .. }, Some(Elsewhere::Job(call) | Elsewhere::Worker(call)))
             if work == last && !end.may_have_happened =>
         {
-            run.doubts.end(at, &mut cx.book);
+            run.doubts.end(at, &mut cx.turn);
             if let Some(task) = run.tasks.task_mut(at) {
                 // The report says nothing about earlier attempts.
                 let earlier = task.work().and_then(|work| work.item).is_some_and(|item| item.in_doubt);
@@ -191,7 +191,7 @@ fn call_ended(
     end: WorkEnd,
     cx: &mut TurnContext<'_>,
 ) -> Result<(), Unstorable> {
-    cx.book.took_ms = end.took_ms;
+    cx.turn.took_ms = end.took_ms;
     let outcome = if end.status == WorkStatus::Completed {
         CallOutcome::Output(end.result.unwrap_or_default())
     } else {
@@ -260,7 +260,7 @@ pub(crate) fn stop(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -> Res
 fn stop_job(run: &mut Run, job: Uuid, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
     if run.children.mark_stopped(job) {
         let rows = cx.env.jobs.cancel(job, cx.env.now)?;
-        cx.book.add_steps(rows);
+        cx.turn.add_steps(rows);
     }
     Ok(())
 }
@@ -330,7 +330,7 @@ fn write_item(
     let Some(task) = run.tasks.task_mut(at) else { return Ok(()) };
     let Some((id, known)) = task.work().and_then(|work| Some((work.id, work.item?))) else { return Ok(()) };
     let expect = vec![(work_items::state, known.state.into()), (work_items::claims, i64::from(known.claims).into())];
-    cx.book.update(Update::new(&WORK_ITEMS, vec![id.into()], expect, set)?);
+    cx.turn.update(Update::new(&WORK_ITEMS, vec![id.into()], expect, set)?);
     task.item_written(new);
     Ok(())
 }

@@ -41,7 +41,7 @@ pub enum Event {
     /// It was created, or claimed and loaded by this process.
     Claimed {
         /// No other process can still be working on it.
-        alone: bool,
+        owns_all_calls: bool,
     },
     /// A call ended.
     CallAnswered {
@@ -83,7 +83,7 @@ pub struct ReceivedAnswer {
 pub struct Signal {
     /// The id of its row. Applying the signal deletes the row.
     pub id: Uuid,
-    pub told: SignalKind,
+    pub kind: SignalKind,
     /// Approval requests that were withdrawn in the same transaction.
     pub withdrawn: Vec<Uuid>,
 }
@@ -216,7 +216,7 @@ impl SignalKind {
 
     /// The value of `run_signals.kind`.
     #[must_use]
-    pub const fn kind(&self) -> &'static str {
+    pub const fn name(&self) -> &'static str {
         match self {
             Self::Unreadable { .. } => "unreadable",
             Self::Approved { .. } => "approved",
@@ -378,8 +378,8 @@ const TAKEN_BACK: &str = "taken_back";
 impl Signal {
     /// A signal that withdraws no requests.
     #[must_use]
-    pub const fn new(id: Uuid, told: SignalKind) -> Self {
-        Self { id, told, withdrawn: Vec::new() }
+    pub const fn new(id: Uuid, kind: SignalKind) -> Self {
+        Self { id, kind, withdrawn: Vec::new() }
     }
 
     pub fn row(&self, tenant: &str, run: Uuid, now: Timestamp) -> Result<Insert, Unstorable> {
@@ -389,7 +389,7 @@ impl Signal {
                 (run_signals::run_id, run.into()),
                 (run_signals::id, self.id.into()),
                 (run_signals::tenant_id, tenant.into()),
-                (run_signals::kind, self.told.kind().into()),
+                (run_signals::kind, self.kind.name().into()),
                 (run_signals::payload, self.payload()?.into()),
                 (run_signals::created_at, now.into()),
             ],
@@ -398,9 +398,9 @@ impl Signal {
 
     fn payload(&self) -> Result<Json, Unstorable> {
         if self.withdrawn.is_empty() {
-            return Ok(Json::encode(&self.told)?);
+            return Ok(Json::encode(&self.kind)?);
         }
-        let mut payload = serde_json::to_value(&self.told).map_err(JsonError::Serialise)?;
+        let mut payload = serde_json::to_value(&self.kind).map_err(JsonError::Serialise)?;
         payload[TAKEN_BACK] = self.withdrawn.iter().map(Uuid::to_string).collect();
         Ok(Json::encode(&payload)?)
     }
@@ -412,7 +412,7 @@ impl Signal {
         let Ok(payload) = payload.value() else { return Self::new(id, SignalKind::Unreadable { kind }) };
         let requests = payload.get(TAKEN_BACK).and_then(Value::as_array).into_iter().flatten();
         let withdrawn = requests.filter_map(|id| Uuid::parse_str(id.as_str()?).ok()).collect();
-        let told = serde_json::from_value(payload).unwrap_or(SignalKind::Unreadable { kind });
-        Self { id, told, withdrawn }
+        let kind = serde_json::from_value(payload).unwrap_or(SignalKind::Unreadable { kind });
+        Self { id, kind, withdrawn }
     }
 }

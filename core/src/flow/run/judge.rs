@@ -57,7 +57,7 @@ fn judge_later(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) {
     run.tasks.enter(at, TaskState::Judging);
     run.tasks.mark_dirty(at, cx);
     run.tasks.push_judging(at);
-    cx.book.more = true;
+    cx.turn.more = true;
 }
 
 /// Judges what earlier turns have written, as far as the turn's work allows.
@@ -71,7 +71,7 @@ pub(crate) fn proceed(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Uns
         if run.budget.is_spent() {
             run.tasks.push_judging(at);
             queue.into_iter().for_each(|at| run.tasks.push_judging(at));
-            cx.book.more = true;
+            cx.turn.more = true;
             return Ok(());
         }
         let Some(TaskState::Judging) = run.tasks.state(at) else { continue };
@@ -324,7 +324,7 @@ fn record(run: &mut Run, at: RunPlace, judgement: Judgement, next: NextAction, c
         Verdict::Escalated => Outcome::Deferred,
     };
     let decision = GovernanceDecision { source: DecisionSource::Output, outcome, rationale, policies: failed };
-    cx.book.add_decision("step.judged", run.tasks.step_id(at), data, decision);
+    cx.turn.add_decision("step.judged", run.tasks.step_id(at), data, decision);
     if let Some(task) = run.tasks.task_mut(at) {
         task.judged(judgement);
     }

@@ -30,7 +30,7 @@ pub(crate) fn start_map(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -
     match budget::check_map_size(run, at.node) {
         Ok(true) => {}
         Ok(false) => {
-            cx.book.more = true;
+            cx.turn.more = true;
             return Ok(false);
         }
         Err(error) => return answer::fail_step(run, at, error, cx).map(|()| true),
@@ -58,7 +58,7 @@ fn begin_map(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -> Result<()
     }
     run.tasks.enter(at, TaskState::Mapping(MapProgress { over, open, ..MapProgress::default() }));
     run.tasks.mark_dirty(at, cx);
-    cx.book.add_note(
+    cx.turn.add_note(
         "step.mapping",
         Some(step),
         None,

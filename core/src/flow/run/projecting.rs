@@ -43,10 +43,10 @@ pub(crate) fn call_ended(
     cx: &mut TurnContext<'_>,
 ) -> Result<(), Unstorable> {
     let Some(task) = run.tasks.task(at).filter(|_| logging(run).is_some()) else { return Ok(()) };
-    cx.book.mark_logged(at);
+    cx.turn.mark_logged(at);
     let (input, attempt, fresh) = (task.shared_input(), task.attempt(), (cx.env.ids)());
     let FinishedCall { call, tool, ended } = *end;
-    let duration_ms = cx.book.took_ms;
+    let duration_ms = cx.turn.took_ms;
     let change = StepChange::CallEnded { call, tool, attempt, input: &input, ended, duration_ms, fresh };
     project(run, at, &change, cx)
 }
@@ -60,7 +60,7 @@ pub(crate) fn refused(
     cx: &mut TurnContext<'_>,
 ) -> Result<(), Unstorable> {
     let Some(task) = run.tasks.task(at).filter(|_| logging(run).is_some()) else { return Ok(()) };
-    cx.book.mark_logged(at);
+    cx.turn.mark_logged(at);
     let (input, fresh) = (task.shared_input(), (cx.env.ids)());
     project(run, at, &StepChange::Refused { by, input: &input, error, fresh }, cx)
 }
@@ -68,7 +68,7 @@ pub(crate) fn refused(
 /// A step failed. Nothing is added if the turn already has the end of its call, or who refused it.
 pub(crate) fn failed(run: &Run, at: RunPlace, error: &ErrorBody, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
     let Some(task) = run.tasks.task(at).filter(|_| logging(run).is_some()) else { return Ok(()) };
-    if cx.book.is_logged(at) {
+    if cx.turn.is_logged(at) {
         return Ok(());
     }
     let (input, fresh) = (task.shared_input(), (cx.env.ids)());
@@ -81,8 +81,8 @@ fn project(run: &Run, at: RunPlace, change: &StepChange<'_>, cx: &mut TurnContex
     let step = StepContext { head: &run.head, logging: &logging, node, item: at.item, at: cx.env.now };
     for row in cx.env.projection.rows(&step, change)? {
         match row {
-            ProjectedRow::Insert(insert) => cx.book.insert(insert),
-            ProjectedRow::Change(step) => cx.book.add_ordered(step),
+            ProjectedRow::Insert(insert) => cx.turn.insert(insert),
+            ProjectedRow::Change(step) => cx.turn.add_ordered(step),
         }
     }
     Ok(())

@@ -23,7 +23,7 @@ pub(crate) fn renew_requests(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<
     let outdated: Vec<(RunPlace, ApprovalRequest)> =
         run.tasks.places().filter_map(|at| Some((at, outdated(run, at)?))).collect();
     for (at, asked) in outdated {
-        cx.book.close_approval_request(&asked, RequestStatus::Superseded, cx.env.now)?;
+        cx.turn.close_approval_request(&asked, RequestStatus::Superseded, cx.env.now)?;
         match judge_again(run, at, &cx.env) {
             PolicyVerdict::Deny { rule, reason } => start::refuse_by_policy(run, at, rule, reason, cx)?,
             PolicyVerdict::Ask(demand) => approve::request_approval(run, at, &demand, cx)?,
@@ -68,7 +68,7 @@ pub(crate) fn renew_plan(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), 
     let Some(asked) = plan.request().cloned().filter(|_| outdated && !run.stopping.is_stopping()) else {
         return Ok(());
     };
-    cx.book.close_approval_request(&asked, RequestStatus::Superseded, cx.env.now)?;
+    cx.turn.close_approval_request(&asked, RequestStatus::Superseded, cx.env.now)?;
     apply::withdraw(run, |_| true, RequestStatus::Cancelled, CHANGED, cx)?;
     run.drafting.drop_plan();
     draft::begin(run, cx)

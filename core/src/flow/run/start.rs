@@ -44,8 +44,8 @@ pub(crate) enum Work {
 pub(crate) fn start_ready(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
     let mut held = Vec::new();
     while may_start(run) {
-        if step::is_turn_full(run, &cx.book) {
-            cx.book.more |= run.tasks.has_ready();
+        if step::is_turn_full(run, &cx.turn) {
+            cx.turn.more |= run.tasks.has_ready();
             break;
         }
         if run.tasks.calls().len() >= limits::RUN_CALLS_MAX || held.len() >= limits::RUN_CALLS_MAX {
@@ -139,7 +139,7 @@ fn start_tool(run: &mut Run, at: RunPlace, spec: &Arc<Spec>, cx: &mut TurnContex
     if restore::may_be_already_done(run, at, spec) {
         return restore::resolve_before_dispatch(run, at, spec, cx);
     }
-    if run.tasks.task(at).is_some_and(Task::may_be_cached) && look_in_cache(run, at, spec, &mut cx.book) {
+    if run.tasks.task(at).is_some_and(Task::may_be_cached) && look_in_cache(run, at, spec, &mut cx.turn) {
         return Ok(true);
     }
     if elsewhere::is_executed_elsewhere(run, at, spec) {
@@ -233,7 +233,7 @@ pub(crate) fn refuse_by_policy(
     cx: &mut TurnContext<'_>,
 ) -> Result<(), Unstorable> {
     run.tasks.mark_dirty(at, cx);
-    cx.book.add_decision(
+    cx.turn.add_decision(
         "step.refused",
         run.tasks.step_id(at),
         json!({"node": run.tasks.name(at), "rule": rule}),
@@ -260,7 +260,7 @@ pub(crate) fn dispatch(
     if let Some(made) = record_dispatch(run, at, spec, mode, cx)? {
         run.tasks.enter(at, TaskState::Running { call: made.id, mode: made.mode.clone() });
         run.tasks.call_started(at);
-        cx.book.effects.push(Effect::Call(made));
+        cx.turn.effects.push(Effect::Call(made));
     }
     Ok(())
 }
@@ -292,9 +292,9 @@ pub(crate) fn record_dispatch(
     let mut made = Call { at, id: call, step, effect, key, attempt, tool: spec.name.clone(), mode, input, deadline };
     if spec.effect != EffectKind::Pure && made.mode == CallMode::Execute {
         let (key, tool, status) = (made.key.as_str(), spec.name.as_str(), EffectStatus::Dispatched);
-        made.effect = cx.book.write_effect(&head, task, EffectRecord { key, tool, status, deadline, at: now })?;
-        cx.book.record_call_start(&head, &made, now)?;
-        cx.book.dirty.insert(at);
+        made.effect = cx.turn.write_effect(&head, task, EffectRecord { key, tool, status, deadline, at: now })?;
+        cx.turn.record_call_start(&head, &made, now)?;
+        cx.turn.dirty.insert(at);
         let mut data = json!({
             "node": run.tasks.name(at), "item": at.item, "tool": spec.name, "attempt": attempt,
             "effect_id": made.effect, "input_digest": digest,
@@ -303,7 +303,7 @@ pub(crate) fn record_dispatch(
             data["queue"] = queue.into();
         }
         note_dry(&mut data, &made.input);
-        cx.book.add_note("step.dispatched", Some(step), None, data);
+        cx.turn.add_note("step.dispatched", Some(step), None, data);
     } else if let Some(stored) = task.effect() {
         made.effect = stored.id;
     }
@@ -330,7 +330,7 @@ pub(crate) fn effect_key(run: &Run, at: RunPlace, mode: &CallMode) -> String {
 }
 
 /// Looks in the cache if the node allows it.
-fn look_in_cache(run: &mut Run, at: RunPlace, spec: &Spec, book: &mut TurnBuilder) -> bool {
+fn look_in_cache(run: &mut Run, at: RunPlace, spec: &Spec, turn: &mut TurnBuilder) -> bool {
     if run.tasks.reach(at, spec) == EffectKind::Write || replay::replay_mode(run).is_some() {
         return false;
     }
@@ -341,7 +341,7 @@ fn look_in_cache(run: &mut Run, at: RunPlace, spec: &Spec, book: &mut TurnBuilde
     let key = cache_key(run.tasks.name(at), spec, digest);
     run.tasks.enter(at, TaskState::LookingUpCache);
     run.tasks.call_started(at);
-    book.effects.push(Effect::LookUpCache { at, key });
+    turn.effects.push(Effect::LookUpCache { at, key });
     true
 }
 

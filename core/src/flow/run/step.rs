@@ -42,8 +42,8 @@ fn count_work(run: &mut Run) {
 }
 
 /// Whether the turn has reached its limit of rows or work.
-pub(crate) fn is_turn_full(run: &Run, book: &TurnBuilder) -> bool {
-    book.row_count() >= limits::TURN_ROWS_MAX || run.budget.is_spent()
+pub(crate) fn is_turn_full(run: &Run, turn: &TurnBuilder) -> bool {
+    turn.row_count() >= limits::TURN_ROWS_MAX || run.budget.is_spent()
 }
 
 /// Applies events and advances as far as possible. Rows are written by `finish_turn`.
@@ -63,13 +63,13 @@ pub(crate) fn advance(run: &mut Run, events: Vec<Event>, cx: &mut TurnContext<'_
 
 fn apply_event(run: &mut Run, event: Event, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
     match event {
-        Event::Claimed { alone } if run.row.is_new() => {
-            debug_assert!(alone, "a run that is nowhere yet has no other owner");
+        Event::Claimed { owns_all_calls } if run.row.is_new() => {
+            debug_assert!(owns_all_calls, "a run that is nowhere yet has no other owner");
             begin(run, cx)
         }
-        Event::Claimed { alone } => resume_claimed(run, alone, cx),
+        Event::Claimed { owns_all_calls } => resume_claimed(run, owns_all_calls, cx),
         Event::CallAnswered { at, call, answer, took_ms } => {
-            cx.book.took_ms = took_ms;
+            cx.turn.took_ms = took_ms;
             answer::apply_answer(run, at, call, answer, cx)
         }
         Event::CacheLookedUp { at, hit } => start::cache_looked_up(run, at, hit, cx),
@@ -82,10 +82,10 @@ fn apply_event(run: &mut Run, event: Event, cx: &mut TurnContext<'_>) -> Result<
 /// Starts a new run with its root nodes, or with the draft.
 fn begin(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
     run.status = RunStatus::Running;
-    cx.book.status = Some(RunStatus::Running);
-    close::note_started(run, &mut cx.book);
+    cx.turn.status = Some(RunStatus::Running);
+    close::note_started(run, &mut cx.turn);
     if !run.row.is_new() {
-        pin(run, &mut cx.book);
+        pin(run, &mut cx.turn);
     }
     if let Err(error) = check_inputs(run) {
         run.stopping.fail_with(error);
@@ -96,7 +96,7 @@ fn begin(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
     }
     if map_calls::exceeds_call_limit(run) {
         Arc::make_mut(&mut run.head).level = Level::Draft;
-        cx.book.set_run_column(runs::autonomy_level, Level::Draft.as_str());
+        cx.turn.set_run_column(runs::autonomy_level, Level::Draft.as_str());
     }
     if draft::is_wanted(run) {
         return draft::begin(run, cx);
@@ -106,10 +106,10 @@ fn begin(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
 }
 
 /// Records the workflow version and timeout of a child run. They are fixed when it is first claimed.
-fn pin(run: &Run, book: &mut TurnBuilder) {
-    book.set_run_column(runs::workflow_version, run.head.workflow.version);
-    book.set_run_column(runs::workflow_digest, Value::Bytes(run.tasks.graph().digest.to_vec()));
-    book.set_run_column(runs::timeout_at, run.head.timeout_at);
+fn pin(run: &Run, turn: &mut TurnBuilder) {
+    turn.set_run_column(runs::workflow_version, run.head.workflow.version);
+    turn.set_run_column(runs::workflow_digest, Value::Bytes(run.tasks.graph().digest.to_vec()));
+    turn.set_run_column(runs::timeout_at, run.head.timeout_at);
 }
 
 /// Checks that the workflow is supported and accepts these inputs.
@@ -124,11 +124,11 @@ fn check_inputs(run: &Run) -> Result<(), ErrorBody> {
     })
 }
 
-/// Resumes a run that was loaded. If `alone`, no other process can still be making its calls, so a lost one is settled
+/// Resumes a run that was loaded. If `owns_all_calls`, no other process can still be making its calls, so a lost one is settled
 /// at once; otherwise at its deadline.
-fn resume_claimed(run: &mut Run, alone: bool, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
-    cx.book.claim = true;
-    if alone {
+fn resume_claimed(run: &mut Run, owns_all_calls: bool, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
+    cx.turn.claim = true;
+    if owns_all_calls {
         run.rollback.skip_lost_deadlines();
     }
     if run.status == RunStatus::Pending {
@@ -148,7 +148,7 @@ fn resume_claimed(run: &mut Run, alone: bool, cx: &mut TurnContext<'_>) -> Resul
     maps::settle_maps(run, cx)?;
     let lost: Vec<RunPlace> = run.tasks.places().filter(|at| run.tasks.is_lost(*at)).collect();
     for at in lost {
-        if alone {
+        if owns_all_calls {
             answer::settle_lost(run, at, cx)?;
         }
     }
@@ -162,15 +162,15 @@ fn handle_due(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Unstorable>
     }
     if run.head.timeout_at.is_some_and(|end| end <= cx.env.now) && !run.stopping.is_stopping() {
         run.stopping.fail_with(ErrorBody::new(Code::RequestTimeout, "the run timed out"));
-        cx.book.effects.extend(run.tasks.calls().iter().map(|at| Effect::Cancel(*at)));
+        cx.turn.effects.extend(run.tasks.calls().iter().map(|at| Effect::Cancel(*at)));
     }
     plan::expire(run, cx)?;
     apply::expire(run, cx)?;
     apply::renew(run, cx)?;
     while let Some((due, at)) = run.tasks.take_due(cx.env.now) {
-        if cx.book.row_count() >= limits::TURN_ROWS_MAX {
+        if cx.turn.row_count() >= limits::TURN_ROWS_MAX {
             run.tasks.put_back_timer((due, at));
-            cx.book.more = true;
+            cx.turn.more = true;
             break;
         }
         handle_timer(run, at, cx)?;
@@ -201,8 +201,8 @@ fn propagate_and_start(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Un
         edges::propagate(run, cx)?;
         start::start_ready(run, cx)?;
         let rest = run.tasks.has_undecided();
-        if !rest || is_turn_full(run, &cx.book) {
-            cx.book.more |= rest;
+        if !rest || is_turn_full(run, &cx.turn) {
+            cx.turn.more |= rest;
             return Ok(());
         }
     }

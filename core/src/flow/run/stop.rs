@@ -14,8 +14,8 @@ use crate::record::Unstorable;
 
 /// Cancels the run: nothing new starts, and calls in flight are cancelled.
 pub(crate) fn cancel_run(run: &mut Run, by: Actor, reason: Option<String>, cx: &mut TurnContext<'_>) {
-    if !run.status.is_final() && run.stopping.cancel(by, reason, &mut cx.book) {
-        cx.book.effects.extend(run.tasks.calls().iter().map(|at| Effect::Cancel(*at)));
+    if !run.status.is_final() && run.stopping.cancel(by, reason, &mut cx.turn) {
+        cx.turn.effects.extend(run.tasks.calls().iter().map(|at| Effect::Cancel(*at)));
     }
 }
 
@@ -26,7 +26,7 @@ pub(crate) fn stop_step(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -
         _ => None,
     };
     if let Some(asked) = asked {
-        cx.book.close_approval_request(&asked, RequestStatus::Cancelled, cx.env.now)?;
+        cx.turn.close_approval_request(&asked, RequestStatus::Cancelled, cx.env.now)?;
     }
     if answer::may_have_happened(run, at) {
         return answer::outcome_unknown(run, at, "the run was stopped before the outcome was known", cx);
@@ -34,7 +34,7 @@ pub(crate) fn stop_step(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -
     let now = cx.env.now;
     // A held output was returned: its call took place.
     if let Some(task) = run.tasks.task_mut(at).filter(|task| task.held().is_none()) {
-        cx.book.settle_effect(task, EffectStatus::Failed, now)?;
+        cx.turn.settle_effect(task, EffectStatus::Failed, now)?;
     }
     let recorded = run.tasks.task(at).is_some_and(|task| task.step().is_some());
     // The items of a map stay: their rows are written, and what they did can be undone.
@@ -59,8 +59,8 @@ pub(crate) fn cancel_waiting(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<
     run.tasks.clear_ready();
     let places: Vec<RunPlace> = run.tasks.places().collect();
     for at in places {
-        if cx.book.row_count() >= limits::TURN_ROWS_MAX {
-            cx.book.more = true;
+        if cx.turn.row_count() >= limits::TURN_ROWS_MAX {
+            cx.turn.more = true;
             return Ok(true);
         }
         let Some(task) = run.tasks.task(at) else { continue };

@@ -28,7 +28,7 @@ use uuid::Uuid;
 pub(crate) struct TurnContext<'e> {
     /// Time, ids, slots and the rules.
     pub(crate) env: Env<'e>,
-    pub(crate) book: TurnBuilder,
+    pub(crate) turn: TurnBuilder,
 }
 
 impl<'e> TurnContext<'e> {
@@ -38,7 +38,7 @@ impl<'e> TurnContext<'e> {
         let (now, owner) = (*now, *owner);
         let (policy, catalog, projection, jobs) = (*policy, *catalog, *projection, *jobs);
         let env = Env { now, ids: &mut **ids, gate: &mut **gate, policy, catalog, projection, jobs, owner };
-        Self { env, book: TurnBuilder { seq, ..TurnBuilder::default() } }
+        Self { env, turn: TurnBuilder { seq, ..TurnBuilder::default() } }
     }
 }
 
@@ -256,10 +256,10 @@ impl TurnBuilder {
         &mut self,
         tenant: &str,
         run: Uuid,
-        told: &SignalKind,
+        kind: &SignalKind,
         env: &mut Env<'_>,
     ) -> Result<(), Unstorable> {
-        let signal = Signal::new((env.ids)(), told.clone());
+        let signal = Signal::new((env.ids)(), kind.clone());
         self.rows.inserts.push(signal.row(tenant, run, env.now)?);
         Ok(())
     }

@@ -131,8 +131,8 @@ impl ScheduleView {
             starts: ScheduledWorkflow {
                 workflow_id: row.workflow_id,
                 version: row.workflow_version,
-            follow_latest: row.workflow_version.is_none(),
-            autonomy_level_max: row.level_max,
+                follow_latest: row.workflow_version.is_none(),
+                autonomy_level_max: row.level_max,
                 inputs: row.inputs,
             },
             timing: ScheduleTiming {

@@ -108,6 +108,7 @@ fn add_entry(flow: &Flow, tx: &mut Tx, item: &WorkItemBrief, state: WorkState) -
         run_id: None,
         run_seq: None,
         trace_id: None,
+        operator_of: None,
     };
     writer.event(tx, event.of_run(item.run_id))?;
     Ok(())

@@ -110,7 +110,7 @@ pub(crate) fn proceed(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Uns
     loop {
         let Some(draft) = run.drafting.draft.as_mut().filter(|draft| draft.waiting.is_none()) else { return Ok(()) };
         if !draft.queue.is_empty() && run.budget.is_spent() {
-            cx.book.more = true;
+            cx.turn.more = true;
             return Ok(());
         }
         let Some(at) = draft.queue.pop_front() else { return finish(run, cx) };
@@ -118,7 +118,7 @@ pub(crate) fn proceed(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Uns
             Ok(DraftOutcome::Done) => {}
             Ok(DraftOutcome::Call(call)) => {
                 run.tasks.call_started(at);
-                cx.book.effects.push(Effect::Call(call));
+                cx.turn.effects.push(Effect::Call(call));
                 return Ok(());
             }
             Ok(DraftOutcome::NoSlot) => {
@@ -127,7 +127,7 @@ pub(crate) fn proceed(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Uns
             }
             Err(error) => {
                 run.drafting.draft = None;
-                note_refusal(run, at, &error, &mut cx.book);
+                note_refusal(run, at, &error, &mut cx.turn);
                 run.stopping.fail_with(error.with("node", run.tasks.name(at)));
                 return Ok(());
             }
@@ -135,7 +135,7 @@ pub(crate) fn proceed(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Uns
     }
 }
 
-fn note_refusal(run: &Run, at: RunPlace, error: &ErrorBody, book: &mut TurnBuilder) {
+fn note_refusal(run: &Run, at: RunPlace, error: &ErrorBody, turn: &mut TurnBuilder) {
     let Some(rule) = error.details.get("rule").and_then(Value::as_str) else { return };
     let verdict = GovernanceDecision {
         source: DecisionSource::Policy,
@@ -143,7 +143,7 @@ fn note_refusal(run: &Run, at: RunPlace, error: &ErrorBody, book: &mut TurnBuild
         rationale: error.message.clone(),
         policies: vec![rule.to_owned()],
     };
-    book.add_decision("step.refused", None, json!({"node": run.tasks.name(at), "rule": rule}), verdict);
+    turn.add_decision("step.refused", None, json!({"node": run.tasks.name(at), "rule": rule}), verdict);
 }
 
 /// Drafts one place and returns the dry call that it needs.
@@ -426,7 +426,7 @@ pub(crate) fn answered(
             (tool_calls::tool_input, Json::encode(&*input)?.into()),
             (tool_calls::tool_output, Json::encode(&result)?.into()),
             (tool_calls::error, error.clone().into()),
-            (tool_calls::duration_ms, cx.book.took_ms.into()),
+            (tool_calls::duration_ms, cx.turn.took_ms.into()),
             (tool_calls::dry_run, true.into()),
             (tool_calls::created_at, cx.env.now.into()),
             (tool_calls::actor, run.head.actor.as_str().into()),
@@ -441,12 +441,12 @@ pub(crate) fn answered(
         draft.calls.push(DryCall { node: at.node, row });
         if draft.calls.len() >= limits::DRAFT_CALLS_BUFFERED_MAX {
             let calls = std::mem::take(&mut draft.calls);
-            write_dry_calls(calls, &mut cx.book);
+            write_dry_calls(calls, &mut cx.turn);
         }
     }
     let real = error.is_none();
     draft_result(run, at, &spec, result, real);
-    cx.book.effects.push(Effect::Release(at));
+    cx.turn.effects.push(Effect::Release(at));
     if run.stopping.is_stopping() {
         run.drafting.draft = None;
         return Ok(true);
@@ -472,15 +472,15 @@ fn finish(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
     subject["lines"] = draft.lines.into_lines().into();
     let digest = run.approvals.next_digest(Digest32::of(&subject));
     let lines = subject["lines"].take();
-    write_dry_calls(draft.calls, &mut cx.book);
+    write_dry_calls(draft.calls, &mut cx.turn);
     let Draft { planned, demand, .. } = draft;
     plan::fix(run, FinishedDraft { digest, planned, lines, demand }, cx)
 }
 
 /// Writes dry calls and their steps.
-fn write_dry_calls(calls: Vec<DryCall>, book: &mut TurnBuilder) {
+fn write_dry_calls(calls: Vec<DryCall>, turn: &mut TurnBuilder) {
     for DryCall { node, row } in calls {
-        book.dirty.insert(RunPlace::node(node));
-        book.insert(row);
+        turn.dirty.insert(RunPlace::node(node));
+        turn.insert(row);
     }
 }

@@ -4,7 +4,8 @@
 //! damage: nothing of the run is driven then.
 
 use super::task::{
-    CallWork, HeldOutput, JudgeState, MapProgress, Recovery, StoredEffect, StoredItem, StoredStep, Task, TaskState, TaskWork,
+    CallWork, HeldOutput, JudgeState, MapProgress, Recovery, StoredEffect, StoredItem, StoredStep, Task, TaskState,
+    TaskWork,
 };
 use crate::error::ErrorBody;
 use crate::flow::air::Body;
@@ -93,8 +94,8 @@ fn load_task(run: &Run, stored: StoredTask<'_>) -> Result<Task, DamagedRows> {
         digest: row.input_digest,
         attempt: row.attempt,
         recovery: Recovery {
-        resends: effect.map_or(0, |effect| row.attempt.saturating_sub(effect.attempt)),
-        checks: 0,
+            resends: effect.map_or(0, |effect| row.attempt.saturating_sub(effect.attempt)),
+            checks: 0,
         },
         doubt: None,
         in_doubt: effect.is_some_and(|effect| effect.status == EffectStatus::Unknown)

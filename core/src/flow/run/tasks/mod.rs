@@ -191,7 +191,7 @@ impl Tasks {
     /// Marks a place as changed: its row is written at the end of the turn.
     pub(crate) fn mark_dirty(&mut self, at: RunPlace, cx: &mut TurnContext<'_>) {
         self.ensure_step(at, &mut cx.env);
-        cx.book.dirty.insert(at);
+        cx.turn.dirty.insert(at);
     }
 
     /// The id of a place's step, created if it has none.
@@ -389,15 +389,15 @@ impl Tasks {
 
     /// Closes steps that have a row from the dry run but never started, as many as a turn takes. Returns whether all are
     /// closed; otherwise the next turn goes on.
-    pub(crate) fn close_drafted(&mut self, is_completed: bool, book: &mut TurnBuilder) -> bool {
+    pub(crate) fn close_drafted(&mut self, is_completed: bool, turn: &mut TurnBuilder) -> bool {
         for (node, task) in self.nodes.iter_mut().enumerate() {
             if matches!(task.state, TaskState::Pending { .. }) && task.step.is_some() {
-                if book.row_count() >= limits::TURN_ROWS_MAX {
-                    book.more = true;
+                if turn.row_count() >= limits::TURN_ROWS_MAX {
+                    turn.more = true;
                     return false;
                 }
                 task.state = if is_completed { TaskState::Skipped } else { TaskState::Cancelled { items: Vec::new() } };
-                book.dirty.insert(RunPlace::node(node));
+                turn.dirty.insert(RunPlace::node(node));
             }
         }
         true
