@@ -11,4 +11,4 @@ ALTER TABLE schedules
 UPDATE schedules SET place = (
     SELECT count(*) FROM schedules AS earlier WHERE earlier.tenant_id = schedules.tenant_id AND earlier.id < schedules.id
 );
-ALTER TABLE schedules ADD CONSTRAINT schedules_tenant_id_place_key UNIQUE (tenant_id, place);
+CREATE UNIQUE INDEX idx_schedules_place ON schedules(tenant_id, place);
