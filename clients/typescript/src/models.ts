@@ -741,8 +741,8 @@ export interface InboxMessage {
     data: JsonObject | null;
     /** Message id. */
     message_id: string;
-    /** Id of the run that the message is about. */
-    run_id: string;
+    /** Id of the run that the message is about; null if it is about no run. */
+    run_id: string | null;
     /** What a person calls the run: the goal, the tools of its steps, or the id of its workflow. */
     title: string | null;
     /** Event type. */
@@ -820,7 +820,7 @@ export interface LastTick {
     error: ErrorDocument | null;
     /** What became of it. */
     outcome: TickOutcome;
-    /** The run that the schedule started last. */
+    /** The run that it started. */
     run_id: string | null;
     /** Time of the tick. */
     tick_at: string;
@@ -838,7 +838,9 @@ export type LevelReason =
     | "message_to_outsiders"
     | "many_steps"
     | "untrusted_actor"
-    | "first_time";
+    | "first_time"
+    | "schedule"
+    | "unconfirmed_workflow";
 
 /** A tool call and its run. */
 export interface ListedCall {
@@ -935,9 +937,17 @@ export interface NewScheduleBody {
     ends_at?: string | null;
     /** Interval: a number and `s`, `m`, `h`, `d` or `w`. */
     every?: string | null;
+    /**
+     * Start the newest version at every tick, instead of a fixed one; false if omitted. A version that
+     * somebody else wrote needs approval until you confirm the schedule by replacing it.
+     */
+    follow_latest?: boolean | null;
     /** Inputs of the workflow. */
     inputs?: JsonObject | null;
-    /** A tick starts up to this much later, to spread load; 0 if omitted. */
+    /**
+     * A tick starts up to this much later, to spread load; 0 if omitted. It must be shorter than the time
+     * between two ticks.
+     */
     jitter_seconds?: number | null;
     /** Overlap policy; `skip` if omitted. */
     overlap?: OverlapPolicy | null;
@@ -947,7 +957,7 @@ export interface NewScheduleBody {
     starts_at?: string | null;
     /** IANA time zone in which `cron` is read; UTC if omitted. */
     time_zone?: string | null;
-    /** Workflow version; the latest at every tick if omitted. */
+    /** Workflow version; the newest at this moment if omitted. */
     version?: number | null;
 }
 
@@ -1309,6 +1319,8 @@ export interface ReviewDocument {
     risk: RiskSummaryDocument | null;
     /** Id of the run. */
     run_id: string;
+    /** The schedule that started the run; null if none did. */
+    schedule: ScheduleCause | null;
     /** Current status. */
     standing: ApprovalStanding;
     /** What the request is about. */
@@ -1526,6 +1538,8 @@ export interface RunDocument {
     risk: RiskDocument | null;
     /** State of the rollback: what was undone, and what is left. */
     rollback: RollbackDocument | null;
+    /** The schedule that started the run; null if none did. */
+    schedule: ScheduleCause | null;
 }
 
 /** A page of runs. */
@@ -1614,9 +1628,17 @@ export interface ScheduleBody {
     ends_at?: string | null;
     /** Interval: a number and `s`, `m`, `h`, `d` or `w`. */
     every?: string | null;
+    /**
+     * Start the newest version at every tick, instead of a fixed one; false if omitted. A version that
+     * somebody else wrote needs approval until you confirm the schedule by replacing it.
+     */
+    follow_latest?: boolean | null;
     /** Inputs of the workflow. */
     inputs?: JsonObject | null;
-    /** A tick starts up to this much later, to spread load; 0 if omitted. */
+    /**
+     * A tick starts up to this much later, to spread load; 0 if omitted. It must be shorter than the time
+     * between two ticks.
+     */
     jitter_seconds?: number | null;
     /** Overlap policy; `skip` if omitted. */
     overlap?: OverlapPolicy | null;
@@ -1626,8 +1648,18 @@ export interface ScheduleBody {
     starts_at?: string | null;
     /** IANA time zone in which `cron` is read; UTC if omitted. */
     time_zone?: string | null;
-    /** Workflow version; the latest at every tick if omitted. */
+    /** Workflow version; the newest at this moment if omitted. */
     version?: number | null;
+}
+
+/** A schedule that started a run. */
+export interface ScheduleCause {
+    /** Name of the schedule. */
+    name: string;
+    /** Schedule id. */
+    schedule_id: string;
+    /** Time of the tick; null if somebody started the run by hand. */
+    tick_at: string | null;
 }
 
 /** A schedule. */
@@ -1636,6 +1668,8 @@ export interface ScheduleDocument {
     active_runs: string[];
     /** Instant from which the intervals are counted. */
     anchor_at: string | null;
+    /** Highest autonomy level of its runs: that of a run which started when the owner last confirmed the schedule. */
+    autonomy_level_max: AutonomyLevel | null;
     /** Catch-up policy. */
     catch_up: CatchUpPolicy;
     /** How old a tick may be to be started under the policy `all`. */
@@ -1648,10 +1682,17 @@ export interface ScheduleDocument {
     ends_at: string | null;
     /** Interval such as `15m`. */
     every: string | null;
+    /**
+     * Whether ticks start the newest version. One that somebody else wrote since the owner last confirmed the
+     * schedule needs approval.
+     */
+    follow_latest: boolean;
     /** Inputs of the workflow. */
     inputs: JsonObject;
     /** A tick starts up to this much later. */
     jitter_seconds: number;
+    /** The run that a tick started last. */
+    last_run_id: string | null;
     /** The last tick. */
     last_tick: LastTick | null;
     /** Name, unique in the tenant. */
@@ -1666,7 +1707,7 @@ export interface ScheduleDocument {
     pause_reason: string | null;
     /** When it was paused. */
     paused_at: string | null;
-    /** Actor who paused it. */
+    /** Actor who paused it; `system` if its ticks were refused too often or the owner's key has ended. */
     paused_by: string | null;
     /** Ticks that may wait under the policy `queue`. */
     queue_max: number;
@@ -1684,7 +1725,7 @@ export interface ScheduleDocument {
     time_zone: string | null;
     /** When it was last changed by somebody. */
     updated_at: string;
-    /** Workflow version; null: the latest at every tick. */
+    /** Workflow version that ticks start; null: the newest at every tick. */
     version: number | null;
     /** Id of the workflow that it starts. */
     workflow_id: string;

@@ -808,9 +808,17 @@ export interface SchedulesCreateOptions {
     ends_at?: string | null;
     /** Interval: a number and `s`, `m`, `h`, `d` or `w`. */
     every?: string | null;
+    /**
+     * Start the newest version at every tick, instead of a fixed one; false if omitted. A version that
+     * somebody else wrote needs approval until you confirm the schedule by replacing it.
+     */
+    follow_latest?: boolean | null;
     /** Inputs of the workflow. */
     inputs?: JsonObject | null;
-    /** A tick starts up to this much later, to spread load; 0 if omitted. */
+    /**
+     * A tick starts up to this much later, to spread load; 0 if omitted. It must be shorter than the time
+     * between two ticks.
+     */
     jitter_seconds?: number | null;
     /** Overlap policy; `skip` if omitted. */
     overlap?: OverlapPolicy | null;
@@ -820,7 +828,7 @@ export interface SchedulesCreateOptions {
     starts_at?: string | null;
     /** IANA time zone in which `cron` is read; UTC if omitted. */
     time_zone?: string | null;
-    /** Workflow version; the latest at every tick if omitted. */
+    /** Workflow version; the newest at this moment if omitted. */
     version?: number | null;
     /** Operators only: slug of the tenant to act for */
     for_tenant?: string;
@@ -842,9 +850,17 @@ export interface SchedulesReplaceOptions {
     ends_at?: string | null;
     /** Interval: a number and `s`, `m`, `h`, `d` or `w`. */
     every?: string | null;
+    /**
+     * Start the newest version at every tick, instead of a fixed one; false if omitted. A version that
+     * somebody else wrote needs approval until you confirm the schedule by replacing it.
+     */
+    follow_latest?: boolean | null;
     /** Inputs of the workflow. */
     inputs?: JsonObject | null;
-    /** A tick starts up to this much later, to spread load; 0 if omitted. */
+    /**
+     * A tick starts up to this much later, to spread load; 0 if omitted. It must be shorter than the time
+     * between two ticks.
+     */
     jitter_seconds?: number | null;
     /** Overlap policy; `skip` if omitted. */
     overlap?: OverlapPolicy | null;
@@ -854,7 +870,7 @@ export interface SchedulesReplaceOptions {
     starts_at?: string | null;
     /** IANA time zone in which `cron` is read; UTC if omitted. */
     time_zone?: string | null;
-    /** Workflow version; the latest at every tick if omitted. */
+    /** Workflow version; the newest at this moment if omitted. */
     version?: number | null;
     /** Operators only: slug of the tenant to act for */
     for_tenant?: string;
@@ -898,7 +914,10 @@ export interface SchedulesRunOptions {
 
 /** Schedules: workflows that are started by the clock. */
 export class Schedules extends Resource {
-    /** Lists schedules: your own, or all of the tenant with the scope `runs.read`. */
+    /**
+     * Lists schedules: your own, or all of the tenant with one of the scopes `runs.read`, `runs.manage` and
+     * `approvals.decide`.
+     */
     listPage(options: SchedulesListOptions = {}): Promise<SchedulePage> {
         return this.send({
             operation: "list_schedules",
@@ -910,7 +929,10 @@ export class Schedules extends Resource {
         });
     }
 
-    /** Lists schedules: your own, or all of the tenant with the scope `runs.read`. */
+    /**
+     * Lists schedules: your own, or all of the tenant with one of the scopes `runs.read`, `runs.manage` and
+     * `approvals.decide`.
+     */
     list(options: Omit<SchedulesListOptions, "cursor"> = {}): AsyncGenerator<ScheduleDocument, void, undefined> {
         return this.items((cursor) => this.listPage({ ...options, cursor }), (page) => page.items);
     }
@@ -946,6 +968,7 @@ export class Schedules extends Resource {
                 cron: options.cron,
                 ends_at: options.ends_at,
                 every: options.every,
+                follow_latest: options.follow_latest,
                 inputs: options.inputs,
                 jitter_seconds: options.jitter_seconds,
                 overlap: options.overlap,
@@ -975,6 +998,7 @@ export class Schedules extends Resource {
                 cron: options.cron,
                 ends_at: options.ends_at,
                 every: options.every,
+                follow_latest: options.follow_latest,
                 inputs: options.inputs,
                 jitter_seconds: options.jitter_seconds,
                 overlap: options.overlap,
@@ -1012,7 +1036,7 @@ export class Schedules extends Resource {
         });
     }
 
-    /** Pauses a schedule. Runs that it has started go on; queued ticks are dropped. */
+    /** Pauses a schedule. Runs that it has started go on; queued ticks are dropped, and the ledger names them. */
     pause(name: string, options: SchedulesPauseOptions = {}): Promise<ScheduleDocument> {
         return this.send({
             operation: "pause_schedule",
@@ -1040,7 +1064,11 @@ export class Schedules extends Resource {
         });
     }
 
-    /** Starts a run of a schedule now, in your name, whether or not the schedule is paused. */
+    /**
+     * Starts a run of a schedule now, in your name, whether or not the schedule is paused. Its owner wrote the
+     * inputs and
+     * counts as a requester too.
+     */
     run(name: string, options: SchedulesRunOptions = {}): Promise<RunDocument | StartedDocument> {
         return this.send({
             operation: "run_schedule",

@@ -863,7 +863,8 @@ class AsyncSchedules(AsyncResource):
         cursor: str | None = None,
         for_tenant: str | None = None,
     ) -> models.SchedulePage:
-        """Lists schedules: your own, or all of the tenant with the scope `runs.read`.
+        """Lists schedules: your own, or all of the tenant with one of the scopes `runs.read`, `runs.manage` and
+        `approvals.decide`.
 
         :param limit: Maximum number of schedules
         :param cursor: Cursor from the previous page
@@ -885,7 +886,8 @@ class AsyncSchedules(AsyncResource):
         limit: int | None = None,
         for_tenant: str | None = None,
     ) -> AsyncIterator[models.ScheduleDocument]:
-        """Lists schedules: your own, or all of the tenant with the scope `runs.read`.
+        """Lists schedules: your own, or all of the tenant with one of the scopes `runs.read`, `runs.manage` and
+        `approvals.decide`.
 
         :param limit: Maximum number of schedules
         :param for_tenant: Operators only: slug of the tenant to act for
@@ -927,6 +929,7 @@ class AsyncSchedules(AsyncResource):
         cron: str | None = None,
         ends_at: str | None = None,
         every: str | None = None,
+        follow_latest: bool | None = None,
         inputs: models.JsonObject | None = None,
         jitter_seconds: int | None = None,
         overlap: models.OverlapPolicy | None = None,
@@ -947,13 +950,16 @@ class AsyncSchedules(AsyncResource):
         :param cron: Cron expression with five fields. Exactly one of `cron` and `every` is required.
         :param ends_at: RFC 3339 time after which there is no tick.
         :param every: Interval: a number and `s`, `m`, `h`, `d` or `w`.
+        :param follow_latest: Start the newest version at every tick, instead of a fixed one; false if omitted.
+        A version that somebody else wrote needs approval until you confirm the schedule by replacing it.
         :param inputs: Inputs of the workflow.
-        :param jitter_seconds: A tick starts up to this much later, to spread load; 0 if omitted.
+        :param jitter_seconds: A tick starts up to this much later, to spread load; 0 if omitted. It must be
+        shorter than the time between two ticks.
         :param overlap: Overlap policy; `skip` if omitted.
         :param queue_max: Ticks that may wait under the policy `queue`; 1 if omitted.
         :param starts_at: RFC 3339 time before which there is no tick.
         :param time_zone: IANA time zone in which `cron` is read; UTC if omitted.
-        :param version: Workflow version; the latest at every tick if omitted.
+        :param version: Workflow version; the newest at this moment if omitted.
         :param for_tenant: Operators only: slug of the tenant to act for
         """
         call = Call[models.ScheduleDocument](
@@ -972,6 +978,7 @@ class AsyncSchedules(AsyncResource):
                 "cron": cron,
                 "ends_at": ends_at,
                 "every": every,
+                "follow_latest": follow_latest,
                 "inputs": inputs,
                 "jitter_seconds": jitter_seconds,
                 "overlap": overlap,
@@ -994,6 +1001,7 @@ class AsyncSchedules(AsyncResource):
         cron: str | None = None,
         ends_at: str | None = None,
         every: str | None = None,
+        follow_latest: bool | None = None,
         inputs: models.JsonObject | None = None,
         jitter_seconds: int | None = None,
         overlap: models.OverlapPolicy | None = None,
@@ -1014,13 +1022,16 @@ class AsyncSchedules(AsyncResource):
         :param cron: Cron expression with five fields. Exactly one of `cron` and `every` is required.
         :param ends_at: RFC 3339 time after which there is no tick.
         :param every: Interval: a number and `s`, `m`, `h`, `d` or `w`.
+        :param follow_latest: Start the newest version at every tick, instead of a fixed one; false if omitted.
+        A version that somebody else wrote needs approval until you confirm the schedule by replacing it.
         :param inputs: Inputs of the workflow.
-        :param jitter_seconds: A tick starts up to this much later, to spread load; 0 if omitted.
+        :param jitter_seconds: A tick starts up to this much later, to spread load; 0 if omitted. It must be
+        shorter than the time between two ticks.
         :param overlap: Overlap policy; `skip` if omitted.
         :param queue_max: Ticks that may wait under the policy `queue`; 1 if omitted.
         :param starts_at: RFC 3339 time before which there is no tick.
         :param time_zone: IANA time zone in which `cron` is read; UTC if omitted.
-        :param version: Workflow version; the latest at every tick if omitted.
+        :param version: Workflow version; the newest at this moment if omitted.
         :param for_tenant: Operators only: slug of the tenant to act for
         """
         call = Call[models.ScheduleDocument](
@@ -1039,6 +1050,7 @@ class AsyncSchedules(AsyncResource):
                 "cron": cron,
                 "ends_at": ends_at,
                 "every": every,
+                "follow_latest": follow_latest,
                 "inputs": inputs,
                 "jitter_seconds": jitter_seconds,
                 "overlap": overlap,
@@ -1092,7 +1104,7 @@ class AsyncSchedules(AsyncResource):
         reason: str | None = None,
         for_tenant: str | None = None,
     ) -> models.ScheduleDocument:
-        """Pauses a schedule. Runs that it has started go on; queued ticks are dropped.
+        """Pauses a schedule. Runs that it has started go on; queued ticks are dropped, and the ledger names them.
 
         :param name: Name of the schedule
         :param reason: Reason for the pause.
@@ -1135,7 +1147,9 @@ class AsyncSchedules(AsyncResource):
         wait: float | None = None,
         for_tenant: str | None = None,
     ) -> models.RunDocument | models.StartedDocument:
-        """Starts a run of a schedule now, in your name, whether or not the schedule is paused.
+        """Starts a run of a schedule now, in your name, whether or not the schedule is paused. Its owner wrote the
+        inputs and
+        counts as a requester too.
 
         :param name: Name of the schedule
         :param wait: How long to wait for the end of the run, in seconds.

@@ -134,6 +134,7 @@ __all__ = [
     "RunStatus",
     "RunSummary",
     "ScheduleBody",
+    "ScheduleCause",
     "ScheduleDocument",
     "SchedulePage",
     "ScheduleStatus",
@@ -258,6 +259,8 @@ LevelReason: TypeAlias = Literal[
     "many_steps",
     "untrusted_actor",
     "first_time",
+    "schedule",
+    "unconfirmed_workflow",
 ]
 """Why the autonomy level is not higher."""
 
@@ -1061,8 +1064,8 @@ class InboxMessage(TypedDict):
     """Same payload as a webhook of this type."""
     message_id: str
     """Message id."""
-    run_id: str
-    """Id of the run that the message is about."""
+    run_id: str | None
+    """Id of the run that the message is about; null if it is about no run."""
     title: str | None
     """What a person calls the run: the goal, the tools of its steps, or the id of its workflow."""
     type: str
@@ -1139,7 +1142,7 @@ class LastTick(TypedDict):
     outcome: TickOutcome
     """What became of it."""
     run_id: str | None
-    """The run that the schedule started last."""
+    """The run that it started."""
     tick_at: str
     """Time of the tick."""
 
@@ -1241,10 +1244,16 @@ class NewScheduleBody(TypedDict):
     """RFC 3339 time after which there is no tick."""
     every: NotRequired[str | None]
     """Interval: a number and `s`, `m`, `h`, `d` or `w`."""
+    follow_latest: NotRequired[bool | None]
+    """Start the newest version at every tick, instead of a fixed one; false if omitted. A version that
+    somebody else wrote needs approval until you confirm the schedule by replacing it.
+    """
     inputs: NotRequired[JsonObject | None]
     """Inputs of the workflow."""
     jitter_seconds: NotRequired[int | None]
-    """A tick starts up to this much later, to spread load; 0 if omitted."""
+    """A tick starts up to this much later, to spread load; 0 if omitted. It must be shorter than the time
+    between two ticks.
+    """
     overlap: NotRequired[OverlapPolicy | None]
     """Overlap policy; `skip` if omitted."""
     queue_max: NotRequired[int | None]
@@ -1254,7 +1263,7 @@ class NewScheduleBody(TypedDict):
     time_zone: NotRequired[str | None]
     """IANA time zone in which `cron` is read; UTC if omitted."""
     version: NotRequired[int | None]
-    """Workflow version; the latest at every tick if omitted."""
+    """Workflow version; the newest at this moment if omitted."""
 
 
 class NextTicks(TypedDict):
@@ -1618,6 +1627,8 @@ class ReviewDocument(TypedDict):
     """The risk, with its reasons in words."""
     run_id: str
     """Id of the run."""
+    schedule: ScheduleCause | None
+    """The schedule that started the run; null if none did."""
     standing: ApprovalStanding
     """Current status."""
     subject: ReviewSubject
@@ -1815,6 +1826,8 @@ class RunDocument(TypedDict):
     """Risk score of the plan, with reasons."""
     rollback: RollbackDocument | None
     """State of the rollback: what was undone, and what is left."""
+    schedule: ScheduleCause | None
+    """The schedule that started the run; null if none did."""
 
 
 class RunPage(TypedDict):
@@ -1897,10 +1910,16 @@ class ScheduleBody(TypedDict):
     """RFC 3339 time after which there is no tick."""
     every: NotRequired[str | None]
     """Interval: a number and `s`, `m`, `h`, `d` or `w`."""
+    follow_latest: NotRequired[bool | None]
+    """Start the newest version at every tick, instead of a fixed one; false if omitted. A version that
+    somebody else wrote needs approval until you confirm the schedule by replacing it.
+    """
     inputs: NotRequired[JsonObject | None]
     """Inputs of the workflow."""
     jitter_seconds: NotRequired[int | None]
-    """A tick starts up to this much later, to spread load; 0 if omitted."""
+    """A tick starts up to this much later, to spread load; 0 if omitted. It must be shorter than the time
+    between two ticks.
+    """
     overlap: NotRequired[OverlapPolicy | None]
     """Overlap policy; `skip` if omitted."""
     queue_max: NotRequired[int | None]
@@ -1910,7 +1929,18 @@ class ScheduleBody(TypedDict):
     time_zone: NotRequired[str | None]
     """IANA time zone in which `cron` is read; UTC if omitted."""
     version: NotRequired[int | None]
-    """Workflow version; the latest at every tick if omitted."""
+    """Workflow version; the newest at this moment if omitted."""
+
+
+class ScheduleCause(TypedDict):
+    """A schedule that started a run."""
+
+    name: str
+    """Name of the schedule."""
+    schedule_id: str
+    """Schedule id."""
+    tick_at: str | None
+    """Time of the tick; null if somebody started the run by hand."""
 
 
 class ScheduleDocument(TypedDict):
@@ -1920,6 +1950,8 @@ class ScheduleDocument(TypedDict):
     """Runs that were not finished at the last tick."""
     anchor_at: str | None
     """Instant from which the intervals are counted."""
+    autonomy_level_max: AutonomyLevel | None
+    """Highest autonomy level of its runs: that of a run which started when the owner last confirmed the schedule."""
     catch_up: CatchUpPolicy
     """Catch-up policy."""
     catch_up_window_seconds: int
@@ -1932,10 +1964,16 @@ class ScheduleDocument(TypedDict):
     """No tick is later."""
     every: str | None
     """Interval such as `15m`."""
+    follow_latest: bool
+    """Whether ticks start the newest version. One that somebody else wrote since the owner last confirmed the
+    schedule needs approval.
+    """
     inputs: JsonObject
     """Inputs of the workflow."""
     jitter_seconds: int
     """A tick starts up to this much later."""
+    last_run_id: str | None
+    """The run that a tick started last."""
     last_tick: LastTick | None
     """The last tick."""
     name: str
@@ -1951,7 +1989,7 @@ class ScheduleDocument(TypedDict):
     paused_at: str | None
     """When it was paused."""
     paused_by: str | None
-    """Actor who paused it."""
+    """Actor who paused it; `system` if its ticks were refused too often or the owner's key has ended."""
     queue_max: int
     """Ticks that may wait under the policy `queue`."""
     queued: list[str]
@@ -1969,7 +2007,7 @@ class ScheduleDocument(TypedDict):
     updated_at: str
     """When it was last changed by somebody."""
     version: int | None
-    """Workflow version; null: the latest at every tick."""
+    """Workflow version that ticks start; null: the newest at every tick."""
     workflow_id: str
     """Id of the workflow that it starts."""
 

@@ -852,7 +852,8 @@ class Schedules(Resource):
         cursor: str | None = None,
         for_tenant: str | None = None,
     ) -> models.SchedulePage:
-        """Lists schedules: your own, or all of the tenant with the scope `runs.read`.
+        """Lists schedules: your own, or all of the tenant with one of the scopes `runs.read`, `runs.manage` and
+        `approvals.decide`.
 
         :param limit: Maximum number of schedules
         :param cursor: Cursor from the previous page
@@ -869,7 +870,8 @@ class Schedules(Resource):
         return self._send(call)
 
     def list(self, *, limit: int | None = None, for_tenant: str | None = None) -> Iterator[models.ScheduleDocument]:
-        """Lists schedules: your own, or all of the tenant with the scope `runs.read`.
+        """Lists schedules: your own, or all of the tenant with one of the scopes `runs.read`, `runs.manage` and
+        `approvals.decide`.
 
         :param limit: Maximum number of schedules
         :param for_tenant: Operators only: slug of the tenant to act for
@@ -911,6 +913,7 @@ class Schedules(Resource):
         cron: str | None = None,
         ends_at: str | None = None,
         every: str | None = None,
+        follow_latest: bool | None = None,
         inputs: models.JsonObject | None = None,
         jitter_seconds: int | None = None,
         overlap: models.OverlapPolicy | None = None,
@@ -931,13 +934,16 @@ class Schedules(Resource):
         :param cron: Cron expression with five fields. Exactly one of `cron` and `every` is required.
         :param ends_at: RFC 3339 time after which there is no tick.
         :param every: Interval: a number and `s`, `m`, `h`, `d` or `w`.
+        :param follow_latest: Start the newest version at every tick, instead of a fixed one; false if omitted.
+        A version that somebody else wrote needs approval until you confirm the schedule by replacing it.
         :param inputs: Inputs of the workflow.
-        :param jitter_seconds: A tick starts up to this much later, to spread load; 0 if omitted.
+        :param jitter_seconds: A tick starts up to this much later, to spread load; 0 if omitted. It must be
+        shorter than the time between two ticks.
         :param overlap: Overlap policy; `skip` if omitted.
         :param queue_max: Ticks that may wait under the policy `queue`; 1 if omitted.
         :param starts_at: RFC 3339 time before which there is no tick.
         :param time_zone: IANA time zone in which `cron` is read; UTC if omitted.
-        :param version: Workflow version; the latest at every tick if omitted.
+        :param version: Workflow version; the newest at this moment if omitted.
         :param for_tenant: Operators only: slug of the tenant to act for
         """
         call = Call[models.ScheduleDocument](
@@ -956,6 +962,7 @@ class Schedules(Resource):
                 "cron": cron,
                 "ends_at": ends_at,
                 "every": every,
+                "follow_latest": follow_latest,
                 "inputs": inputs,
                 "jitter_seconds": jitter_seconds,
                 "overlap": overlap,
@@ -978,6 +985,7 @@ class Schedules(Resource):
         cron: str | None = None,
         ends_at: str | None = None,
         every: str | None = None,
+        follow_latest: bool | None = None,
         inputs: models.JsonObject | None = None,
         jitter_seconds: int | None = None,
         overlap: models.OverlapPolicy | None = None,
@@ -998,13 +1006,16 @@ class Schedules(Resource):
         :param cron: Cron expression with five fields. Exactly one of `cron` and `every` is required.
         :param ends_at: RFC 3339 time after which there is no tick.
         :param every: Interval: a number and `s`, `m`, `h`, `d` or `w`.
+        :param follow_latest: Start the newest version at every tick, instead of a fixed one; false if omitted.
+        A version that somebody else wrote needs approval until you confirm the schedule by replacing it.
         :param inputs: Inputs of the workflow.
-        :param jitter_seconds: A tick starts up to this much later, to spread load; 0 if omitted.
+        :param jitter_seconds: A tick starts up to this much later, to spread load; 0 if omitted. It must be
+        shorter than the time between two ticks.
         :param overlap: Overlap policy; `skip` if omitted.
         :param queue_max: Ticks that may wait under the policy `queue`; 1 if omitted.
         :param starts_at: RFC 3339 time before which there is no tick.
         :param time_zone: IANA time zone in which `cron` is read; UTC if omitted.
-        :param version: Workflow version; the latest at every tick if omitted.
+        :param version: Workflow version; the newest at this moment if omitted.
         :param for_tenant: Operators only: slug of the tenant to act for
         """
         call = Call[models.ScheduleDocument](
@@ -1023,6 +1034,7 @@ class Schedules(Resource):
                 "cron": cron,
                 "ends_at": ends_at,
                 "every": every,
+                "follow_latest": follow_latest,
                 "inputs": inputs,
                 "jitter_seconds": jitter_seconds,
                 "overlap": overlap,
@@ -1070,7 +1082,7 @@ class Schedules(Resource):
         return self._send(call)
 
     def pause(self, name: str, *, reason: str | None = None, for_tenant: str | None = None) -> models.ScheduleDocument:
-        """Pauses a schedule. Runs that it has started go on; queued ticks are dropped.
+        """Pauses a schedule. Runs that it has started go on; queued ticks are dropped, and the ledger names them.
 
         :param name: Name of the schedule
         :param reason: Reason for the pause.
@@ -1113,7 +1125,9 @@ class Schedules(Resource):
         wait: float | None = None,
         for_tenant: str | None = None,
     ) -> models.RunDocument | models.StartedDocument:
-        """Starts a run of a schedule now, in your name, whether or not the schedule is paused.
+        """Starts a run of a schedule now, in your name, whether or not the schedule is paused. Its owner wrote the
+        inputs and
+        counts as a requester too.
 
         :param name: Name of the schedule
         :param wait: How long to wait for the end of the run, in seconds.
