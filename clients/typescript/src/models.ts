@@ -649,22 +649,6 @@ export interface EventDocument {
     timestamp: string | null;
 }
 
-/** Why a call failed. */
-export interface FailBody {
-    /** Id of the work item. */
-    item_id: string;
-    /** Token from the claim. */
-    lease_token: string;
-    /** What went wrong. */
-    message: string;
-    /** An error code of this API; `EXTERNAL_SERVICE_ERROR` if absent. */
-    code?: string | null;
-    /** How many seconds to wait before another attempt. */
-    retry_after_seconds?: number | null;
-    /** Whether another attempt may succeed. If absent, the code says it. */
-    retryable?: boolean | null;
-    /** Whether the call may have taken effect; `maybe` if absent. */
-    sent?: SentWord;
 /** A record of the execution log. */
 export interface ExecutionDocument {
     /** Id of the agent: the actor of the run. */
@@ -703,6 +687,24 @@ export interface ExecutionPage {
 
 /** Status of an execution. `timeout` without `completed_at`: it has not ended. */
 export type ExecutionStatus = "success" | "failed" | "timeout";
+
+/** Why a call failed. */
+export interface FailBody {
+    /** Id of the work item. */
+    item_id: string;
+    /** Token from the claim. */
+    lease_token: string;
+    /** What went wrong. */
+    message: string;
+    /** An error code of this API; `EXTERNAL_SERVICE_ERROR` if absent. */
+    code?: string | null;
+    /** How many seconds to wait before another attempt. */
+    retry_after_seconds?: number | null;
+    /** Whether another attempt may succeed. If absent, the code says it. */
+    retryable?: boolean | null;
+    /** Whether the call may have taken effect; `maybe` if absent. */
+    sent?: SentWord;
+}
 
 /** A check of a judge that failed. */
 export interface FailedCheckDocument {

@@ -57,10 +57,10 @@ __all__ = [
     "ErrorClass",
     "ErrorDocument",
     "EventDocument",
-    "FailBody",
     "ExecutionDocument",
     "ExecutionPage",
     "ExecutionStatus",
+    "FailBody",
     "FailedCheckDocument",
     "FormDecision",
     "GraphDiffDocument",
@@ -971,23 +971,6 @@ class EventDocument(TypedDict):
     """When it was recorded."""
 
 
-class FailBody(TypedDict):
-    """Why a call failed."""
-
-    item_id: str
-    """Id of the work item."""
-    lease_token: str
-    """Token from the claim."""
-    message: str
-    """What went wrong."""
-    code: NotRequired[str | None]
-    """An error code of this API; `EXTERNAL_SERVICE_ERROR` if absent."""
-    retry_after_seconds: NotRequired[int | None]
-    """How many seconds to wait before another attempt."""
-    retryable: NotRequired[bool | None]
-    """Whether another attempt may succeed. If absent, the code says it."""
-    sent: NotRequired[SentWord]
-    """Whether the call may have taken effect; `maybe` if absent."""
 class ExecutionDocument(TypedDict):
     """A record of the execution log."""
 
@@ -1024,6 +1007,25 @@ class ExecutionPage(TypedDict):
     """Oldest first."""
     next_cursor: str | None
     """Cursor of the next page; null on the last one."""
+
+
+class FailBody(TypedDict):
+    """Why a call failed."""
+
+    item_id: str
+    """Id of the work item."""
+    lease_token: str
+    """Token from the claim."""
+    message: str
+    """What went wrong."""
+    code: NotRequired[str | None]
+    """An error code of this API; `EXTERNAL_SERVICE_ERROR` if absent."""
+    retry_after_seconds: NotRequired[int | None]
+    """How many seconds to wait before another attempt."""
+    retryable: NotRequired[bool | None]
+    """Whether another attempt may succeed. If absent, the code says it."""
+    sent: NotRequired[SentWord]
+    """Whether the call may have taken effect; `maybe` if absent."""
 
 
 class FailedCheckDocument(TypedDict):
