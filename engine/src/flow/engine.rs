@@ -51,7 +51,6 @@ pub struct FlowPorts {
     pub spans: Arc<dyn Spans>,
     /// Starts and cancels sandboxed jobs.
     pub jobs: Arc<dyn Jobs>,
-    /// How approvals are requested.
     pub asking: Asking,
     /// Limits of calls in flight.
     pub slots: CallLimits,

@@ -101,13 +101,13 @@ wire! {
         /// Digest of the input.
         input_digest: Option<String>,
         /// Outputs of the step, as in `nodes.<id>.outputs` of an expression.
-        outputs: AnyJson,
+        outputs in result: AnyJson,
         /// Output that the node's judge has not released; no other step sees it.
-        held_output: AnyJson,
+        held_output in result: AnyJson,
         /// What the node's judge decided last; null without a judge.
-        judgement: Option<JudgementDocument>,
+        judgement in result: Option<JudgementDocument>,
         /// Why it failed.
-        error: Option<ErrorDocument>,
+        error in result: Option<ErrorDocument>,
         /// Id of the child run that the step started.
         child_run_id: Option<Uuid>,
         /// What a running step waits for, if its work is done elsewhere.

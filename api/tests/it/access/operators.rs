@@ -38,7 +38,8 @@ fn operator_changes(other: &TenantResources, second: &str) -> Vec<(&'static str,
     ]
 }
 
-/// Operations that end as one of those above: as a signal to the run, as a run of its own, or as a decision.
+/// Operations that end as one of those above: as a signal to the run, as a run of its own, as a decision, or as an event
+/// of the same permit.
 const SAME_ENTRY: &[&str] = &[
     "PATCH /runs/{id}",
     "POST /runs/{id}/steps/{step}/resolve",
@@ -50,6 +51,10 @@ const SAME_ENTRY: &[&str] = &[
     "POST /runs/{id}/replay",
     "POST /runs/{id}/patch",
     "DELETE /runs/{id}/patches/{number}",
+    "POST /work/claim",
+    "POST /work/renew",
+    "POST /work/complete",
+    "POST /work/fail",
 ];
 
 /// Operations that change nothing, or nothing of the tenant in `for_tenant`.

@@ -30,13 +30,8 @@ pub struct StepView {
     pub attempt: i64,
     pub input: Option<Json>,
     pub input_digest: Option<String>,
-    /// As in `nodes.<id>.outputs` of an expression.
-    pub outputs: Option<Json>,
-    /// An output that the judge has not released, which no expression sees.
-    pub held_output: Option<Json>,
-    /// What the node's judge decided last.
-    pub judgement: Option<Judgement>,
-    pub error: Option<ErrorBody>,
+    #[serde(flatten)]
+    pub result: StepResult,
     pub child_run_id: Option<Uuid>,
     /// What a running step waits for, if its work is done elsewhere.
     pub elsewhere: Option<ElsewhereView>,
@@ -44,6 +39,18 @@ pub struct StepView {
     pub times: StepTimes,
     /// Dry calls first.
     pub tool_calls: Vec<CallView>,
+}
+
+/// What came out of a step.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct StepResult {
+    /// As in `nodes.<id>.outputs` of an expression.
+    pub outputs: Option<Json>,
+    /// An output that the judge has not released, which no expression sees.
+    pub held_output: Option<Json>,
+    /// What the node's judge decided last.
+    pub judgement: Option<Judgement>,
+    pub error: Option<ErrorBody>,
 }
 
 /// When a step started and ended, and when it is tried again.
@@ -73,10 +80,12 @@ impl StepView {
             attempt: step.attempt.into(),
             input: step.input,
             input_digest: step.input_digest.map(|digest| digest.to_string()),
-            outputs,
-            held_output,
-            judgement: step.judgement.as_ref().map(Json::decode).transpose()?,
-            error: step.error.as_ref().map(Json::decode).transpose()?,
+            result: StepResult {
+                outputs,
+                held_output,
+                judgement: step.judgement.as_ref().map(Json::decode).transpose()?,
+                error: step.error.as_ref().map(Json::decode).transpose()?,
+            },
             child_run_id: step.child_run_id,
             elsewhere,
             times: StepTimes {
@@ -100,10 +109,7 @@ impl StepView {
             attempt: 0,
             input: None,
             input_digest: None,
-            outputs: None,
-            held_output: None,
-            judgement: None,
-            error: None,
+            result: StepResult::default(),
             child_run_id: None,
             elsewhere: None,
             times: StepTimes::default(),

@@ -20,14 +20,6 @@ fn the_approvals_of_a_run_are_found_by_the_run() {
 }
 
 #[test]
-fn the_execution_records_of_a_run_are_found_by_its_trace() {
-    let query =
-        "SELECT * FROM scoped_agent_executions WHERE tenant_id = 'acme' AND trace_id = ?1 ORDER BY execution_id";
-    let plan = plan(query);
-    assert!(plan[0].contains("idx_record_scopes_executions (tenant_id=? AND trace_id=?)"), "{plan:?}");
-}
-
-#[test]
 fn the_events_of_a_run_are_found_by_their_number() {
     let query = "SELECT * FROM audit_log_entries WHERE tenant_id = 'acme' AND run_id = ?1 AND run_seq > 4 \
                  AND run_seq <= 9 ORDER BY lane, seq";
