@@ -8,10 +8,11 @@ use crate::record::Table;
 /// Every table and view, parents first.
 #[must_use]
 pub fn catalog() -> Vec<&'static Table> {
-    let rooms: [&[&'static Table]; 7] = [
+    let rooms: [&[&'static Table]; 8] = [
         crate::access::tables::ALL,
         crate::intent::tables::ALL,
         crate::flow::tables::ALL,
+        crate::flow::event::tables::ALL,
         crate::act::tables::ALL,
         crate::swarm::tables::ALL,
         crate::job::tables::ALL,

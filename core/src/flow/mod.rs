@@ -4,6 +4,7 @@ pub mod air;
 pub mod approval;
 pub mod call;
 pub mod destination;
+pub mod event;
 pub(crate) mod expand;
 pub(crate) mod outputs;
 pub mod patch;

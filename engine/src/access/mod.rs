@@ -27,8 +27,8 @@ pub use directory::{Directory, DirectoryPorts, Snapshot, stored_entry};
 pub(crate) use nonces::{is_nonce_conflict, nonce_used};
 pub(crate) use permit::link_holder;
 pub use permit::{
-    ACTORS_READ, ACTORS_WRITE, APPROVALS_DECIDE, AUDIT_READ, AUTONOMY_OVERRIDE, Permit, RUNS_MANAGE, RUNS_READ,
-    WORKFLOWS_READ, WORKFLOWS_WRITE, local_operator, missing_scope_error,
+    ACTORS_READ, ACTORS_WRITE, APPROVALS_DECIDE, AUDIT_READ, AUTONOMY_OVERRIDE, EVENTS_PUBLISH, Permit, RUNS_MANAGE,
+    RUNS_READ, WORKFLOWS_READ, WORKFLOWS_WRITE, local_operator, missing_scope_error,
 };
 pub use rate::{Rate, Rates};
 pub use sealed_keys::SealedKeys;

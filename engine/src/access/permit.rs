@@ -26,6 +26,8 @@ pub const RUNS_READ: &str = "runs.read";
 pub const RUNS_MANAGE: &str = "runs.manage";
 /// Deciding about what others asked for.
 pub const APPROVALS_DECIDE: &str = "approvals.decide";
+/// Publishing events that runs wait for.
+pub const EVENTS_PUBLISH: &str = "events.publish";
 /// Reading workflows.
 pub const WORKFLOWS_READ: &str = "workflows.read";
 /// Changing workflows and what they remember.

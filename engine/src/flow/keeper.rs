@@ -8,6 +8,7 @@
 
 use super::Flow;
 use super::engine::{Shutdown, TOPIC};
+use super::events::sweep::sweep_expired;
 use crate::error::EngineError;
 use crate::port::BusEvent;
 use crate::rows;
@@ -50,7 +51,15 @@ impl Flow {
         let mut keeper = KeeperState::default();
         let mut stopping = self.inner.stopping();
         let mut hints = self.inner.parts.bus.subscribe(TOPIC).await.ok();
+        let mut swept = self.inner.parts.clock.steady();
         loop {
+            let now = self.inner.parts.clock.steady();
+            if now >= swept.plus_seconds(limits::EVENT_SWEEP_SECONDS) {
+                swept = now;
+                if let Err(error) = sweep_expired(self).await {
+                    tracing::warn!(error = %error, "expired events could not be deleted");
+                }
+            }
             match self.poll_once(&mut keeper).await {
                 Ok(()) => self.inner.pulse.beat(self.inner.parts.clock.steady()),
                 Err(error) => tracing::warn!(error = %error, "the store could not be polled for runs"),

@@ -60,6 +60,7 @@ mod flow_undo;
 mod flow_undo_children;
 mod flow_undo_once;
 mod flow_unwritten;
+mod flow_waits;
 mod flow_who;
 mod flow_work;
 mod simulate;

@@ -7,6 +7,7 @@
 use super::document::Body;
 use super::graph::CompiledNode;
 use super::problem::{DocumentProblem, ProblemCode, Problems};
+use super::wait;
 use crate::flow::expr::{Mismatch, Shape, Template, TemplatePart, Type, TypeScope, pointer_token};
 use crate::flow::outputs;
 use crate::json::schema::Schema;
@@ -102,6 +103,10 @@ impl Check<'_> {
             let list = self.check_list(over, &format!("{path}/over"));
             self.item = Some(list);
             inputs = format!("{path}/do/inputs");
+        }
+        if let (Body::Wait(wait), Some(template)) = (&node.node.body, &node.inputs) {
+            self.check_part(template.root(), &wait::expected_type(wait), &mut path.clone(), &mut Vec::new());
+            return;
         }
         match (&node.inputs, wanted) {
             (Some(template), Some(wanted)) => self.check_input(template, wanted, &inputs),

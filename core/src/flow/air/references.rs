@@ -124,9 +124,14 @@ impl<'a> References<'a> {
 
 /// The templates of a node with their JSON pointers.
 fn templates(node: &CompiledNode, at: usize) -> impl Iterator<Item = TemplatePlace<'_>> {
-    let inputs = if matches!(node.node.body, Body::Map(_)) { "do/inputs" } else { "inputs" };
-    let all = [(&node.inputs, inputs), (&node.over, "over"), (&node.prompt, "prompt"), (&node.show, "show")];
+    let inputs = match node.node.body {
+        Body::Map(_) => "/do/inputs",
+        // Its templates are members of the node itself.
+        Body::Wait(_) => "",
+        _ => "/inputs",
+    };
+    let all = [(&node.inputs, inputs), (&node.over, "/over"), (&node.prompt, "/prompt"), (&node.show, "/show")];
     all.into_iter().filter_map(move |(template, name)| {
-        Some(TemplatePlace { template: template.as_ref()?, path: format!("/nodes/{at}/{name}") })
+        Some(TemplatePlace { template: template.as_ref()?, path: format!("/nodes/{at}{name}") })
     })
 }

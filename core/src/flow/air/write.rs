@@ -1,7 +1,8 @@
 //! Writes a document as JSON, omitting defaults.
 
 use super::document::{
-    Approval, Body, Cache, ChildWorkflow, Document, Edge, Function, Hitl, Join, MapBody, MapItem, Node,
+    Approval, Body, Cache, ChildWorkflow, Document, Edge, Function, Hitl, Join, MapBody, MapItem, Node, TimeoutPolicy,
+    Wait,
 };
 use crate::limits;
 use serde::{Serialize, Serializer};
@@ -39,6 +40,7 @@ pub(super) fn write_node(node: &Node) -> Value {
         Body::Hitl(hitl) => write_hitl(&mut out, hitl),
         Body::Workflow(child) => write_child(&mut out, child),
         Body::Map(each) => write_each(&mut out, each),
+        Body::Wait(wait) => write_wait(&mut out, wait),
         Body::Agent(members) | Body::Swarm(members) => out.extend(members.clone()),
     }
     put(&mut out, "id", node.id.as_str());
@@ -52,6 +54,7 @@ pub(super) fn write_node(node: &Node) -> Value {
     put_some(&mut out, "timeout_seconds", node.timeout_seconds);
     put_some(&mut out, "retry", node.retry.map(|retry| json!({"max": retry.max})));
     put_some(&mut out, "requires_approval", node.requires_approval.as_ref().map(write_approval));
+    put_some(&mut out, "priority", node.priority);
     Value::Object(out)
 }
 
@@ -108,6 +111,17 @@ fn write_child(out: &mut Object, child: &ChildWorkflow) {
     put_some(out, "version", child.version);
     if !child.inputs.is_empty() {
         put(out, "inputs", child.inputs.clone());
+    }
+}
+
+fn write_wait(out: &mut Object, wait: &Wait) {
+    if let Value::Object(members) = wait.templates() {
+        out.extend(members);
+    }
+    if let Wait::Event(event) = wait
+        && event.on_timeout != TimeoutPolicy::Fail
+    {
+        put(out, "on_timeout", event.on_timeout.as_str());
     }
 }
 

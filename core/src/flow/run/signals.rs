@@ -17,7 +17,7 @@ use super::rollback::undo::RollbackRequest;
 use super::start::Work;
 use super::tasks::task::TaskState;
 use super::turn_builder::TurnContext;
-use super::{EffectStatus, Run, RunPlace, answer, approve, approvers, children, requesters, start, stop};
+use super::{EffectStatus, Run, RunPlace, answer, approve, approvers, children, requesters, start, stop, waits};
 use crate::access::Actor;
 use crate::flow::approval::{ApprovalRequirement, Decision};
 use crate::flow::policy::PolicyVerdict;
@@ -55,6 +55,7 @@ pub(crate) fn apply(run: &mut Run, signal: Signal, cx: &mut TurnContext<'_>) -> 
         | SignalKind::Denied { .. }
         | SignalKind::Edited { .. }
         | SignalKind::PlanEdited { .. }
+        | SignalKind::EventReceived { .. }
         | SignalKind::Unpatch { .. }
             if run.stopping.can_only_end() =>
         {
@@ -75,6 +76,7 @@ pub(crate) fn apply(run: &mut Run, signal: Signal, cx: &mut TurnContext<'_>) -> 
             requesters::add_co_requesters(run, changed_by.iter().map(String::as_str));
             children::child_ended(run, step, ChildEnd { status, result, error }, cx)
         }
+        SignalKind::EventReceived { event } => waits::event_received(run, event, cx),
         SignalKind::Cancel { by, reason } => {
             stop::cancel_run(run, by, reason, cx);
             Ok(())

@@ -13,7 +13,7 @@ use super::tasks::edges;
 use super::tasks::task::TaskState;
 use super::turn_builder::{TurnBuilder, TurnContext};
 use super::{
-    Run, RunPlace, RunStatus, answer, approve, close, end, map_calls, maps, refused_turn, renew, signals, start,
+    Run, RunPlace, RunStatus, answer, approve, close, end, map_calls, maps, refused_turn, renew, signals, start, waits,
 };
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
@@ -71,6 +71,7 @@ fn apply_event(run: &mut Run, event: Event, cx: &mut TurnContext<'_>) -> Result<
             answer::apply_answer(run, at, call, answer, cx)
         }
         Event::CacheLookedUp { at, hit } => start::cache_looked_up(run, at, hit, cx),
+        Event::EventLookedUp { at, last, found } => waits::looked_up(run, at, last, found, cx),
         Event::Signalled(signal) => signals::apply(run, signal, cx),
         Event::Tick => Ok(()),
         Event::TurnRefused { answers, again } => refused_turn::reapply_answers(run, answers, again, cx),
@@ -144,6 +145,7 @@ fn resume_claimed(run: &mut Run, alone: bool, cx: &mut TurnContext<'_>) -> Resul
     }
     run.tasks.queue_roots();
     maps::settle_maps(run, cx)?;
+    waits::resume(run, cx);
     let lost: Vec<RunPlace> = run.tasks.places().filter(|at| run.tasks.is_lost(*at)).collect();
     for at in lost {
         if alone {
@@ -188,6 +190,7 @@ fn handle_timer(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -> Result
             approve::expire(run, at, &asked, cx)
         }
         Some(TaskState::Lost { .. }) => answer::settle_lost(run, at, cx),
+        Some(TaskState::Waiting(_)) => waits::time_has_come(run, at, cx),
         _ => Ok(()),
     }
 }

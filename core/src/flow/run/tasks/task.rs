@@ -4,7 +4,7 @@
 //! |--------------------------------------|----------------------------------------|---|
 //! | `Pending`                            | its last edge is decided; the run ends | `Delayed`, `Ready`, `Skipped`; `Skipped`, `Cancelled` |
 //! | `Delayed`                            | its time has come                      | `Ready` |
-//! | `Ready`                              | it is started                          | `AwaitingApproval`, `LookingUpCache`, `Running`, `AwaitingChild`, `Mapping`, `Completed` (a recording), `Failed` |
+//! | `Ready`                              | it is started                          | `AwaitingApproval`, `LookingUpCache`, `Running`, `AwaitingChild`, `Mapping`, `Waiting`, `Completed` (a recording), `Failed` |
 //! | `AwaitingApproval`                   | approved, edited                       | `Ready` or, at a `hitl` node, `Completed`; `AwaitingApproval` |
 //! | `AwaitingApproval`                   | rejected, expired                      | `Cancelled`, and the run stops; a rejected `hitl` node: `Failed` |
 //! | `LookingUpCache`                     | found, not found                       | `Completed`, `Ready` |
@@ -13,6 +13,7 @@
 //! | `RetryWait`                          | its time has come                      | `Ready` |
 //! | `AwaitingChild`                      | the child ended                        | `Completed`, `Failed` |
 //! | `Mapping`                            | the last item ended                    | `Completed`, `Failed` |
+//! | `Waiting`                            | its time has come, its event, timeout  | `Completed`; `Completed`; `Completed`, `Failed` |
 //! | `OutcomeUnknown`                     | a person resolves the outcome          | `Completed`, `Ready`, `AwaitingApproval` |
 //! | `Completed`                          | undone                                 | `RolledBack` |
 //! | `Failed`                             | undone                                 | `RolledBack` |
@@ -25,6 +26,7 @@ use crate::flow::approval::{ApprovalRequest, StepApproval};
 use crate::flow::run::event::CallMode;
 use crate::flow::run::requesters::merge_names;
 use crate::flow::run::status::{EffectStatus, StepStatus};
+use crate::flow::run::waits::Wait;
 use crate::json::Digest32;
 use crate::limits;
 use crate::time::Timestamp;
@@ -109,6 +111,7 @@ pub(crate) enum TaskState {
     RetryWait { until: Timestamp, error: Box<ErrorBody> },
     AwaitingChild { run: Uuid },
     Mapping(MapProgress),
+    Waiting(Wait),
     OutcomeUnknown { error: Box<ErrorBody> },
     Completed { output: Arc<Value>, seq: i64, items: Vec<Task> },
     Failed { error: Box<ErrorBody>, output: Arc<Value>, seq: i64, items: Vec<Task> },
@@ -378,6 +381,7 @@ impl Task {
             | TaskState::AwaitingChild { .. }
             | TaskState::Mapping(_) => StepStatus::Running,
             TaskState::RetryWait { .. } => StepStatus::RetryWait,
+            TaskState::Waiting(_) => StepStatus::Waiting,
             TaskState::OutcomeUnknown { .. } => StepStatus::OutcomeUnknown,
             TaskState::Completed { .. } => StepStatus::Completed,
             TaskState::Failed { .. } => StepStatus::Failed,
@@ -393,6 +397,7 @@ impl Task {
             TaskState::Delayed { until } | TaskState::RetryWait { until, .. } => Some(*until),
             TaskState::Lost { deadline } => Some(*deadline),
             TaskState::AwaitingApproval(asked) => asked.deadline(),
+            TaskState::Waiting(wait) => wait.timer(),
             _ => None,
         }
     }
@@ -402,6 +407,7 @@ impl Task {
         match &self.state {
             TaskState::Delayed { until } | TaskState::RetryWait { until, .. } => Some(*until),
             TaskState::Lost { deadline } => Some(*deadline),
+            TaskState::Waiting(wait) => wait.until,
             _ => None,
         }
     }
