@@ -5,6 +5,7 @@
 mod access;
 mod backup;
 mod flow;
+mod event;
 mod schedule;
 
 pub(crate) use access::{
@@ -15,6 +16,7 @@ pub(crate) use flow::{
     ActorArg, DecideArgs, DoubtsArgs, ListArgs, PageArgs, PatchArgs, ReplayArgs, ResolveArgs, RetryArgs, RollbackArgs,
     RunIds, RunsCommand, WorkflowCommand,
 };
+pub(crate) use event::EventCommand;
 pub(crate) use schedule::{ScheduleArgs, ScheduleCommand, ScheduleName};
 
 use crate::config::Flags;
@@ -129,6 +131,8 @@ pub(crate) enum Command {
     Workflow(TenantScoped<WorkflowCommand>),
     /// Start workflows by the clock: cron or an interval.
     Schedule(TenantScoped<ScheduleCommand>),
+    /// Publish events that runs wait for.
+    Event(TenantScoped<EventCommand>),
     /// Watch and control runs.
     ///
     /// The first digits of an id are enough, at least eight, as long as only one id begins so. An item of a map is
@@ -307,6 +311,7 @@ impl Command {
             Self::Actor(TenantScoped { for_tenant, .. })
             | Self::Workflow(TenantScoped { for_tenant, .. })
             | Self::Schedule(TenantScoped { for_tenant, .. })
+            | Self::Event(TenantScoped { for_tenant, .. })
             | Self::Runs(TenantScoped { for_tenant, .. }) => for_tenant.as_deref(),
             _ => None,
         }

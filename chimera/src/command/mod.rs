@@ -11,6 +11,7 @@ mod bench_flow;
 mod config;
 mod dev;
 mod doctor;
+mod event;
 mod inbox;
 mod listing;
 mod migrate;
@@ -139,6 +140,7 @@ impl CommandContext<'_> {
             Command::Tenant(command) => tenant::run(self, command).await,
             Command::Workflow(of) => workflow::run(self, of.command).await,
             Command::Schedule(of) => schedule::run(self, of.command).await,
+            Command::Event(of) => event::run(self, of.command).await,
             Command::Runs(of) => runs::run(self, of.command).await,
             Command::Inbox(page) => inbox::run(self, page).await,
             Command::Audit(AuditCommand::List(list)) => audit::list::run(self, &list).await,

@@ -65,7 +65,7 @@ async fn waiting(stage: &EngineFixture, order: &str) -> Uuid {
 }
 
 fn output<'a>(steps: &'a Value, node: &str) -> &'a Value {
-    &steps.as_array().unwrap().iter().find(|step| step["node_id"] == node).expect("a step")["output"]
+    &steps.as_array().unwrap().iter().find(|step| step["node_id"] == node).expect("a step")["outputs"]
 }
 
 #[tokio::test(start_paused = true)]
@@ -207,7 +207,7 @@ async fn a_wait_ends_with_the_timeout_or_the_cancellation_of_its_run() {
     let air = waits_for_payment().with("timeout_seconds", json!(120));
     let run = stage.run_with(&air, SILENT, json!({"order": "o1"})).await;
     assert_eq!(stage.ended(run).await["error"]["code"], "REQUEST_TIMEOUT");
-    assert_eq!(stage.step_statuses(run).await, "pay=cancelled ship=pending");
+    assert_eq!(stage.step_statuses(run).await, "pay=cancelled ship=cancelled");
     let run = waiting(&stage, "o2").await;
     stage.flow.cancel(&stage.permit("user_ann"), run, None).await.unwrap();
     assert_eq!(stage.ended(run).await["status"], "cancelled");
@@ -220,11 +220,11 @@ async fn a_paused_run_takes_its_event_and_starts_nothing() {
     let stage = stage(1).open().await;
     let run = waiting(&stage, "o1").await;
     stage.flow.pause(&stage.permit("user_ann"), run).await.unwrap();
-    stage.until(run, |shown| shown["pause_requested"] == true).await;
+    stage.until(run, |shown| shown["paused"] == true).await;
     publish(&stage, "agent_bank", payment("o1", 1)).await.unwrap();
     stage.step(run, "pay", "completed").await;
     stage.pass(Duration::from_secs(10)).await;
-    assert_eq!(stage.step_statuses(run).await, "pay=completed ship=ready");
+    assert_eq!(stage.step_statuses(run).await, "pay=completed ship=pending");
     stage.flow.resume(&stage.permit("user_ann"), run).await.unwrap();
     assert_eq!(stage.ended(run).await["status"], "completed");
 }

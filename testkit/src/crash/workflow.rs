@@ -49,6 +49,9 @@ pub(super) fn parent_workflow() -> Value {
             // Ends long before the person decides. The edges that it settled must not change afterwards.
             with(function("soonest", "pure"), "join", json!("any")),
             function("too_late", "again"),
+            {"id": "nap", "type": "wait", "for_seconds": 2},
+            {"id": "told_before", "type": "wait", "event": {"name": "told", "key": "before"}},
+            {"id": "told_later", "type": "wait", "event": {"name": "told", "key": "later"}, "timeout_seconds": 86_400},
             function("last", "pure"),
         ],
         "edges": [
@@ -63,6 +66,7 @@ pub(super) fn parent_workflow() -> Value {
             on("guarded", "too_late", "${nodes.guarded.outputs.success == false}"),
             edge("either", "each"), edge("each", "person"), edge("person", "guarded"),
             edge("guarded", "last"), edge("part_two", "last"), edge("stubborn", "last"), edge("late", "last"),
+            edge("make", "nap"), edge("nap", "told_before"), edge("told_before", "told_later"), edge("told_later", "last"),
         ],
     })
 }

@@ -22,6 +22,7 @@ words! {
         RolledBack = "rolled_back",
         RetryWait = "retry_wait",
         Paused = "paused",
+        Waiting = "waiting",
         OutcomeUnknown = "outcome_unknown",
     }
 
@@ -31,6 +32,7 @@ words! {
         Hitl = "hitl",
         Workflow = "workflow",
         Map = "map",
+        Wait = "wait",
         Agent = "agent",
         Swarm = "swarm",
     }

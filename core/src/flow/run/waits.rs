@@ -7,7 +7,7 @@
 use super::event::{Effect, EventQuery};
 use super::replay::RecordedOutcome;
 use super::start::too_deep;
-use super::tasks::task::TaskState;
+use super::tasks::task::{Task, TaskState};
 use super::turn_builder::{TurnBuilder, TurnContext};
 use super::{Run, RunPlace, answer, children, replay, requesters, start};
 use crate::error::{Code, ErrorBody};
@@ -187,7 +187,8 @@ pub(crate) fn event_received(
         }
         _ => false,
     };
-    match run.tasks.places().filter(awaits).min_by_key(|at| run.tasks.step_id(*at)) {
+    let since = |at: RunPlace| run.tasks.task(at).and_then(Task::started_at);
+    match run.tasks.places().filter(awaits).min_by_key(|at| (since(*at), *at)) {
         Some(at) => receive(run, at, &event, cx),
         None => Ok(()),
     }

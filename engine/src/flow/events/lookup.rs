@@ -29,7 +29,7 @@ async fn find(inner: &EngineState, head: &RunHead, query: &EventQuery) -> Result
     let kept = EventBrief::select(scope())
         .with(external_events::event_name, query.name.as_str())
         .with(external_events::event_key, query.key.as_str())
-        .filter(external_events::expires_at, Comparison::Above, inner.parts.clock.now())
+        .filter(external_events::expires_at, Comparison::Above, inner.parts.clock.steady())
         .take(limits::EVENTS_PER_KEY_MAX);
     let kept = rows::decodable::<EventBrief>(records.read(kept).await?.rows);
     let Some(next) = kept.into_iter().find(|event| !query.received.contains(&event.event_id)) else { return Ok(None) };

@@ -12,7 +12,6 @@ pub use list::{EventFilter, list_events};
 pub use publish::{PublishEvent, PublishedEvent, publish_event};
 
 use chimera_core::flow::event::tables::EventBrief;
-use chimera_core::json::Digest32;
 use chimera_core::time::Timestamp;
 
 /// An event that was published, without its payload.
@@ -21,7 +20,8 @@ pub struct EventView {
     pub event_id: String,
     pub name: String,
     pub key: String,
-    pub payload_digest: Digest32,
+    /// In hex.
+    pub payload_digest: String,
     pub sent_by: String,
     pub sent_at: Timestamp,
     pub expires_at: Timestamp,
@@ -35,7 +35,7 @@ impl From<EventBrief> for EventView {
             event_id: row.event_id,
             name: row.event_name,
             key: row.event_key,
-            payload_digest: row.payload_digest,
+            payload_digest: row.payload_digest.to_string(),
             sent_by: row.sent_by,
             sent_at: row.created_at,
             expires_at: row.expires_at,

@@ -193,7 +193,7 @@ async fn check_kept(records: &dyn Records, channel: EventChannel<'_>, flow: &Flo
     let kept = EventBrief::select(Scope::Tenant(channel.tenant.to_owned()))
         .with(external_events::event_name, channel.name)
         .with(external_events::event_key, channel.key)
-        .filter(external_events::expires_at, Comparison::Above, flow.inner.parts.clock.now())
+        .filter(external_events::expires_at, Comparison::Above, flow.inner.parts.clock.steady())
         .take(limits::EVENTS_PER_KEY_MAX);
     if records.read(kept).await?.rows.len() < limits::EVENTS_PER_KEY_MAX {
         return Ok(());
@@ -210,15 +210,16 @@ fn event_row(
     event: &CheckedEvent,
     runs: usize,
 ) -> Result<(Insert, EventView), EngineError> {
-    let (id, now) = (flow.inner.id(), flow.inner.parts.clock.now());
+    // A deadline does not jump with the wall clock.
+    let (id, now, steady) = (flow.inner.id(), flow.inner.parts.clock.now(), flow.inner.parts.clock.steady());
     let view = EventView {
         event_id: event.event_id.clone().unwrap_or_else(|| id.to_string()),
         name: event.name.clone(),
         key: event.key.clone(),
-        payload_digest: event.digest,
+        payload_digest: event.digest.to_string(),
         sent_by: permit.actor().to_owned(),
         sent_at: now,
-        expires_at: now.plus_seconds(i64::from(event.ttl_seconds)),
+        expires_at: steady.plus_seconds(i64::from(event.ttl_seconds)),
         runs: u32::try_from(runs).unwrap_or(u32::MAX),
     };
     let cells = vec![

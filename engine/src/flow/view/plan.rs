@@ -111,6 +111,7 @@ pub enum LineKind {
     Hitl,
     Workflow,
     Map,
+    Wait,
 }
 
 /// What the input of a line waits for.
