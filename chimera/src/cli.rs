@@ -4,19 +4,19 @@
 
 mod access;
 mod backup;
-mod flow;
 mod event;
+mod flow;
 mod schedule;
 
 pub(crate) use access::{
     ActArgs, ActorArgs, ActorCommand, ActorKindArg, DuplicatePolicyArg, RoleCommand, SignArgs, TenantCommand, TokenArgs,
 };
 pub(crate) use backup::{BackupArgs, BackupCommand, RestoreArgs, ResumeArgs};
+pub(crate) use event::EventCommand;
 pub(crate) use flow::{
     ActorArg, DecideArgs, DoubtsArgs, ListArgs, PageArgs, PatchArgs, ReplayArgs, ResolveArgs, RetryArgs, RollbackArgs,
     RunIds, RunsCommand, WorkflowCommand,
 };
-pub(crate) use event::EventCommand;
 pub(crate) use schedule::{ScheduleArgs, ScheduleCommand, ScheduleName};
 
 use crate::config::Flags;

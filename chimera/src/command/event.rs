@@ -15,7 +15,8 @@ pub(crate) async fn run(scene: &CommandContext<'_>, command: EventCommand) -> Ou
         EventCommand::Send { name, key, payload, id, ttl, acting } => {
             let mut body = Map::from_iter([("name".to_owned(), name.into()), ("key".to_owned(), key.into())]);
             let payload = payload.as_deref().map(parsed_payload).transpose()?;
-            let members = [("payload", payload), ("event_id", id.map(Value::from)), ("ttl_seconds", ttl.map(Value::from))];
+            let members =
+                [("payload", payload), ("event_id", id.map(Value::from)), ("ttl_seconds", ttl.map(Value::from))];
             body.extend(members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
             let backend = scene.write_backend(acting.actor.as_deref())?;
             let sent = backend.request("POST", "events", Some(Value::Object(body))).await?;

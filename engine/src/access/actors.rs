@@ -493,7 +493,7 @@ impl Directory {
 
     pub(super) fn record(&self, tx: &mut Tx, permit: &Permit, event: EventRecord) -> Result<(), EngineError> {
         self.add_entry(tx, event)?;
-        permit.add_nonces(tx);
+        permit.add_alongside(tx);
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! Access: authentication, authorization, rate limits, and the registry of actors and tenants.
 
 mod actors;
+mod alongside;
 mod authenticator;
 mod directory;
 mod expired_keys;

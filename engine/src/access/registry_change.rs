@@ -7,7 +7,6 @@
 //! may have taken them away while the change waited for its turn.
 
 use super::directory::{Directory, Snapshot};
-use super::nonces::is_nonce_conflict;
 use super::permit::Permit;
 use crate::error::EngineError;
 use crate::port::CommitError;
@@ -27,7 +26,7 @@ impl Directory {
         let _turn = self.changes.acquire(&permit.claimant()).await;
         for _ in 1..REGISTRY_CHANGE_TRIES_MAX {
             match attempt(self.renew(permit)?).await {
-                Err(EngineError::Commit(error @ CommitError::Conflict(_))) if !is_nonce_conflict(&error) => {
+                Err(EngineError::Commit(error @ CommitError::Conflict(_))) if !permit.is_alongside_conflict(&error) => {
                     self.refresh().await?;
                 }
                 done => return done,

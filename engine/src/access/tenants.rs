@@ -6,7 +6,6 @@
 
 use super::authenticator::{Authenticator, Credentials};
 use super::directory::{Directory, Snapshot};
-use super::nonces::is_nonce_conflict;
 use super::permit::Permit;
 use super::registry_change::expect_registry;
 use crate::error::EngineError;
@@ -108,7 +107,7 @@ impl Directory {
         self.record(&mut tx, permit, event)?;
         match audit::commit(&*self.parts.records, tx).await {
             // It was added concurrently.
-            Err(error @ CommitError::Conflict(Conflict::Exists(_))) if !is_nonce_conflict(&error) => {
+            Err(error @ CommitError::Conflict(Conflict::Exists(_))) if !permit.is_alongside_conflict(&error) => {
                 return Err(taken());
             }
             committed => committed?,

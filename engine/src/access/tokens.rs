@@ -8,7 +8,7 @@
 use super::authenticator::{
     Authenticator, Credentials, KeyUsed, Rejection, RequestProof, check_issued_at, revoked_key,
 };
-use super::nonces::{self, is_nonce_conflict};
+use super::nonces;
 use super::permit::{ACTORS_WRITE, Permit};
 use super::rate::Rate;
 use crate::error::EngineError;
@@ -249,7 +249,7 @@ impl Authenticator {
         match audit::commit(&*self.directory.parts.records, tx).await {
             Ok(_) => {}
             // Already revoked concurrently.
-            Err(error @ CommitError::Conflict(_)) if !is_nonce_conflict(&error) => {}
+            Err(error @ CommitError::Conflict(_)) if !by.is_some_and(|by| by.is_alongside_conflict(&error)) => {}
             Err(error) => return Err(error.into()),
         }
         self.publish_revocation(&id.to_string()).await;
@@ -295,7 +295,7 @@ impl Authenticator {
     fn record_revocation(&self, tx: &mut Tx, by: Option<&Permit>, mut event: EventRecord) -> Result<(), EngineError> {
         if let Some(permit) = by {
             (event.actor_type, event.actor_id) = (permit.kind(), Some(permit.actor().to_owned()));
-            permit.add_nonces(tx);
+            permit.add_alongside(tx);
         }
         self.writer().event(tx, event)?;
         Ok(())
@@ -321,7 +321,7 @@ impl Authenticator {
         match audit::commit(&*self.directory.parts.records, tx).await {
             Ok(_) => {}
             // Already revoked.
-            Err(error @ CommitError::Conflict(Conflict::Exists(_))) if !is_nonce_conflict(&error) => {}
+            Err(error @ CommitError::Conflict(Conflict::Exists(_))) if !permit.is_alongside_conflict(&error) => {}
             Err(error) => return Err(error.into()),
         }
         self.publish_revocation(jti).await;

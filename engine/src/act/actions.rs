@@ -26,7 +26,7 @@ use chimera_core::flow::tables::{RunRisk, runs};
 use chimera_core::flow::trace::SpanId;
 use chimera_core::json::Digest32;
 use chimera_core::limits::{FIRST_TIME_RUNS_MAX, PLAN_STEPS_MAX};
-use chimera_core::record::{Direction, Json, JsonError, Scope, StoredRow, Tx, Value as Cell};
+use chimera_core::record::{Direction, Json, JsonError, Scope, StoredRow, Value as Cell};
 use chimera_core::tool::{CallClass, Spec};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -75,8 +75,6 @@ pub struct ActRequest {
     pub parent_span: Option<SpanId>,
     /// The request without what differs between retries, masked.
     pub request: Arc<Value>,
-    /// Rows and ledger entries that commit with the run, or not at all.
-    pub alongside: Tx,
 }
 
 impl ActRequest {
@@ -95,7 +93,6 @@ impl ActRequest {
             run_id: None,
             parent_span: None,
             request: Arc::new(request),
-            alongside: Tx::default(),
         }
     }
 }
@@ -501,7 +498,7 @@ impl Actions {
             priority: ask.priority.unwrap_or(chimera_core::limits::PRIORITY_DEFAULT),
             ..StartRun::of(proposal.workflow_id, proposal.inputs)
         };
-        let started = self.start_claimed(permit, start, &ask.alongside).await?;
+        let started = self.start_claimed(permit, start).await?;
         let begun = StartedAction { started, plan: proposal.plan, risk: assessed, dry_run: ask.dry_run };
         Ok(ActOutcome::Started(Box::new(begun)))
     }

@@ -3,7 +3,7 @@
 use super::actions::{Actions, GraphToRun, LevelRequest};
 use crate::access::Permit;
 use crate::error::EngineError;
-use crate::flow::{CheckedPatch, PatchRequest, ProposedPatch, ReplayDecision, RunHandle};
+use crate::flow::{CheckedPatch, PatchRequest, ProposedPatch, ReplayDecision, RunHandle, RunKey};
 use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::plan::PlanStep;
@@ -15,9 +15,15 @@ use chimera_core::limits::{PATCH_TRIES_MAX, PLAN_STEPS_FREE_MAX};
 impl Actions {
     /// Replays a run. What really executes is decided again for the current caller (scopes, risk, level), and never at
     /// a higher level than the original run. In a shadow replay that is only what reads.
-    pub async fn replay(&self, permit: &Permit, replay: Replay) -> Result<RunHandle, EngineError> {
+    pub async fn replay(
+        &self,
+        permit: &Permit,
+        replay: Replay,
+        idempotency_key: Option<RunKey>,
+    ) -> Result<RunHandle, EngineError> {
         if replay.mode == ReplayMode::Freeze {
-            return self.flow.replay(permit, replay, ReplayDecision::default()).await;
+            let again = ReplayDecision { idempotency_key, ..ReplayDecision::default() };
+            return self.flow.replay(permit, replay, again).await;
         }
         let before = self.flow.original_run(permit, replay.of).await?;
         let (head, graph) = (&before.head, &before.workflow.graph);
@@ -36,7 +42,7 @@ impl Actions {
             level: Some(level),
             risk: Some(proposal.risk_document(&score, because)),
             looked_up: Some((before, proposal.inside)),
-            ..ReplayDecision::default()
+            idempotency_key,
         };
         self.flow.replay(permit, replay, again).await
     }

@@ -15,6 +15,6 @@ mod schedule;
 
 pub use actions::{ActOutcome, ActRequest, Actions, Objective, StartedAction};
 pub use guard::Guard;
-pub use idempotency::{DuplicatePolicy, RequestKey};
+pub use idempotency::{DuplicatePolicy, ReplayOutcome, RequestKey};
 pub use recipients::DirectoryRecipients;
 pub use schedule::{LastTick, ScheduleDefinition, ScheduleStatus, ScheduleView, Schedules};

@@ -43,6 +43,8 @@ pub struct KeeperState {
     looked_at: Option<Timestamp>,
     /// Own lanes whose runs were adopted: in which epoch, and when.
     mine: BTreeMap<i64, (i64, Timestamp)>,
+    /// When expired events were last deleted; `None` before the first poll.
+    swept_at: Option<Timestamp>,
 }
 
 impl Flow {
@@ -51,15 +53,7 @@ impl Flow {
         let mut keeper = KeeperState::default();
         let mut stopping = self.inner.stopping();
         let mut hints = self.inner.parts.bus.subscribe(TOPIC).await.ok();
-        let mut swept = self.inner.parts.clock.steady();
         loop {
-            let now = self.inner.parts.clock.steady();
-            if now >= swept.plus_seconds(limits::EVENT_SWEEP_SECONDS) {
-                swept = now;
-                if let Err(error) = sweep_expired(self).await {
-                    tracing::warn!(error = %error, "expired events could not be deleted");
-                }
-            }
             match self.poll_once(&mut keeper).await {
                 Ok(()) => self.inner.pulse.beat(self.inner.parts.clock.steady()),
                 Err(error) => tracing::warn!(error = %error, "the store could not be polled for runs"),
@@ -95,7 +89,14 @@ impl Flow {
         }
         self.adopt_orphans(keeper, looked_at).await?;
         self.look_for_signals().await?;
-        self.look_for_deadlines().await
+        self.look_for_deadlines().await?;
+        let now = self.inner.parts.clock.steady();
+        let swept_at = *keeper.swept_at.get_or_insert(now);
+        if now >= swept_at.plus_seconds(limits::EVENT_SWEEP_SECONDS) {
+            keeper.swept_at = Some(now);
+            sweep_expired(self).await?;
+        }
+        Ok(())
     }
 
     async fn look_for_signals(&self) -> Result<(), EngineError> {

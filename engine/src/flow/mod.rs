@@ -6,6 +6,7 @@ mod artifacts;
 pub mod call_slots;
 mod call_tasks;
 mod calls;
+mod cancel_alongside;
 mod catalog;
 mod commit_turn;
 mod compiled;
@@ -81,6 +82,7 @@ pub use tenant_blobs::TenantBlobs;
 pub use tenant_buckets::TenantBuckets;
 pub use workflows::{AppliedWorkflow, ToolCatalog, Workflows};
 
+pub(crate) use cancel_alongside::{add_cancellations, wake_runs};
 pub(crate) use lookup::{ChildWorkflows, FoundWorkflow};
 pub(crate) use notify_check::named;
 pub(crate) use patch::CheckedPatch;

@@ -6,7 +6,7 @@
 use super::error::masked_text;
 use super::void_requests::VoidRequests;
 use super::{Flow, load};
-use crate::access::{Permit, RUNS_MANAGE, WORKFLOWS_WRITE, is_nonce_conflict};
+use crate::access::{Permit, RUNS_MANAGE, WORKFLOWS_WRITE};
 use crate::error::EngineError;
 use crate::ledger::audit::{EventRecord, Writer};
 use crate::port::CommitError;
@@ -370,7 +370,7 @@ impl Flow {
         self.record(&mut tx, permit, permit.event(run, "run.told", data).of_run(run))?;
         match self.inner.parts.records.commit(tx).await {
             Ok(_) => self.inner.wake(run),
-            Err(error @ CommitError::Conflict(_)) if !is_nonce_conflict(&error) => return Ok(false),
+            Err(error @ CommitError::Conflict(_)) if !permit.is_alongside_conflict(&error) => return Ok(false),
             Err(error) => return Err(error.into()),
         }
         Ok(true)
@@ -380,7 +380,7 @@ impl Flow {
     pub(super) fn record(&self, tx: &mut Tx, permit: &Permit, event: EventRecord) -> Result<(), EngineError> {
         let writer = Writer { random: &*self.inner.parts.random, clock: &*self.inner.parts.clock };
         writer.event(tx, event)?;
-        permit.add_nonces(tx);
+        permit.add_alongside(tx);
         Ok(())
     }
 }

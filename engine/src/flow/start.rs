@@ -21,7 +21,7 @@ use chimera_core::flow::pins::Pins;
 use chimera_core::flow::run::{Call, Env, Replay, ReplayMode, Run, RunHead, RunRecording, Source, WorkflowRef};
 use chimera_core::flow::trace::SpanId;
 use chimera_core::limits;
-use chimera_core::record::{Json, Tx};
+use chimera_core::record::Json;
 use futures::FutureExt;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -82,12 +82,11 @@ impl StartRun {
 }
 
 /// What a run begins with besides its head.
-struct FirstTurn<'a> {
+#[derive(Clone)]
+struct FirstTurn {
     graph: Arc<Graph>,
     /// What a replay repeats.
     recorded: Option<RunRecording>,
-    /// What commits with the turn.
-    alongside: &'a Tx,
 }
 
 /// The decision on a replay; by default it runs at the original level.
@@ -99,8 +98,7 @@ pub struct ReplayDecision {
     pub risk: Option<Arc<Value>>,
     /// The run and its child workflows, if they were already looked up.
     pub(crate) looked_up: Option<(OriginalRun, ChildWorkflows)>,
-    /// Rows and ledger entries of the caller that commit with the run, or not at all.
-    pub alongside: Tx,
+    pub idempotency_key: Option<RunKey>,
 }
 
 /// A run that is about to be repeated.
@@ -122,17 +120,7 @@ pub struct RunHandle {
 
 impl Flow {
     /// Starts a run. It is durable when this returns.
-    pub async fn start(&self, permit: &Permit, ask: StartRun) -> Result<RunHandle, EngineError> {
-        self.start_with(permit, ask, &Tx::default()).await
-    }
-
-    /// The same, with rows and ledger entries of the caller that commit with the run, or not at all.
-    pub async fn start_with(
-        &self,
-        permit: &Permit,
-        mut ask: StartRun,
-        alongside: &Tx,
-    ) -> Result<RunHandle, EngineError> {
+    pub async fn start(&self, permit: &Permit, mut ask: StartRun) -> Result<RunHandle, EngineError> {
         // The versions of child workflows are pinned now; later versions are for later runs.
         let ResolvedWorkflow { workflow, inside } = match ask.looked_up.take() {
             Some(looked_up) => looked_up,
@@ -181,7 +169,7 @@ impl Flow {
             created_at: now,
             timeout_at: Some(RunHead::timeout_for(&graph, now)),
         };
-        let first = FirstTurn { graph, recorded: None, alongside };
+        let first = FirstTurn { graph, recorded: None };
         self.begin_once(permit, ask.idempotency_key, head, first).await
     }
 
@@ -202,14 +190,13 @@ impl Flow {
         permit: &Permit,
         key: Option<RunKey>,
         head: RunHead,
-        first: FirstTurn<'_>,
+        first: FirstTurn,
     ) -> Result<RunHandle, EngineError> {
         let Some(key) = key else { return self.begin(permit, head, first).await };
         let mut form = key.first_form();
         loop {
             let head = RunHead { idempotency_key: Some(form.clone()), ..head.clone() };
-            let again = FirstTurn { graph: Arc::clone(&first.graph), recorded: None, ..first };
-            let taken = match self.begin(permit, head, again).await {
+            let taken = match self.begin(permit, head, first.clone()).await {
                 Err(error) if is_key_taken(&error) => error,
                 begun => return begun,
             };
@@ -299,7 +286,7 @@ impl Flow {
         writers.extend(workflow.author().into_iter().chain(inside.authors()).map(str::to_owned));
         let now = self.inner.parts.clock.steady();
         let level = again.level.map_or(original.level, |level| level.min(original.level));
-        let request = Arc::new(json!({"replay_of": replay.of, "mode": replay.mode.as_str(), "from": replay.from}));
+        let request = Arc::new(replay.request());
         let head = RunHead {
             id: self.inner.id(),
             actor: permit.actor().to_owned(),
@@ -324,12 +311,12 @@ impl Flow {
             timeout_at: Some(RunHead::timeout_for(&graph, now)),
             ..original
         };
-        let first = FirstTurn { graph, recorded: Some(recorded), alongside: &again.alongside };
-        self.begin(permit, head, first).await
+        let first = FirstTurn { graph, recorded: Some(recorded) };
+        self.begin_once(permit, again.idempotency_key, head, first).await
     }
 
-    async fn begin(&self, permit: &Permit, head: RunHead, first: FirstTurn<'_>) -> Result<RunHandle, EngineError> {
-        let FirstTurn { graph, recorded, alongside } = first;
+    async fn begin(&self, permit: &Permit, head: RunHead, first: FirstTurn) -> Result<RunHandle, EngineError> {
+        let FirstTurn { graph, recorded } = first;
         let inner = &self.inner;
         if let Some(hold) = inner.parts.records.hold() {
             return Err(CommitError::from(Blocked::from(hold)).into());
@@ -380,8 +367,7 @@ impl Flow {
         let mut tx = turn.tx.take().unwrap_or_default();
         ledger_notes::add_entries(&mut tx, inner, run.head(), &mut turn.notes)?;
         approval_messages::add_approval_messages(&mut tx, inner, run.head(), &turn.asked).await?;
-        tx.append(alongside.clone());
-        permit.add_nonces(&mut tx);
+        permit.add_alongside(&mut tx);
         slots.keep();
         let launched = inner.launch(run, turn, tx, made);
         launched.durable.await.unwrap_or(Err(CommitError::Unknown))?;

@@ -8,8 +8,8 @@ use chimera_core::flow::tables::{RUN_SIGNALS, RUNS};
 use chimera_core::limits;
 use chimera_engine::EngineError;
 use chimera_engine::flow::{
-    Decision, EventFilter, PatchRequest, PublishEvent, PublishedEvent, ReplayDecision, StartRun, list_events,
-    publish_event,
+    Decision, EventFilter, KeeperState, PatchRequest, PublishEvent, PublishedEvent, ReplayDecision, StartRun,
+    list_events, publish_event,
 };
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, EngineFixture, code_of, stage, workflow};
@@ -131,11 +131,24 @@ async fn an_event_that_comes_first_is_kept_until_it_expires() {
     let late = stage.run_with(&waits_for_payment(), SILENT, json!({"order": "o2"})).await;
     parked(&stage, late).await;
     stage.step(late, "pay", "waiting").await;
-    // Expired events and the marks of channels do not stay.
+}
+
+/// Expired events and the marks of channels do not stay, and a wait is found without its mark.
+#[tokio::test(start_paused = true)]
+async fn what_has_expired_is_deleted() {
+    let stage = stage(1).unkept().open().await;
+    publish(&stage, "agent_bank", payment("o1", 1)).await.unwrap();
+    let run = waiting(&stage, "o2").await;
+    let mut keeper = KeeperState::default();
+    stage.flow.poll_once(&mut keeper).await.unwrap();
+    stage.pass(Duration::from_secs(3_600)).await;
+    stage.flow.poll_once(&mut keeper).await.unwrap();
+    assert_eq!((stage.rows(&EXTERNAL_EVENTS).len(), stage.rows(&EVENT_CHANNELS).len()), (1, 1));
     stage.pass(Duration::from_secs(2 * 86_400)).await;
+    stage.flow.poll_once(&mut keeper).await.unwrap();
     assert!(stage.rows(&EXTERNAL_EVENTS).is_empty() && stage.rows(&EVENT_CHANNELS).is_empty());
     publish(&stage, "agent_bank", payment("o2", 3)).await.unwrap();
-    assert_eq!(stage.ended(late).await["status"], "completed", "the wait is found without a mark");
+    assert_eq!(stage.ended(run).await["status"], "completed");
 }
 
 #[tokio::test(start_paused = true)]
@@ -190,8 +203,8 @@ async fn a_wait_that_times_out_fails_or_goes_on() {
     assert_eq!(stage.ended(run).await["status"], "completed", "an edge may handle it");
     let step = stage.step(run, "pay", "failed").await;
     assert_eq!(step["error"]["code"], "REQUEST_TIMEOUT");
-    let goes_on =
-        workflow("on").node(json!({"id": "pay", "type": "wait", "event": event, "timeout_seconds": 60, "on_timeout": "continue"}));
+    let goes_on = workflow("on")
+        .node(json!({"id": "pay", "type": "wait", "event": event, "timeout_seconds": 60, "on_timeout": "continue"}));
     let run = stage.run(&goes_on, SILENT).await;
     parked(&stage, run).await;
     assert_eq!(stage.ended(run).await["status"], "completed");

@@ -9,6 +9,7 @@ mod crash;
 mod feed;
 mod flow;
 mod flow_absent;
+mod flow_alongside;
 mod flow_approval;
 mod flow_ask;
 mod flow_cache;

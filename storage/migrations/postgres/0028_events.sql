@@ -1,9 +1,11 @@
--- Wait nodes, and the events that they wait for.
+-- Wait nodes, and the events that they wait for; a further policy of schedules.
 ALTER TABLE steps DROP CONSTRAINT steps_node_type_check, ADD CONSTRAINT steps_node_type_check
     CHECK (node_type IN ('function', 'agent', 'hitl', 'swarm', 'workflow', 'map', 'wait'));
 ALTER TABLE steps DROP CONSTRAINT steps_status_check, ADD CONSTRAINT steps_status_check
     CHECK (status IN ('pending', 'ready', 'awaiting_approval', 'running', 'judging', 'completed', 'failed',
         'skipped', 'cancelled', 'rolled_back', 'retry_wait', 'paused', 'outcome_unknown', 'waiting'));
+ALTER TABLE schedules DROP CONSTRAINT schedules_overlap_check, ADD CONSTRAINT schedules_overlap_check
+    CHECK (overlap IN ('skip', 'queue', 'allow', 'cancel_previous'));
 
 CREATE TABLE external_events (
     id UUID PRIMARY KEY,

@@ -1,5 +1,5 @@
--- Wait nodes, and the events that they wait for. What is stored keeps its meaning, so only the text of the checks of
--- `steps` is rewritten.
+-- Wait nodes, and the events that they wait for; a further policy of schedules. What is stored keeps its meaning, so
+-- only the text of the checks is rewritten.
 
 PRAGMA writable_schema = ON;
 
@@ -11,6 +11,11 @@ UPDATE sqlite_schema SET sql = replace(sql,
     'status = ''outcome_unknown''',
     'status = ''outcome_unknown'' OR status = ''waiting''')
     WHERE type = 'table' AND name = 'steps';
+
+UPDATE sqlite_schema SET sql = replace(sql,
+    'overlap IN (''skip'', ''queue'', ''allow'')',
+    'overlap IN (''skip'', ''queue'', ''allow'', ''cancel_previous'')')
+    WHERE type = 'table' AND name = 'schedules';
 
 PRAGMA writable_schema = RESET;
 

@@ -43,7 +43,8 @@ pub(super) fn read(members: &mut Members, out: &mut Problems) -> Wait {
         ),
         [_] => {}
         [.., last] => {
-            let reason = format!("a wait node has only one of until, for_seconds and event, not {}", given.join(" and "));
+            let reason =
+                format!("a wait node has only one of until, for_seconds and event, not {}", given.join(" and "));
             out.add(ProblemCode::InvalidValue, members.path(last), reason);
         }
     }

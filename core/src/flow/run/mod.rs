@@ -56,8 +56,8 @@ pub use close::affinity;
 pub use doubts::UnknownOutcome;
 pub use env::{Env, Gate, SlotRequest};
 pub use event::{
-    Call, CallMode, Effect, Event, EventQuery, GovernanceDecision, LedgerNote, ReceivedAnswer, RunPlace, Signal, SignalKind,
-    Turn,
+    Call, CallMode, Effect, Event, EventQuery, GovernanceDecision, LedgerNote, ReceivedAnswer, RunPlace, Signal,
+    SignalKind, Turn,
 };
 pub use head::{Replay, ReplayMode, RunHead, Source, WorkflowRef};
 pub use load::{RunRecording, StepRecording, StoredPatch, StoredRun, with_descendants};

@@ -14,7 +14,8 @@ use super::tasks::task::{Task, TaskState};
 use super::turn_builder::EffectRecord;
 use super::turn_builder::{TurnBuilder, TurnContext};
 use super::{
-    EffectStatus, Run, RunPlace, answer, approve, approvers, children, demands, judge, maps, replay, restore, step, waits,
+    EffectStatus, Run, RunPlace, answer, approve, approvers, children, demands, judge, maps, replay, restore, step,
+    waits,
 };
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};

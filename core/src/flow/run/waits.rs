@@ -173,11 +173,7 @@ pub(crate) fn looked_up(
 }
 
 /// An event was published. The place that has waited longest gets it, and a run gets an event once.
-pub(crate) fn event_received(
-    run: &mut Run,
-    event: ReceivedEvent,
-    cx: &mut TurnContext<'_>,
-) -> Result<(), Unstorable> {
+pub(crate) fn event_received(run: &mut Run, event: ReceivedEvent, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
     if received_ids(run).any(|id| id == event.event_id) {
         return Ok(());
     }

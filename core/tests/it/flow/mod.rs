@@ -8,7 +8,7 @@ mod given;
 mod patch;
 mod properties;
 mod types;
-mod waits;
 #[path = "../../../../expr/tests/it/run_scope.rs"]
 #[allow(dead_code)]
 mod values;
+mod waits;

@@ -94,11 +94,11 @@ fn the_templates_and_outputs_of_a_wait_are_checked() {
     let expected = [
         (5, 42, "type_mismatch", "/nodes/0/until"),
         (6, 48, "unknown_reference", "/nodes/1/for_seconds"),
-        (7, 62, "type_mismatch", "/nodes/2/event/key"),
-        (8, 62, "unknown_reference", "/nodes/3/event/key"),
+        (7, 63, "type_mismatch", "/nodes/2/event/key"),
+        (8, 63, "unknown_reference", "/nodes/3/event/key"),
         (10, 28, "type_mismatch", "/nodes/4/inputs/message"),
-        (10, 70, "unknown_reference", "/nodes/4/inputs/value"),
-        (12, 66, "unknown_reference", "/nodes/5/inputs/value"),
+        (10, 69, "unknown_reference", "/nodes/4/inputs/value"),
+        (12, 65, "unknown_reference", "/nodes/5/inputs/value"),
     ];
     assert_eq!(found, expected.map(|(line, column, code, path)| (line, column, code, path.to_owned())));
 }
@@ -111,7 +111,10 @@ fn a_priority_is_from_one_to_ten() {
         document(json!([node]), json!([]))
     };
     let graph = compiled(with(json!(3))).unwrap();
-    assert_eq!((graph.nodes[0].node.priority, &graph.document.to_value()["nodes"][0]["priority"]), (Some(3), &json!(3)));
+    assert_eq!(
+        (graph.nodes[0].node.priority, &graph.document.to_value()["nodes"][0]["priority"]),
+        (Some(3), &json!(3))
+    );
     for bad in [json!(0), json!(11), json!("1"), json!(1.5)] {
         assert_eq!(problems(with(bad.clone()))[0].1, "/nodes/0/priority", "{bad}");
     }

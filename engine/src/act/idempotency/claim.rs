@@ -11,7 +11,7 @@ use crate::flow::{RunHandle, RunKey, StartRun};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::tables::{RUNS, runs};
 use chimera_core::limits::{KEY_CLAIM_ABANDONED_SECONDS, KEY_CLAIM_POLL_INTERVAL, RECENT_KEYS_MAX};
-use chimera_core::record::{Scope, Select, Tx};
+use chimera_core::record::{Scope, Select};
 use chimera_core::time::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,13 +30,12 @@ impl Actions {
         &self,
         permit: &Permit,
         start: StartRun,
-        alongside: &Tx,
     ) -> Result<RunHandle, EngineError> {
         let claim = match (&start.idempotency_key, start.run_id) {
             (Some(key), Some(run)) => self.claim(permit, key, run).await?,
             _ => None,
         };
-        let started = self.flow.start_with(permit, start, alongside).await;
+        let started = self.flow.start(permit, start).await;
         if let Some(claim) = claim.filter(|_| started.is_err()) {
             self.release_claim(claim).await;
         }

@@ -15,14 +15,16 @@ mod recent_keys;
 use super::actions::{ActOutcome, ActRequest, Actions, Objective};
 use crate::access::Permit;
 use crate::error::EngineError;
-use crate::flow::{KeyedRun, RunKey};
+use crate::flow::{KeyedRun, RunHandle, RunKey};
 use chimera_core::error::{Code, ErrorBody};
+use chimera_core::flow::run::Replay;
 use chimera_core::json::Digest32;
 use chimera_core::ledger::idempotency::InvalidIdempotencyKey;
 use claim::ForeignClaims;
 use recent_keys::RecentKeys;
 use serde_json::Value;
 use std::sync::Arc;
+use uuid::Uuid;
 
 /// The idempotency key of a request, and what the request is compared by.
 #[derive(Clone, Debug)]
@@ -85,15 +87,57 @@ impl Actions {
 impl RequestKey {
     /// The response to a request whose key was used by a run.
     fn answer(&self, run: &KeyedRun, request: &Value) -> Result<ActOutcome, EngineError> {
+        self.find_duplicate(run, request).map(|differs| ActOutcome::Duplicate { run: run.id, differs })
+    }
+
+    /// Whether the request differs from the one that used its key, for callers who want the existing run.
+    fn find_duplicate(&self, run: &KeyedRun, request: &Value) -> Result<bool, EngineError> {
         let differs = comparison::differ(&run.request, request);
         if self.on_duplicate == DuplicatePolicy::Return {
-            return Ok(ActOutcome::Duplicate { run: run.id, differs });
+            return Ok(differs);
         }
         let mut body = run.conflict().with("request_differs", differs);
         if differs {
             body.message = "this idempotency key was already used with a different request".to_owned();
         }
         Err(body.into())
+    }
+}
+
+/// The result of a request to repeat a run.
+pub enum ReplayOutcome {
+    Started(RunHandle),
+    /// The key was already used, and the caller wants the existing run.
+    Duplicate {
+        run: Uuid,
+        /// The earlier request was different.
+        differs: bool,
+    },
+}
+
+impl Actions {
+    /// Replays a run unless the key was already used; then the answer is about the run that used it.
+    pub async fn replay_once(
+        &self,
+        permit: &Permit,
+        replay: Replay,
+        asked: RequestKey,
+    ) -> Result<ReplayOutcome, EngineError> {
+        let key = RunKey::new(&self.access.directory.parts.seal, permit, &asked.key).map_err(invalid_key)?;
+        let request = replay.request();
+        let _lock = self.keys.recent.lock(permit, key.said()).await;
+        let run = match self.replay(permit, replay, Some(key.clone())).await {
+            Ok(started) => return Ok(ReplayOutcome::Started(started)),
+            Err(EngineError::KeyUsed(run)) => *run,
+            // A used key takes precedence over other refusals.
+            Err(error) if error.is_refusal() => match self.flow.find_by_key(permit, &key).await? {
+                Some(run) => run,
+                None => return Err(error),
+            },
+            Err(error) => return Err(error),
+        };
+        let differs = asked.find_duplicate(&run, &request)?;
+        Ok(ReplayOutcome::Duplicate { run: run.id, differs })
     }
 }
 

@@ -5,7 +5,7 @@
 use super::definition::{check_name, check_reason, rules_of};
 use super::records::{Cells, backlog_cells, idle_cells, update};
 use super::{ScheduleDefinition, ScheduleView, Schedules};
-use crate::access::{Permit, RUNS_MANAGE, is_nonce_conflict};
+use crate::access::{Permit, RUNS_MANAGE};
 use crate::error::EngineError;
 use crate::port::CommitError;
 use crate::rows;
@@ -45,8 +45,8 @@ impl Schedules {
         cells.extend(backlog_cells(id, &rules, &backlog, now));
         let mut tx = Tx { inserts: vec![Insert::new(&SCHEDULES, cells)?], ..Tx::default() };
         self.writer().event(&mut tx, permit.event(id.to_string(), "schedule.created", described(name, &wanted)))?;
-        permit.add_nonces(&mut tx);
-        self.commit(name, tx).await?;
+        permit.add_alongside(&mut tx);
+        self.commit(permit, name, tx).await?;
         self.show(permit, name).await
     }
 
@@ -118,8 +118,8 @@ impl Schedules {
         let step = Step::Delete { table: &SCHEDULES, conditions, rows: RowCount::Exactly(1) };
         let mut tx = Tx { steps: vec![step], ..Tx::default() };
         self.writer().event(&mut tx, permit.event(row.id.to_string(), "schedule.removed", json!({"name": name})))?;
-        permit.add_nonces(&mut tx);
-        self.commit(name, tx).await
+        permit.add_alongside(&mut tx);
+        self.commit(permit, name, tx).await
     }
 
     /// Checks a definition and that its workflow can be started by the caller now.
@@ -155,18 +155,18 @@ impl Schedules {
         cells.push((schedules::updated_at, self.now().into()));
         let mut tx = update(row, cells)?;
         self.writer().event(&mut tx, permit.event(row.id.to_string(), event, data))?;
-        permit.add_nonces(&mut tx);
-        self.commit(&row.name, tx).await?;
+        permit.add_alongside(&mut tx);
+        self.commit(permit, &row.name, tx).await?;
         self.show(permit, &row.name).await
     }
 
-    async fn commit(&self, name: &str, tx: Tx) -> Result<(), EngineError> {
+    async fn commit(&self, permit: &Permit, name: &str, tx: Tx) -> Result<(), EngineError> {
         match self.records().commit(tx).await {
             Ok(_) => {
                 self.changed.notify_one();
                 Ok(())
             }
-            Err(error) if is_nonce_conflict(&error) => Err(error.into()),
+            Err(error) if permit.is_alongside_conflict(&error) => Err(error.into()),
             Err(CommitError::Conflict(Conflict::Exists(_))) => {
                 let body = ErrorBody::new(Code::OccConflict, format!("there is already a schedule {name}"));
                 Err(body.with("pointer", "/name").into())

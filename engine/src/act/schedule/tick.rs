@@ -6,12 +6,13 @@
 use super::Schedules;
 use super::definition::rules_of;
 use super::records::{TickReport, backlog_cells, backlog_of, event_of, idle_cells, report_cells, update};
-use crate::access::{Permit, RUNS_MANAGE, is_nonce_conflict};
+use crate::access::{Permit, RUNS_MANAGE};
 use crate::act::{ActOutcome, ActRequest, DuplicatePolicy, Objective, RequestKey, StartedAction};
 use crate::error::EngineError;
+use crate::flow::{add_cancellations, wake_runs};
 use crate::port::CommitError;
 use crate::rows;
-use chimera_core::act::schedule::{Backlog, Missed, ScheduleRules, TickAction, TickOutcome, Wake, decide};
+use chimera_core::act::schedule::{Backlog, Missed, Overlap, ScheduleRules, TickAction, TickOutcome, Wake, decide};
 use chimera_core::act::tables::{ScheduleRow, schedules};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::tables::{RunBrief, runs};
@@ -74,7 +75,8 @@ impl Schedules {
         // A tick at the same moment changes the row; the request is repeated with the new one.
         for _ in 1..DECIDE_TRIES_MAX {
             match self.try_run_now(permit, name).await {
-                Err(EngineError::Commit(error @ CommitError::Conflict(_))) if !is_nonce_conflict(&error) => {}
+                Err(EngineError::Commit(error @ CommitError::Conflict(_))) if !permit.is_alongside_conflict(&error) => {
+                }
                 result => return result,
             }
         }
@@ -96,8 +98,8 @@ impl Schedules {
         let mut tx = update(&row, vec![(schedules::active_runs, active_runs.into())])?;
         let event = permit.event(row.id.to_string(), "schedule.run_requested", json!({"name": row.name}));
         self.writer().event(&mut tx, event.of_run(run))?;
-        let ask = ActRequest { alongside: tx, run_id: Some(run), ..request(&row, None)? };
-        match self.actions.act(permit, ask).await? {
+        let ask = ActRequest { run_id: Some(run), ..request(&row, None)? };
+        match self.actions.act(&permit.with_alongside(tx), ask).await? {
             ActOutcome::Started(started) => Ok(started),
             ActOutcome::Duplicate { .. } => Err(EngineError::not_found("run")),
         }
@@ -156,18 +158,43 @@ impl Schedules {
         let event =
             permit.event(row.id.to_string(), "schedule.tick_started", json!({"name": row.name, "tick_at": tick}));
         self.writer().event(&mut tx, event.of_run(run)).map_err(|error| Failure::Store(error.into()))?;
+        let cancelled =
+            self.cancellable(row, rules, &permit, &wake.backlog.active_runs).await.map_err(Failure::Store)?;
+        let reason = format!("schedule {} has started its next tick", row.name);
+        add_cancellations(&self.actions.flow, &permit, &cancelled, &reason, &mut tx).map_err(Failure::Store)?;
         let key = format!("schedule:{}:{tick}", row.id);
         let ask = ActRequest {
-            alongside: tx,
             run_id: Some(run),
             key: Some(RequestKey { key, on_duplicate: DuplicatePolicy::Return, unmasked: None }),
             ..request(row, Some(tick)).map_err(Failure::Store)?
         };
-        match self.actions.act(&permit, ask).await {
-            Ok(ActOutcome::Started(_)) => Ok(()),
+        match self.actions.act(&permit.with_alongside(tx), ask).await {
+            Ok(ActOutcome::Started(_)) => {
+                wake_runs(&self.actions.flow, &cancelled);
+                Ok(())
+            }
             Ok(ActOutcome::Duplicate { run, .. }) => Err(self.duplicate(row, run).await),
             Err(error) => Err(Failure::of(error)),
         }
+    }
+
+    /// The unfinished runs that the policy cancels when the next tick starts: those that the owner may manage.
+    async fn cancellable(
+        &self,
+        row: &ScheduleRow,
+        rules: &ScheduleRules,
+        permit: &Permit,
+        active: &[Uuid],
+    ) -> Result<Vec<Uuid>, EngineError> {
+        let mut cancelled = Vec::new();
+        for run in active.iter().filter(|_| rules.overlap == Overlap::CancelPrevious) {
+            let select = RunBrief::select(Scope::Tenant(row.tenant_id.clone())).with(runs::id, *run);
+            let found: Option<RunBrief> = rows::find(self.records(), select).await?;
+            if found.is_some_and(|found| permit.may_manage(&found.actor)) {
+                cancelled.push(*run);
+            }
+        }
+        Ok(cancelled)
     }
 
     /// The tick has a run: another node started it, unless the row has not moved. Then the key was used by somebody

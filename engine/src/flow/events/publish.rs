@@ -4,7 +4,7 @@
 //! event is published again with that wait among its recipients.
 
 use super::EventView;
-use crate::access::{EVENTS_PUBLISH, Permit, is_nonce_conflict};
+use crate::access::{EVENTS_PUBLISH, Permit};
 use crate::error::EngineError;
 use crate::flow::Flow;
 use crate::port::{CommitError, Records};
@@ -73,9 +73,8 @@ struct CheckedEvent {
 impl CheckedEvent {
     fn new(event: PublishEvent) -> Result<Self, ErrorBody> {
         let PublishEvent { name, key, payload: value, event_id, ttl_seconds } = event;
-        let invalid = |pointer: &str, reason: String| {
-            ErrorBody::new(Code::ValidationFailed, reason).with("pointer", pointer)
-        };
+        let invalid =
+            |pointer: &str, reason: String| ErrorBody::new(Code::ValidationFailed, reason).with("pointer", pointer);
         check_event_name(&name).map_err(|reason| invalid("/name", reason))?;
         check_event_key(&key).map_err(|reason| invalid("/key", reason))?;
         event_id.as_deref().map_or(Ok(()), check_event_id).map_err(|reason| invalid("/event_id", reason))?;
@@ -154,7 +153,7 @@ async fn try_publish(flow: &Flow, permit: &Permit, event: &CheckedEvent) -> Resu
             runs.into_iter().for_each(|run| flow.inner.wake(run));
             Ok(Some(view))
         }
-        Err(error) if is_nonce_conflict(&error) => Err(error.into()),
+        Err(error) if permit.is_alongside_conflict(&error) => Err(error.into()),
         Err(CommitError::Conflict(Conflict::Rows { table, .. })) if table == EVENT_CHANNELS.name => Ok(None),
         Err(CommitError::Conflict(Conflict::Exists(key))) if key.table == EXTERNAL_EVENTS.name => Ok(None),
         Err(error) => Err(error.into()),

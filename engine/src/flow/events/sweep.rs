@@ -13,9 +13,6 @@ use chimera_core::record::{Comparison, Condition, RowCount, Scope, Step, StoredR
 /// Deletes what has expired, as long as there is a full batch of it.
 pub(in crate::flow) async fn sweep_expired(flow: &Flow) -> Result<(), EngineError> {
     let parts = &flow.inner.parts;
-    if parts.records.hold().is_some() {
-        return Ok(());
-    }
     loop {
         let steps = expired_rows(flow).await?;
         let is_full = steps.len() >= limits::EVENT_SWEEP_ROWS_MAX;
