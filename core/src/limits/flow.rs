@@ -323,7 +323,7 @@ pub const EVENT_SECONDS_MAX: u32 = 7 * 86_400;
 /// Attempts to publish an event while runs begin to wait for it. After the last one the request fails with
 /// `OCC_CONFLICT`.
 pub const PUBLISH_TRIES_MAX: u32 = 50;
-/// Pause before a run looks for its event again because the store did not answer.
+/// Pause before a run looks for its event again because the store did not answer. The run waits meanwhile.
 pub const EVENT_LOOKUP_PAUSE: Duration = Duration::from_secs(1);
 /// Interval between two deletions of expired events. They are kept up to this time longer.
 pub const EVENT_SWEEP_SECONDS: i64 = 60;

@@ -64,7 +64,7 @@ pub use chimera_core::flow::approval::{Decision, RequestStatus};
 pub use decide::{Decide, DecisionResult};
 pub use doubt::DoubtFilter;
 pub use engine::{Flow, FlowPorts, RunOutcome, RunProgress};
-pub use events::{EventFilter, EventView, PublishEvent, PublishedEvent, list_events, publish_event};
+pub use events::{EventFilter, KeptEvent, PublishEvent, PublishedEvent, list_events, publish_event};
 pub use feed::EventPage;
 pub use keeper::KeeperState;
 pub use key::{KeyedRun, RunKey};

@@ -387,13 +387,36 @@ async fn a_wait_that_begins_while_its_event_is_published_gets_it() {
     for n in 0..40 {
         let order = format!("race-{n}");
         let start = StartRun { level: SILENT, ..StartRun::of("order", json!({"order": order})) };
-        let delay = Duration::from_micros(n * 50);
         let (run, sent) = tokio::join!(stage.start(start), async {
-            tokio::time::sleep(delay).await;
+            for _ in 0..n {
+                tokio::task::yield_now().await;
+            }
             publish(&stage, "agent_bank", payment(&order, 1)).await
         });
         sent.unwrap();
         assert_eq!(stage.ended(run).await["status"], "completed", "{order}");
     }
     assert!(stage.rows(&EVENT_WAITS).is_empty());
+}
+
+/// However many places wait, no more lookups are in flight than calls may be, and each gets its event.
+#[tokio::test(start_paused = true)]
+async fn many_places_wait_at_once() {
+    let stage = stage(1).open().await;
+    let count = limits::RUN_CALLS_MAX * 3;
+    let air = (0..count).fold(workflow("many"), |air, n| {
+        let event = json!({"name": "payment.received", "key": format!("o{n}")});
+        air.node(json!({"id": format!("n{n}"), "type": "wait", "event": event}))
+    });
+    for n in 0..count / 2 {
+        publish(&stage, "agent_bank", payment(&format!("o{n}"), 1)).await.unwrap();
+    }
+    let run = stage.run(&air, SILENT).await;
+    parked(&stage, run).await;
+    let stage = stage.restart(chimera_testkit::flow::stage(1)).await;
+    assert_eq!(stage.rows(&EVENT_WAITS).len(), count - count / 2);
+    for n in count / 2..count {
+        publish(&stage, "agent_bank", payment(&format!("o{n}"), 1)).await.unwrap();
+    }
+    assert_eq!(stage.ended(run).await["status"], "completed");
 }

@@ -6,7 +6,7 @@ use chimera_engine::flow;
 
 wire! {
     /// An event that was published. It has no payload here, because that is for the runs that wait.
-    pub(crate) PublishedEventDocument from flow::EventView {
+    pub(crate) PublishedEventDocument from flow::KeptEvent {
         /// Event id, unique in the tenant while the event is kept.
         event_id: String,
         /// Name of the event.
@@ -28,5 +28,5 @@ wire! {
 
 pages! {
     /// A page of published events.
-    pub(crate) PublishedEventPage of PublishedEventDocument from flow::EventView: "Newest first.";
+    pub(crate) PublishedEventPage of PublishedEventDocument from flow::KeptEvent: "Newest first.";
 }

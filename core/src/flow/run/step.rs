@@ -55,6 +55,7 @@ pub(crate) fn advance(run: &mut Run, events: Vec<Event>, cx: &mut TurnContext<'_
         draft::proceed(run, cx)?;
     }
     handle_due(run, cx)?;
+    waits::start_lookups(run, cx);
     propagate_and_start(run, cx)?;
     end::conclude(run, cx)
 }

@@ -11,7 +11,7 @@ use super::tasks::task::{Task, TaskState};
 use super::turn_builder::{TurnBuilder, TurnContext};
 use super::{Run, RunPlace, answer, children, replay, requesters, start};
 use crate::error::{Code, ErrorBody};
-use crate::flow::air::{Body, TimeoutPolicy, Wait as WaitBody};
+use crate::flow::air::{Body, TimeoutPolicy, Wait};
 use crate::flow::event::rows::{EventChannel, NewWait};
 use crate::flow::event::{EventLookup, ReceivedEvent, check_event_key};
 use crate::flow::outputs;
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 /// What a place waits for.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Wait {
+pub(crate) struct WaitState {
     /// The time that it waits for, or the timeout of its event.
     pub(crate) until: Option<Timestamp>,
     event: Option<AwaitedEvent>,
@@ -37,7 +37,7 @@ struct AwaitedEvent {
     key: String,
 }
 
-impl Wait {
+impl WaitState {
     const fn until(until: Timestamp) -> Self {
         Self { until: Some(until), event: None, is_late: false }
     }
@@ -92,22 +92,22 @@ pub(crate) fn start_wait(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) 
 }
 
 /// Renders what the node waits for, and fixes it as the input of its step.
-fn resolve(run: &mut Run, at: RunPlace, now: Timestamp) -> Result<Wait, ErrorBody> {
+fn resolve(run: &mut Run, at: RunPlace, now: Timestamp) -> Result<WaitState, ErrorBody> {
     let invalid = |reason: String| ErrorBody::new(Code::ValidationFailed, reason);
     let name = run.tasks.name(at).to_owned();
     let input = start::render_inputs(run, at)?;
     let timeout = run.tasks.graph().nodes[at.node].node.timeout_seconds;
     let wait = if let Some(until) = input.get("until") {
         let until = until.as_str().and_then(|text| text.parse().ok());
-        Wait::until(until.ok_or_else(|| invalid(format!("{name} can't wait: until is not an RFC 3339 time")))?)
+        WaitState::until(until.ok_or_else(|| invalid(format!("{name} can't wait: until is not an RFC 3339 time")))?)
     } else if let Some(seconds) = input.get("for_seconds") {
         let seconds = seconds.as_i64().filter(|seconds| (0..=i64::from(limits::FLOW_SECONDS_MAX)).contains(seconds));
         let most = limits::FLOW_SECONDS_MAX;
         let reason = || invalid(format!("{name} can't wait: for_seconds is not an integer from 0 to {most}"));
-        Wait::until(now.plus_seconds(seconds.ok_or_else(reason)?))
+        WaitState::until(now.plus_seconds(seconds.ok_or_else(reason)?))
     } else {
         let until = timeout.map(|seconds| now.plus_seconds(i64::from(seconds)));
-        let wait = Wait::load(&input, until);
+        let wait = WaitState::load(&input, until);
         let key = wait.event.as_ref().map(|event| event.key.as_str()).unwrap_or_default();
         check_event_key(key).map_err(|reason| invalid(format!("{name} can't wait: {reason}")))?;
         wait
@@ -120,14 +120,24 @@ fn resolve(run: &mut Run, at: RunPlace, now: Timestamp) -> Result<Wait, ErrorBod
 
 /// Looks for an event that is already in the store, unless that is under way.
 fn look_up(run: &mut Run, at: RunPlace, last: bool, book: &mut TurnBuilder) {
-    let Some(TaskState::Waiting(Wait { event: Some(event), .. })) = run.tasks.state(at) else { return };
+    let Some(TaskState::Waiting(WaitState { event: Some(event), .. })) = run.tasks.state(at) else { return };
     if run.tasks.calls().contains(&at) {
         return;
+    }
+    if run.tasks.calls().len() >= limits::RUN_CALLS_MAX {
+        return run.tasks.queue_lookup(at, last);
     }
     let (name, key) = (event.name.clone(), event.key.clone());
     let received = received_ids(run).map(str::to_owned).collect();
     run.tasks.call_started(at);
     book.effects.push(Effect::LookUpEvent(EventQuery { at, name, key, received, last }));
+}
+
+/// Starts lookups that waited for calls in flight.
+pub(crate) fn start_lookups(run: &mut Run, cx: &mut TurnContext<'_>) {
+    while let Some((at, last)) = run.tasks.next_lookup() {
+        look_up(run, at, last, &mut cx.book);
+    }
 }
 
 /// The run was loaded: an event may have come between its wait and its first lookup.
@@ -142,7 +152,7 @@ pub(crate) fn resume(run: &mut Run, cx: &mut TurnContext<'_>) {
 /// The ids of the events that the run has received.
 fn received_ids(run: &Run) -> impl Iterator<Item = &str> {
     let nodes = run.tasks.graph().nodes.iter().zip(run.tasks.nodes());
-    let waits = nodes.filter(|(compiled, _)| matches!(compiled.node.body, Body::Wait(WaitBody::Event(_))));
+    let waits = nodes.filter(|(compiled, _)| matches!(compiled.node.body, Body::Wait(Wait::Event(_))));
     waits.filter_map(|(_, task)| task.output()?.get("event_id")?.as_str())
 }
 
@@ -178,7 +188,7 @@ pub(crate) fn event_received(run: &mut Run, event: ReceivedEvent, cx: &mut TurnC
         return Ok(());
     }
     let awaits = |at: &RunPlace| match run.tasks.state(*at) {
-        Some(TaskState::Waiting(Wait { event: Some(awaited), .. })) => {
+        Some(TaskState::Waiting(WaitState { event: Some(awaited), .. })) => {
             awaited.name == event.name && awaited.key == event.key
         }
         _ => false,
@@ -209,7 +219,7 @@ pub(crate) fn time_has_come(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_
     match wait.until.filter(|_| wait.event.is_none()) {
         Some(until) => children::complete_nested(run, at, outputs::waited_until(until), "time", cx),
         None => {
-            run.tasks.enter(at, TaskState::Waiting(Wait { is_late: true, ..wait }));
+            run.tasks.enter(at, TaskState::Waiting(WaitState { is_late: true, ..wait }));
             look_up(run, at, true, &mut cx.book);
             Ok(())
         }
@@ -218,11 +228,11 @@ pub(crate) fn time_has_come(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_
 
 /// The event did not come in time.
 fn time_out(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
-    let Some(TaskState::Waiting(Wait { event: Some(event), .. })) = run.tasks.state(at) else { return Ok(()) };
+    let Some(TaskState::Waiting(WaitState { event: Some(event), .. })) = run.tasks.state(at) else { return Ok(()) };
     let AwaitedEvent { name, key } = event.clone();
     close(run, at, &mut cx.book);
     let node = &run.tasks.graph().nodes[at.node].node;
-    if let Body::Wait(WaitBody::Event(wait)) = &node.body
+    if let Body::Wait(Wait::Event(wait)) = &node.body
         && wait.on_timeout == TimeoutPolicy::Continue
     {
         return children::complete_nested(run, at, outputs::timed_out(&name, &key), "timeout", cx);
@@ -235,7 +245,7 @@ fn time_out(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -> Result<(),
 
 /// A place stops waiting: publishers no longer find it.
 pub(crate) fn close(run: &Run, at: RunPlace, book: &mut TurnBuilder) {
-    if let Some(TaskState::Waiting(Wait { event: Some(_), .. })) = run.tasks.state(at)
+    if let Some(TaskState::Waiting(WaitState { event: Some(_), .. })) = run.tasks.state(at)
         && let Some(step) = run.tasks.step_id(at)
     {
         book.end_wait(step);

@@ -1,6 +1,6 @@
 //! Lists the events that are kept, newest first.
 
-use super::EventView;
+use super::KeptEvent;
 use crate::access::Permit;
 use crate::error::EngineError;
 use crate::flow::Flow;
@@ -23,7 +23,7 @@ pub async fn list_events(
     flow: &Flow,
     permit: &Permit,
     filter: EventFilter<'_>,
-) -> Result<ListPage<EventView>, EngineError> {
+) -> Result<ListPage<KeptEvent>, EngineError> {
     let scope = Scope::Tenant(permit.tenant().to_owned());
     let mut select = EventBrief::select(scope).by(&[], Direction::Descending).take(filter.limit);
     for (column, value) in [(external_events::event_name, filter.name), (external_events::event_key, filter.key)] {
@@ -39,7 +39,7 @@ pub async fn list_events(
     }
     let page = flow.inner.parts.records.read(select).await?;
     let bytes = page.rows.iter().map(Row::bytes).sum();
-    let view = |row| Ok::<EventView, EngineError>(EventBrief::decode(row)?.into());
+    let view = |row| Ok::<KeptEvent, EngineError>(EventBrief::decode(row)?.into());
     Ok(ListPage {
         next_cursor: page.next.as_ref().map(Cursor::encode),
         items: page.rows.into_iter().map(view).collect::<Result<_, _>>()?,

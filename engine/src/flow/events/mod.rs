@@ -16,7 +16,7 @@ use chimera_core::time::Timestamp;
 
 /// An event that was published, without its payload.
 #[derive(Clone, Debug, PartialEq)]
-pub struct EventView {
+pub struct KeptEvent {
     pub event_id: String,
     pub name: String,
     pub key: String,
@@ -29,7 +29,7 @@ pub struct EventView {
     pub runs: u32,
 }
 
-impl From<EventBrief> for EventView {
+impl From<EventBrief> for KeptEvent {
     fn from(row: EventBrief) -> Self {
         Self {
             event_id: row.event_id,

@@ -3,7 +3,7 @@
 //! The channel is read before the waits and compared in the commit. A wait that began in between changes it, and the
 //! event is published again with that wait among its recipients.
 
-use super::EventView;
+use super::KeptEvent;
 use crate::access::{EVENTS_PUBLISH, Permit};
 use crate::error::EngineError;
 use crate::flow::Flow;
@@ -39,7 +39,7 @@ pub struct PublishEvent {
 /// An event that is in the store.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PublishedEvent {
-    pub event: EventView,
+    pub event: KeptEvent,
     /// It was published before, and nothing was done now.
     pub is_duplicate: bool,
 }
@@ -110,7 +110,7 @@ async fn published_before(
     flow: &Flow,
     permit: &Permit,
     event: &CheckedEvent,
-) -> Result<Option<EventView>, EngineError> {
+) -> Result<Option<KeptEvent>, EngineError> {
     let Some(id) = event.event_id.as_deref() else { return Ok(None) };
     let select = EventBrief::select(tenant_scope(permit)).with(external_events::event_id, id);
     let Some(row) = rows::find::<EventBrief>(&*flow.inner.parts.records, select).await? else { return Ok(None) };
@@ -122,7 +122,7 @@ async fn published_before(
 }
 
 /// Publishes the event; `None` if a wait began meanwhile or somebody else published this id.
-async fn try_publish(flow: &Flow, permit: &Permit, event: &CheckedEvent) -> Result<Option<EventView>, EngineError> {
+async fn try_publish(flow: &Flow, permit: &Permit, event: &CheckedEvent) -> Result<Option<KeptEvent>, EngineError> {
     let records = &*flow.inner.parts.records;
     let channel = event.channel(permit);
     // First the channel, then the waits: see the header.
@@ -208,10 +208,10 @@ fn event_row(
     permit: &Permit,
     event: &CheckedEvent,
     runs: usize,
-) -> Result<(Insert, EventView), EngineError> {
+) -> Result<(Insert, KeptEvent), EngineError> {
     // A deadline does not jump with the wall clock.
     let (id, now, steady) = (flow.inner.id(), flow.inner.parts.clock.now(), flow.inner.parts.clock.steady());
-    let view = EventView {
+    let view = KeptEvent {
         event_id: event.event_id.clone().unwrap_or_else(|| id.to_string()),
         name: event.name.clone(),
         key: event.key.clone(),

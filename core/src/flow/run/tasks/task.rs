@@ -26,7 +26,7 @@ use crate::flow::approval::{ApprovalRequest, StepApproval};
 use crate::flow::run::event::CallMode;
 use crate::flow::run::requesters::merge_names;
 use crate::flow::run::status::{EffectStatus, StepStatus};
-use crate::flow::run::waits::Wait;
+use crate::flow::run::waits::WaitState;
 use crate::json::Digest32;
 use crate::limits;
 use crate::time::Timestamp;
@@ -111,7 +111,7 @@ pub(crate) enum TaskState {
     RetryWait { until: Timestamp, error: Box<ErrorBody> },
     AwaitingChild { run: Uuid },
     Mapping(MapProgress),
-    Waiting(Wait),
+    Waiting(WaitState),
     OutcomeUnknown { error: Box<ErrorBody> },
     Completed { output: Arc<Value>, seq: i64, items: Vec<Task> },
     Failed { error: Box<ErrorBody>, output: Arc<Value>, seq: i64, items: Vec<Task> },
