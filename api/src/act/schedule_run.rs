@@ -20,6 +20,8 @@ use utoipa::ToSchema;
 pub(crate) struct RunScheduleBody {
     /// How long to wait for the end of the run, in seconds.
     wait: Option<f64>,
+    /// A request with a key that was used starts no second run and is refused with `CONFLICT_IDEMPOTENCY`.
+    idempotency_key: Option<String>,
 }
 
 /// Starts a run of a schedule now, in your name, whether or not the schedule is paused.
@@ -42,6 +44,6 @@ pub(crate) async fn run(
     OptionalJson(body): OptionalJson<RunScheduleBody>,
 ) -> Result<Response, ApiError> {
     let wait = params::parse_wait(body.wait)?;
-    let started = schedules(&edge)?.run_now(&caller.permit, &name).await?;
+    let started = schedules(&edge)?.run_now(&caller.permit, &name, body.idempotency_key.as_deref()).await?;
     answer(&edge, &caller, started.started, wait).await
 }

@@ -358,3 +358,19 @@ async fn a_tick_whose_node_dies_at_any_moment_starts_one_run() {
         assert_eq!(started, 2, "{what}");
     }
 }
+
+#[tokio::test]
+async fn a_run_outside_of_the_times_starts_once_under_a_key() {
+    let server = server().await;
+    server.schedule(json!({"starts_at": "2999-01-01T00:00:00Z"})).await;
+    let run = || server.ask("user_ann", Method::POST, "/schedules/often/run", json!({"idempotency_key": "now"}));
+    let first = run().await;
+    assert_eq!(first.status, 202, "{first:?}");
+    let again = run().await;
+    assert_eq!(
+        (code(&again), again.detail("run_id")),
+        ((409, "CONFLICT_IDEMPOTENCY"), &first.body["run_id"]),
+        "{again:?}"
+    );
+    assert_eq!((server.runs(), server.shown().await["active_runs"].as_array().map(Vec::len)), (1, Some(1)));
+}

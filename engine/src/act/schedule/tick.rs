@@ -70,20 +70,30 @@ impl Schedules {
         }
     }
 
-    /// Starts a run of a schedule now, in the caller's name.
-    pub async fn run_now(&self, permit: &Permit, name: &str) -> Result<Box<StartedAction>, EngineError> {
+    /// Starts a run of a schedule now, in the caller's name. A key that was used is refused.
+    pub async fn run_now(
+        &self,
+        permit: &Permit,
+        name: &str,
+        key: Option<&str>,
+    ) -> Result<Box<StartedAction>, EngineError> {
         // A tick at the same moment changes the row; the request is repeated with the new one.
         for _ in 1..DECIDE_TRIES_MAX {
-            match self.try_run_now(permit, name).await {
+            match self.try_run_now(permit, name, key).await {
                 Err(EngineError::Commit(error @ CommitError::Conflict(_))) if !permit.is_alongside_conflict(&error) => {
                 }
                 result => return result,
             }
         }
-        self.try_run_now(permit, name).await
+        self.try_run_now(permit, name, key).await
     }
 
-    async fn try_run_now(&self, permit: &Permit, name: &str) -> Result<Box<StartedAction>, EngineError> {
+    async fn try_run_now(
+        &self,
+        permit: &Permit,
+        name: &str,
+        key: Option<&str>,
+    ) -> Result<Box<StartedAction>, EngineError> {
         let row = self.row(permit, name).await?;
         if !permit.may_manage(&row.owner) {
             return Err(EngineError::missing_scope(RUNS_MANAGE));
@@ -98,7 +108,9 @@ impl Schedules {
         let mut tx = update(&row, vec![(schedules::active_runs, active_runs.into())])?;
         let event = permit.event(row.id.to_string(), "schedule.run_requested", json!({"name": row.name}));
         self.writer().event(&mut tx, event.of_run(run))?;
-        let ask = ActRequest { run_id: Some(run), ..request(&row, None)? };
+        let key =
+            key.map(|key| RequestKey { key: key.to_owned(), on_duplicate: DuplicatePolicy::Conflict, unmasked: None });
+        let ask = ActRequest { run_id: Some(run), key, ..request(&row, None)? };
         match self.actions.act(&permit.with_alongside(tx), ask).await? {
             ActOutcome::Started(started) => Ok(started),
             ActOutcome::Duplicate { .. } => Err(EngineError::not_found("run")),
