@@ -1395,6 +1395,8 @@ export interface RunPage {
 
 /** Options of a run outside of the schedule's times. */
 export interface RunScheduleBody {
+    /** A request with a key that was used starts no second run and is refused with `CONFLICT_IDEMPOTENCY`. */
+    idempotency_key?: string | null;
     /** How long to wait for the end of the run, in seconds. */
     wait?: number | null;
 }

@@ -881,6 +881,8 @@ export interface SchedulesResumeOptions {
 
 /** Options of `schedules.run`. */
 export interface SchedulesRunOptions {
+    /** A request with a key that was used starts no second run and is refused with `CONFLICT_IDEMPOTENCY`. */
+    idempotency_key?: string | null;
     /** How long to wait for the end of the run, in seconds. */
     wait?: number | null;
     /** Operators only: slug of the tenant to act for */
@@ -1041,7 +1043,7 @@ export class Schedules extends Resource {
             result: "json",
             pathArgs: { name },
             query: { for_tenant: options.for_tenant },
-            members: { wait: options.wait },
+            members: { idempotency_key: options.idempotency_key, wait: options.wait },
             optionalBody: true,
         });
     }

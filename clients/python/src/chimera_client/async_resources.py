@@ -1103,12 +1103,15 @@ class AsyncSchedules(AsyncResource):
         self,
         name: str,
         *,
+        idempotency_key: str | None = None,
         wait: float | None = None,
         for_tenant: str | None = None,
     ) -> models.RunDocument | models.StartedDocument:
         """Starts a run of a schedule now, in your name, whether or not the schedule is paused.
 
         :param name: Name of the schedule
+        :param idempotency_key: A request with a key that was used starts no second run and is refused with
+        `CONFLICT_IDEMPOTENCY`.
         :param wait: How long to wait for the end of the run, in seconds.
         :param for_tenant: Operators only: slug of the tenant to act for
         """
@@ -1120,7 +1123,7 @@ class AsyncSchedules(AsyncResource):
             "json",
             path={"name": name},
             query={"for_tenant": for_tenant},
-            members={"wait": wait},
+            members={"idempotency_key": idempotency_key, "wait": wait},
             optional_body=True,
         )
         return await self._send(call)

@@ -1644,6 +1644,8 @@ class RunPage(TypedDict):
 class RunScheduleBody(TypedDict):
     """Options of a run outside of the schedule's times."""
 
+    idempotency_key: NotRequired[str | None]
+    """A request with a key that was used starts no second run and is refused with `CONFLICT_IDEMPOTENCY`."""
     wait: NotRequired[float | None]
     """How long to wait for the end of the run, in seconds."""
 

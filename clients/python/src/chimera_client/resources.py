@@ -1081,12 +1081,15 @@ class Schedules(Resource):
         self,
         name: str,
         *,
+        idempotency_key: str | None = None,
         wait: float | None = None,
         for_tenant: str | None = None,
     ) -> models.RunDocument | models.StartedDocument:
         """Starts a run of a schedule now, in your name, whether or not the schedule is paused.
 
         :param name: Name of the schedule
+        :param idempotency_key: A request with a key that was used starts no second run and is refused with
+        `CONFLICT_IDEMPOTENCY`.
         :param wait: How long to wait for the end of the run, in seconds.
         :param for_tenant: Operators only: slug of the tenant to act for
         """
@@ -1098,7 +1101,7 @@ class Schedules(Resource):
             "json",
             path={"name": name},
             query={"for_tenant": for_tenant},
-            members={"wait": wait},
+            members={"idempotency_key": idempotency_key, "wait": wait},
             optional_body=True,
         )
         return self._send(call)
