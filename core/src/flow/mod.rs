@@ -10,6 +10,7 @@ pub mod patch;
 pub mod pins;
 pub mod plan;
 pub mod policy;
+pub mod reservation;
 pub mod review;
 pub mod risk;
 pub mod run;

@@ -1,7 +1,7 @@
 //! The flow room's tables: workflows, runs, steps, tool calls, effects, signals, approvals.
 //!
-//! `runs` and `tool_calls` start with the columns that the audit schema prescribes, followed by our own.
-//! `approval_requests` may not carry a tenant column: read `scoped_approvals` instead.
+//! `runs` and `tool_calls` start with what the audit schema prescribes. `approval_requests` has no tenant column: read
+//! `scoped_approvals` instead. The table of reservations is in `reservation`.
 
 use super::air::NodeKind;
 use super::call::CallEnd;
@@ -579,7 +579,6 @@ table! {
     rank: 203,
 }
 
-/// The room's tables and views.
 pub static ALL: &[&Table] = &[
     &WORKFLOWS,
     &WORKFLOW_SHARES,
@@ -597,4 +596,5 @@ pub static ALL: &[&Table] = &[
     &APPROVAL_DETAILS,
     &SCOPED_APPROVALS,
     &ARTIFACTS,
+    &super::reservation::RESERVATIONS,
 ];

@@ -3,7 +3,7 @@
 //! When the store is unavailable, a commit is retried only while something would be lost by deciding the turn again.
 
 use super::engine::{EngineState, Shutdown};
-use super::{approval_messages, doubt, ledger_notes};
+use super::{approval_messages, doubt, ledger_notes, reservations};
 use crate::port::CommitError;
 use chimera_core::flow::run::{LaneOwner, RunHead, Turn};
 use chimera_core::flow::tables::{EFFECTS, RUNS};
@@ -18,6 +18,8 @@ pub(super) enum CommitOutcome {
     Committed,
     /// The run in memory differs from the stored one.
     Stale,
+    /// A place within a limit was taken by another run.
+    Contended,
     /// Another node owns the run.
     OwnershipLost,
     /// The turn can't be stored; a retry does not help.
@@ -58,6 +60,10 @@ pub(super) async fn commit(inner: Arc<EngineState>, run: RunAfterTurn, mut tx: T
         };
         let id = head.id;
         match (error, spare) {
+            (CommitError::Conflict(conflict), _) if reservations::is_contended(&conflict) => {
+                tracing::debug!(run_id = %id, "a turn lost a place within a limit");
+                return CommitOutcome::Contended;
+            }
             (CommitError::Conflict(conflict), _) => {
                 tracing::debug!(run_id = %id, conflict = %conflict, "a turn conflicted with a concurrent change");
                 return CommitOutcome::Stale;

@@ -7,6 +7,7 @@ use super::active_runs::{ActiveRuns, LimitReached, RunLimits};
 use super::call_slots::{CallLimits, CallSlots};
 use super::drive::{RunChannels, RunDriver, WakeUp};
 use super::memory::MemoryBudget;
+use super::reservations::EffectOutcomes;
 use super::{Asking, ToolRegistry, Workflows, load, spans};
 use crate::error::EngineError;
 use crate::flow::port::Notifier;
@@ -71,6 +72,7 @@ pub(super) struct EngineState {
     pub(super) offload: Arc<Offload>,
     /// The keeper's heartbeat.
     pub(super) pulse: Heartbeat,
+    pub(super) outcomes: EffectOutcomes,
 }
 
 /// The engine's shutdown state.
@@ -143,6 +145,7 @@ impl Flow {
             stopping: watch::Sender::new(Shutdown::Running),
             offload,
             pulse,
+            outcomes: EffectOutcomes::default(),
         };
         Self { inner: Arc::new(inner) }
     }

@@ -8,6 +8,7 @@
 
 use super::Flow;
 use super::engine::{Shutdown, TOPIC};
+use super::reservations;
 use crate::error::EngineError;
 use crate::port::BusEvent;
 use crate::rows;
@@ -42,6 +43,8 @@ pub struct KeeperState {
     looked_at: Option<Timestamp>,
     /// Own lanes whose runs were adopted: in which epoch, and when.
     mine: BTreeMap<i64, (i64, Timestamp)>,
+    /// When expired rows of limits were last deleted.
+    swept_at: Option<Timestamp>,
 }
 
 impl Flow {
@@ -86,7 +89,14 @@ impl Flow {
         }
         self.adopt_orphans(keeper, looked_at).await?;
         self.look_for_signals().await?;
-        self.look_for_deadlines().await
+        self.look_for_deadlines().await?;
+        let now = self.inner.parts.clock.steady();
+        let due = |at: Timestamp| at.plus_seconds(limits::RESERVATIONS_SWEEP_SECONDS) <= now;
+        if self.inner.parts.policy.has_limits() && keeper.swept_at.is_none_or(due) {
+            keeper.swept_at = Some(now);
+            reservations::sweep(&self.inner).await?;
+        }
+        Ok(())
     }
 
     async fn look_for_signals(&self) -> Result<(), EngineError> {

@@ -37,6 +37,7 @@ mod patch;
 mod perform;
 pub mod port;
 mod registry;
+mod reservations;
 mod restore;
 mod review;
 mod share;

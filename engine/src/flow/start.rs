@@ -6,19 +6,23 @@ use super::key::{RunKey, is_key_taken};
 use super::perform::execute_tool;
 use super::turn_gate::TurnGate;
 use super::{
-    ChildWorkflows, Flow, FoundWorkflow, ResolvedWorkflow, RunProgress, approval_messages, ledger_notes, load, spans,
+    ChildWorkflows, Flow, FoundWorkflow, ResolvedWorkflow, RunProgress, approval_messages, ledger_notes, load,
+    reservations, spans,
 };
 use crate::access::Permit;
 use crate::error::EngineError;
 use crate::flow::error::invalid_document;
 use crate::flow::port::CancelToken;
 use crate::offload::CostFlag;
-use crate::port::{Blocked, CommitError};
+use crate::port::{Blocked, CommitError, Span};
 use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::air::Graph;
 use chimera_core::flow::pins::Pins;
-use chimera_core::flow::run::{Call, Env, Replay, ReplayMode, Run, RunHead, RunRecording, Source, WorkflowRef};
+use chimera_core::flow::reservation::Facts;
+use chimera_core::flow::run::{
+    Call, Effect, Env, Replay, ReplayMode, Run, RunHead, RunRecording, Source, Turn, WorkflowRef,
+};
 use chimera_core::flow::trace::SpanId;
 use chimera_core::limits;
 use chimera_core::record::{Json, Tx};
@@ -88,6 +92,14 @@ struct FirstTurn<'a> {
     recorded: Option<RunRecording>,
     /// What commits with the turn.
     alongside: &'a Tx,
+}
+
+/// A run that is not stored yet.
+struct CreatedRun {
+    run: Run,
+    turn: Turn,
+    /// The calls that were made at once.
+    made: Vec<Span>,
 }
 
 /// The decision on a replay; by default it runs at the original level.
@@ -328,8 +340,7 @@ impl Flow {
         self.begin(permit, head, first).await
     }
 
-    async fn begin(&self, permit: &Permit, head: RunHead, first: FirstTurn<'_>) -> Result<RunHandle, EngineError> {
-        let FirstTurn { graph, recorded, alongside } = first;
+    async fn begin(&self, permit: &Permit, head: RunHead, mut first: FirstTurn<'_>) -> Result<RunHandle, EngineError> {
         let inner = &self.inner;
         if let Some(hold) = inner.parts.records.hold() {
             return Err(CommitError::from(Blocked::from(hold)).into());
@@ -342,45 +353,112 @@ impl Flow {
             return Err(EngineError::Refused(Box::new(body)));
         }
         inner.check_run_limits(&head.tenant)?;
+        if inner.parts.policy.has_limits() {
+            return self.begin_limited(permit, head, first).await;
+        }
+        let slots = ReservedSlots { inner: Some(inner), run: head.id };
+        let recorded = first.recorded.take();
+        let created = self.create(head, &first, recorded, &Facts::default()).await?;
+        self.launch(permit, created, &first, slots).await
+    }
+
+    /// Begins a run whose first calls may have limits: what these have counted is read before the run is written, so
+    /// that it needs no turn of its own. If others take places meanwhile, that is tried a few times; the run then begins
+    /// without these calls and makes them later.
+    async fn begin_limited(
+        &self,
+        permit: &Permit,
+        head: RunHead,
+        first: FirstTurn<'_>,
+    ) -> Result<RunHandle, EngineError> {
+        let (inner, mut facts) = (&self.inner, Facts::default());
+        for tries_left in (0..limits::START_CONSULTS_MAX).rev() {
+            if tries_left == 0 {
+                facts = Facts::default();
+            }
+            let slots = ReservedSlots { inner: Some(inner), run: head.id };
+            let created = self.create(head.clone(), &first, first.recorded.clone(), &facts).await?;
+            let asked = created.turn.effects.iter().filter_map(|effect| match effect {
+                Effect::Consult { limits, .. } => Some(limits.as_slice()),
+                _ => None,
+            });
+            let asked = asked.collect::<Vec<_>>().concat();
+            if tries_left > 0 && !asked.is_empty() {
+                facts.0.extend(reservations::read_windows(inner, &head.tenant, &asked).await?.0);
+                // The next attempt takes the same slots.
+                slots.keep();
+                continue;
+            }
+            match self.launch(permit, created, &first, slots).await {
+                Err(EngineError::Commit(CommitError::Conflict(conflict)))
+                    if tries_left > 0 && reservations::is_contended(&conflict) =>
+                {
+                    facts = Facts::default();
+                }
+                launched => return launched,
+            }
+        }
+        Err(EngineError::refused(Code::Internal, "a run could not be started"))
+    }
+
+    /// Makes the first turn of a run.
+    async fn create(
+        &self,
+        head: RunHead,
+        first: &FirstTurn<'_>,
+        recorded: Option<RunRecording>,
+        facts: &Facts,
+    ) -> Result<CreatedRun, EngineError> {
+        let inner = &self.inner;
         let parts = &inner.parts;
-        let (id, level, tenant) = (head.id, head.level, head.tenant.clone());
+        let (id, tenant) = (head.id, head.tenant.clone());
         let catalog = inner.workflows.running(&tenant);
         let owner = inner.claimed_owner(id).await?;
         let now = parts.clock.steady();
+        let graph = Arc::clone(&first.graph);
         let mut made = Vec::new();
-        let slots = ReservedSlots { inner: Some(inner), run: id };
         let work_slot = inner.offload.acquire(&head.claimant(), graph.may_take_long).await;
-        let (run, mut turn) = {
-            let mut env = Env {
-                now,
-                ids: &mut || parts.random.row_id(now),
-                gate: &mut TurnGate { inner, tenant: &tenant, has_waited: false },
-                policy: &*parts.policy,
-                catalog: &catalog,
-                owner,
-            };
-            let mut at_once = |run: &Run, call: &Call| {
-                let tool = parts.registry.tool_of(&run.head().tenant, &call.tool)?;
-                if !tool.answers_at_once(&call.input) {
-                    return None;
-                }
-                let (_, cancel) = CancelToken::pair();
-                let began = parts.spans.enabled().then(|| parts.clock.steady());
-                let answer = execute_tool(&parts.registry, &*parts.clock, run.head(), call, cancel).now_or_never()?;
-                made.extend(
-                    began.map(|began| spans::call_span(run.head(), call, &answer, began, parts.clock.steady())),
-                );
-                Some(answer)
-            };
-            work_slot.run(|| Run::create(head, graph, recorded, &mut env, &mut at_once))?
+        let mut env = Env {
+            now,
+            ids: &mut || parts.random.row_id(now),
+            gate: &mut TurnGate { inner, tenant: &tenant, has_waited: false },
+            policy: &*parts.policy,
+            catalog: &catalog,
+            owner,
         };
+        let mut at_once = |run: &Run, call: &Call| {
+            let tool = parts.registry.tool_of(&run.head().tenant, &call.tool)?;
+            if !tool.answers_at_once(&call.input) {
+                return None;
+            }
+            let (_, cancel) = CancelToken::pair();
+            let began = parts.spans.enabled().then(|| parts.clock.steady());
+            let answer = execute_tool(&parts.registry, &*parts.clock, run.head(), call, cancel).now_or_never()?;
+            made.extend(began.map(|began| spans::call_span(run.head(), call, &answer, began, parts.clock.steady())));
+            Some(answer)
+        };
+        let (run, turn) = work_slot.run(|| Run::create_with(head, graph, recorded, facts, &mut env, &mut at_once))?;
+        Ok(CreatedRun { run, turn, made })
+    }
+
+    /// Commits the first turn of a run and drives it.
+    async fn launch(
+        &self,
+        permit: &Permit,
+        created: CreatedRun,
+        first: &FirstTurn<'_>,
+        slots: ReservedSlots<'_>,
+    ) -> Result<RunHandle, EngineError> {
+        let CreatedRun { run, mut turn, made } = created;
+        let inner = &self.inner;
+        let (id, level) = (run.head().id, run.head().level);
         if turn.waits_for_slot {
             self.check_queue(id)?;
         }
         let mut tx = turn.tx.take().unwrap_or_default();
         ledger_notes::add_entries(&mut tx, inner, run.head(), &mut turn.notes)?;
         approval_messages::add_approval_messages(&mut tx, inner, run.head(), &turn.asked).await?;
-        tx.append(alongside.clone());
+        tx.append(first.alongside.clone());
         permit.add_nonces(&mut tx);
         slots.keep();
         let launched = inner.launch(run, turn, tx, made);

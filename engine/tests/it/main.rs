@@ -24,6 +24,7 @@ mod flow_lanes;
 mod flow_large;
 mod flow_left;
 mod flow_levels;
+mod flow_limits;
 mod flow_link;
 mod flow_maps;
 mod flow_memory;

@@ -79,11 +79,13 @@ pub(crate) fn finish_turn(run: &mut Run, cx: TurnContext<'_>) -> Result<Turn, Un
         for at in std::mem::take(&mut book.undoing).difference(&dirty) {
             write_undo_deadline(run, *at, &mut book)?;
         }
+        book.write_windows(&run.head, env.now)?;
         turn.notes = book.number_notes();
         write_run(run, attendance, &mut book)?;
         turn.tx = Some(book.tx(affinity(run.head.id)));
     }
     turn.effects = book.effects;
+    turn.reserved = book.reserved;
     turn.asked = book.requested;
     turn.unknown_outcomes = book.unknown_outcomes;
     Ok(turn)

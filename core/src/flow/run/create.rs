@@ -8,16 +8,19 @@ use super::event::{CallMode, Effect, Event, Turn};
 use super::turn_builder::TurnContext;
 use super::{Call, Run, close, step};
 use crate::flow::call::CallOutcome;
+use crate::flow::reservation::Facts;
 use crate::record::Unstorable;
 
 /// Makes the first turn of a new run, together with its first pure calls.
 pub(crate) fn first_turn(
     run: &mut Run,
+    facts: &Facts,
     env: &mut Env<'_>,
     at_once: &mut dyn FnMut(&Run, &Call) -> Option<CallOutcome>,
 ) -> Result<Turn, Unstorable> {
     run.budget.count_values(run.tasks.values(), &run.head.inputs);
     let mut cx = TurnContext::new(env, run.row.run_seq());
+    cx.book.learn(facts.clone());
     step::advance(run, vec![Event::Claimed { alone: true }], &mut cx)?;
     let mut answered = Vec::new();
     for effect in std::mem::take(&mut cx.book.effects) {

@@ -9,6 +9,7 @@ use super::status::RunStatus;
 use crate::access::Actor;
 use crate::error::ErrorBody;
 use crate::flow::call::CallOutcome;
+use crate::flow::reservation::{Facts, Limit, Reservation};
 use crate::flow::tables::{RUN_SIGNALS, SignalRow, run_signals};
 use crate::ledger::decision::{DecisionSource, Outcome};
 use crate::record::{Insert, Json, JsonError, Tx, Unstorable};
@@ -53,6 +54,11 @@ pub enum Event {
     CacheLookedUp {
         at: RunPlace,
         hit: Option<Value>,
+    },
+    /// What the limits on a call have counted was read.
+    Consulted {
+        at: RunPlace,
+        facts: Facts,
     },
     Signalled(Signal),
     /// A deadline may have passed, or a slot may be free.
@@ -292,6 +298,8 @@ pub enum Effect {
     Cancel(RunPlace),
     /// Look up a cached output. Reply with `CacheLookedUp`.
     LookUpCache { at: RunPlace, key: String },
+    /// Read what the limits on a call have counted. Reply with `Consulted`.
+    Consult { at: RunPlace, limits: Vec<Limit> },
     /// Another run has something to do: a child run was created, or a run was sent a signal.
     Wake(Uuid),
     /// There is a new row in `notifications`.
@@ -339,6 +347,8 @@ pub struct Turn {
     pub unknown_outcomes: Vec<UnknownOutcome>,
     /// Performed once the rows are durable.
     pub effects: Vec<Effect>,
+    /// Places within limits that its calls take. The rows have them already.
+    pub reserved: Vec<Reservation>,
     /// There is more to do: send a `Tick` after the commit.
     pub more: bool,
     /// The new status, if this turn changed it.

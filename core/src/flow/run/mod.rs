@@ -17,6 +17,7 @@ mod approvers;
 mod budget;
 mod children;
 mod close;
+mod consult;
 mod create;
 mod demands;
 mod doubts;
@@ -73,6 +74,7 @@ use crate::error::ErrorBody;
 use crate::flow::air::{DocumentProblem, Graph};
 use crate::flow::call::CallOutcome;
 use crate::flow::patch::Patch;
+use crate::flow::reservation::Facts;
 use crate::record::{DamagedRows, Unstorable};
 use crate::time::Timestamp;
 use crate::tool::EffectKind;
@@ -153,8 +155,20 @@ impl Run {
         env: &mut Env<'_>,
         at_once: &mut dyn FnMut(&Self, &Call) -> Option<CallOutcome>,
     ) -> Result<(Self, Turn), Unstorable> {
+        Self::create_with(head, graph, recorded, &Facts::default(), env, at_once)
+    }
+
+    /// The same, with what the limits on its first calls have counted. A turn that has a `Consult` needs more of it.
+    pub fn create_with(
+        head: RunHead,
+        graph: Arc<Graph>,
+        recorded: Option<RunRecording>,
+        facts: &Facts,
+        env: &mut Env<'_>,
+        at_once: &mut dyn FnMut(&Self, &Call) -> Option<CallOutcome>,
+    ) -> Result<(Self, Turn), Unstorable> {
         let mut run = Self::new(head, graph, recorded);
-        let turn = create::first_turn(&mut run, env, at_once)?;
+        let turn = create::first_turn(&mut run, facts, env, at_once)?;
         Ok((run, turn))
     }
 

@@ -1,10 +1,11 @@
 //! Starts a ready place.
 //!
 //! In this order: render and check the input, use a recording if the run is a replay, check the policy,
-//! request approval if required, look in the cache if the node allows it, take a slot, dispatch the
-//! call. A call with external effects is recorded as dispatched first; a pure one needs no row before
+//! request approval if required, look in the cache if the node allows it, take a slot, read what its limits
+//! have counted, dispatch the call. A call with external effects is recorded as dispatched first; a pure one needs no row before
 //! its result.
 
+use super::consult::{self, LimitCheck};
 use super::env::{Env, SlotRequest};
 use super::event::{Call, CallMode, Effect, GovernanceDecision};
 use super::patches::pins;
@@ -19,6 +20,7 @@ use super::{
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Body, ChildWorkflow, MapItem};
+use crate::flow::approval::ApprovalRequirement;
 use crate::flow::policy::{Action, PolicyVerdict};
 use crate::id;
 use crate::json::{CanonicalJson, Digest32, TooDeep, check_depth};
@@ -123,7 +125,14 @@ fn start_tool(run: &mut Run, at: RunPlace, spec: &Arc<Spec>, cx: &mut TurnContex
     if run.tasks.graph().nodes[at.node].is_tool_absent {
         return answer::give_up(run, at, tool_absent(&spec.name), cx).map(|()| true);
     }
-    match judge(run, at, spec, &cx.env) {
+    let limits = consult::limits_on(run, at, spec, &cx.env);
+    let (beyond, is_read) = match consult::check(run, at, &limits, cx) {
+        LimitCheck::Fits => (None, true),
+        LimitCheck::NotRead => (None, false),
+        LimitCheck::Ask(demand) => (Some(demand), true),
+        LimitCheck::Denied(refusal) => return consult::refuse(run, at, *refusal, &limits, cx).map(|()| true),
+    };
+    match judge_beyond(run, at, spec, beyond, &cx.env) {
         PolicyVerdict::Allow => {}
         PolicyVerdict::Ask(_) if must_wait_to_ask(run) => return Ok(false),
         PolicyVerdict::Ask(demand) => return approve::request_approval(run, at, &demand, cx).map(|()| true),
@@ -140,7 +149,15 @@ fn start_tool(run: &mut Run, at: RunPlace, spec: &Arc<Spec>, cx: &mut TurnContex
     if !take_slot(run, at, spec, &mut cx.env) {
         return Ok(false);
     }
+    if !is_read {
+        consult::request(run, at, limits, &mut cx.book);
+        return Ok(true);
+    }
+    let counted = (!limits.is_empty()).then(|| consult::reserve(run, at, spec, &limits, cx));
     dispatch(run, at, spec, CallMode::Execute, cx)?;
+    if let Some(counted) = counted {
+        cx.book.note_limits(run.tasks.step_id(at), run.tasks.name(at), counted);
+    }
     Ok(true)
 }
 
@@ -188,7 +205,19 @@ pub(crate) fn render_inputs(run: &Run, at: RunPlace) -> Result<Value, ErrorBody>
 
 /// Judges a call that is about to be made, by the rules, the level and the node.
 pub(crate) fn judge(run: &Run, at: RunPlace, spec: &Spec, env: &Env<'_>) -> PolicyVerdict {
-    match judge_anew(run, at, spec, env) {
+    judge_beyond(run, at, spec, None, env)
+}
+
+/// The same for a call that is beyond a limit, which requires this approval.
+fn judge_beyond(
+    run: &Run,
+    at: RunPlace,
+    spec: &Spec,
+    beyond: Option<ApprovalRequirement>,
+    env: &Env<'_>,
+) -> PolicyVerdict {
+    let beyond = beyond.map_or(PolicyVerdict::Allow, PolicyVerdict::Ask);
+    match judge_anew(run, at, spec, env).and(beyond) {
         PolicyVerdict::Ask(demand) if approvers::is_met(run, at, &demand, env) => PolicyVerdict::Allow,
         PolicyVerdict::Ask(demand) => PolicyVerdict::Ask(approvers::with_lapsed_approvers(run, at, demand, env)),
         verdict => verdict,

@@ -13,7 +13,8 @@ use super::tasks::edges;
 use super::tasks::task::TaskState;
 use super::turn_builder::{TurnBuilder, TurnContext};
 use super::{
-    Run, RunPlace, RunStatus, answer, approve, close, end, map_calls, maps, refused_turn, renew, signals, start,
+    Run, RunPlace, RunStatus, answer, approve, close, consult, end, map_calls, maps, refused_turn, renew, signals,
+    start,
 };
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
@@ -56,6 +57,7 @@ pub(crate) fn advance(run: &mut Run, events: Vec<Event>, cx: &mut TurnContext<'_
     }
     handle_due(run, cx)?;
     propagate_and_start(run, cx)?;
+    consult::release_unused(run, &mut cx.book);
     end::conclude(run, cx)
 }
 
@@ -71,6 +73,10 @@ fn apply_event(run: &mut Run, event: Event, cx: &mut TurnContext<'_>) -> Result<
             answer::apply_answer(run, at, call, answer, cx)
         }
         Event::CacheLookedUp { at, hit } => start::cache_looked_up(run, at, hit, cx),
+        Event::Consulted { at, facts } => {
+            consult::consulted(run, at, facts, &mut cx.book);
+            Ok(())
+        }
         Event::Signalled(signal) => signals::apply(run, signal, cx),
         Event::Tick => Ok(()),
         Event::TurnRefused { answers, again } => refused_turn::reapply_answers(run, answers, again, cx),

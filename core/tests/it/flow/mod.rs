@@ -7,6 +7,7 @@ mod fuzzed;
 mod given;
 mod patch;
 mod properties;
+mod reservation;
 mod types;
 #[path = "../../../../expr/tests/it/run_scope.rs"]
 #[allow(dead_code)]

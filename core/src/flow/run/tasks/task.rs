@@ -4,10 +4,11 @@
 //! |--------------------------------------|----------------------------------------|---|
 //! | `Pending`                            | its last edge is decided; the run ends | `Delayed`, `Ready`, `Skipped`; `Skipped`, `Cancelled` |
 //! | `Delayed`                            | its time has come                      | `Ready` |
-//! | `Ready`                              | it is started                          | `AwaitingApproval`, `LookingUpCache`, `Running`, `AwaitingChild`, `Mapping`, `Completed` (a recording), `Failed` |
+//! | `Ready`                              | it is started                          | `AwaitingApproval`, `LookingUpCache`, `Consulting`, `Running`, `AwaitingChild`, `Mapping`, `Completed` (a recording), `Failed` |
 //! | `AwaitingApproval`                   | approved, edited                       | `Ready` or, at a `hitl` node, `Completed`; `AwaitingApproval` |
 //! | `AwaitingApproval`                   | rejected, expired                      | `Cancelled`, and the run stops; a rejected `hitl` node: `Failed` |
 //! | `LookingUpCache`                     | found, not found                       | `Completed`, `Ready` |
+//! | `Consulting`                         | what its limits counted was read       | `Ready` |
 //! | `Running`                            | output, error, check                   | `Completed`, `RetryWait`, `Running` (a check), `Ready` (sent again), `Lost` (checked later), `Failed`, `OutcomeUnknown` |
 //! | `Lost`                               | no process can still be making it      | `Running` (a check), `Ready` (sent again), `OutcomeUnknown` |
 //! | `RetryWait`                          | its time has come                      | `Ready` |
@@ -104,6 +105,7 @@ pub(crate) enum TaskState {
     Ready,
     AwaitingApproval(ApprovalRequest),
     LookingUpCache,
+    Consulting,
     Running { call: Uuid, mode: CallMode },
     Lost { deadline: Timestamp },
     RetryWait { until: Timestamp, error: Box<ErrorBody> },
@@ -371,7 +373,7 @@ impl Task {
     pub(crate) const fn status(&self) -> StepStatus {
         match self.state {
             TaskState::Pending { .. } | TaskState::Delayed { .. } => StepStatus::Pending,
-            TaskState::Ready | TaskState::LookingUpCache => StepStatus::Ready,
+            TaskState::Ready | TaskState::LookingUpCache | TaskState::Consulting => StepStatus::Ready,
             TaskState::AwaitingApproval(_) => StepStatus::AwaitingApproval,
             TaskState::Running { .. }
             | TaskState::Lost { .. }

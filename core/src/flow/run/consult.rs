@@ -1,0 +1,190 @@
+//! Limits over time: reads what they have counted before a call is made, and counts the call.
+//!
+//! A call without limits never gets here. For a limited one, the run takes a slot and asks for the windows (`Consult`).
+//! The turn that receives them judges the call, counts it and dispatches it, so what was read is never used later.
+//! If another run changed a window meanwhile, the turn is not committed, and the run is loaded and asks again.
+//!
+//! A retry finds the entry of its effect and counts once. Dry runs and replays without effects count nothing. Neither
+//! does an undo: it must be possible at any time, and what it undoes has happened.
+
+use super::env::Env;
+use super::event::{CallMode, Effect, GovernanceDecision};
+use super::requesters;
+use super::tasks::task::TaskState;
+use super::turn_builder::{TurnBuilder, TurnContext};
+use super::{ReplayMode, Run, RunPlace, answer, replay, start};
+use crate::error::{Code, ErrorBody};
+use crate::flow::approval::ApprovalRequirement;
+use crate::flow::policy::Action;
+use crate::flow::reservation::{
+    BeyondLimit, BeyondReason, Entry, Facts, Limit, LimitReached, Measure, Reservation, Window, format_amount,
+};
+use crate::id;
+use crate::ledger::decision::{DecisionSource, Outcome};
+use crate::limits::CALL_LIMITS_MAX;
+use crate::record::Unstorable;
+use crate::tool::{EffectKind, Spec, is_dry_run};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+/// Whether a call fits into its limits.
+pub(crate) enum LimitCheck {
+    /// It does, or has none.
+    Fits,
+    /// What they have counted must be read first.
+    NotRead,
+    /// It is made only after approval.
+    Ask(ApprovalRequirement),
+    Denied(Box<LimitRefusal>),
+}
+
+/// A limit that denies a call.
+pub(crate) struct LimitRefusal {
+    limit: Limit,
+    why: BeyondReason,
+}
+
+/// The limits on the call at a place: those of the run's actor and of whoever wrote the call. Those of others who
+/// contributed to its data don't apply: they did not ask for it.
+pub(crate) fn limits_on(run: &Run, at: RunPlace, spec: &Spec, env: &Env<'_>) -> Vec<Limit> {
+    if !env.policy.has_limits() {
+        return Vec::new();
+    }
+    let is_simulated = replay::replay_mode(run).is_some_and(|mode| mode != ReplayMode::Retry);
+    let Some(input) = run.tasks.input(at).filter(|input| !is_simulated && !is_dry_run(input)) else {
+        return Vec::new();
+    };
+    let (tenant, actor, level) = (run.head.tenant.as_str(), run.head.actor.as_str(), run.head.level);
+    let action = Action { tenant, actor, level, node: run.tasks.name(at), tool: spec, input };
+    let mut limits = env.policy.limits(&action);
+    for who in requesters::writers_of(run, at).filter(|who| *who != actor) {
+        for limit in env.policy.limits(&Action { actor: who, ..action }) {
+            if !limits.iter().any(|known| known.key == limit.key && known.rule == limit.rule) {
+                limits.push(limit);
+            }
+        }
+    }
+    limits
+}
+
+/// Whether the call fits into its limits, by what this turn knows.
+pub(crate) fn check(run: &Run, at: RunPlace, limits: &[Limit], cx: &mut TurnContext<'_>) -> LimitCheck {
+    if limits.is_empty() {
+        return LimitCheck::Fits;
+    }
+    let read: Option<Vec<&Window>> = limits.iter().map(|limit| cx.book.windows.get(&limit.key)).collect();
+    let Some(read) = read else { return LimitCheck::NotRead };
+    cx.book.consulted.insert(at);
+    let effect = effect_of(run, at);
+    let mut asks: Option<ApprovalRequirement> = None;
+    for (position, (limit, window)) in limits.iter().zip(read).enumerate() {
+        let fits = match position < CALL_LIMITS_MAX {
+            true => limit.check(window, effect, cx.env.now),
+            false => Err(BeyondReason::Unreadable(format!("a call has at most {CALL_LIMITS_MAX} limits"))),
+        };
+        match (fits, &limit.beyond) {
+            (Ok(()), _) => {}
+            (Err(why @ BeyondReason::Reached(_)), BeyondLimit::Ask(demand)) => {
+                let demand = ApprovalRequirement { reason: limit.refusal(&why), ..demand.clone() };
+                asks = Some(asks.map_or(demand.clone(), |asked| asked.and(demand)));
+            }
+            (Err(why), _) => {
+                return LimitCheck::Denied(Box::new(LimitRefusal { limit: limit.clone(), why }));
+            }
+        }
+    }
+    asks.map_or(LimitCheck::Fits, LimitCheck::Ask)
+}
+
+fn effect_of(run: &Run, at: RunPlace) -> Uuid {
+    id::effect(run.head.id, &start::effect_key(run, at, &CallMode::Execute))
+}
+
+/// Asks what the limits on a call have counted.
+pub(crate) fn request(run: &mut Run, at: RunPlace, limits: Vec<Limit>, book: &mut TurnBuilder) {
+    run.tasks.enter(at, TaskState::Consulting);
+    run.tasks.call_started(at);
+    book.effects.push(Effect::Consult { at, limits });
+}
+
+/// The answer: the place is started again in this turn.
+pub(crate) fn consulted(run: &mut Run, at: RunPlace, facts: Facts, book: &mut TurnBuilder) {
+    let Some(TaskState::Consulting) = run.tasks.state(at) else { return };
+    run.tasks.call_ended(at);
+    book.learn(facts);
+    book.consulted.insert(at);
+    run.tasks.enter(at, TaskState::Ready);
+    run.tasks.push_ready_first(at);
+}
+
+/// Releases the slots of places that were consulted about and not started.
+pub(crate) fn release_unused(run: &Run, book: &mut TurnBuilder) {
+    for at in std::mem::take(&mut book.consulted) {
+        if !run.tasks.calls().contains(&at) {
+            book.effects.push(Effect::Release(at));
+        }
+    }
+}
+
+/// Counts a call that is about to be dispatched. Returns what the ledger records about it.
+pub(crate) fn reserve(run: &Run, at: RunPlace, spec: &Spec, limits: &[Limit], cx: &mut TurnContext<'_>) -> Value {
+    let (effect, now) = (effect_of(run, at), cx.env.now);
+    let is_write = run.tasks.reach(at, spec) == EffectKind::Write;
+    let digest = Facts::digest(limits.iter().filter_map(|limit| cx.book.windows.get(&limit.key)));
+    for limit in limits {
+        let (Ok(amount), Some(window)) = (&limit.amount, cx.book.windows.get_mut(&limit.key)) else { continue };
+        let entry = Entry { effect: Some(effect), at: now, amount: *amount, is_write };
+        let is_approved_beyond = window.check(effect, *amount, limit.most, now).is_err();
+        window.reserve(entry, now);
+        let (key, rule, most) = (limit.key.clone(), limit.rule.clone(), limit.most);
+        cx.book.reserved.push(Reservation { key, rule, most, entry, is_approved_beyond });
+    }
+    let rules: Vec<&str> = limits.iter().map(|limit| limit.rule.as_str()).collect();
+    json!({"rules": rules, "facts_digest": digest})
+}
+
+/// Refuses a call that a limit denies.
+pub(crate) fn refuse(
+    run: &mut Run,
+    at: RunPlace,
+    refusal: LimitRefusal,
+    limits: &[Limit],
+    cx: &mut TurnContext<'_>,
+) -> Result<(), Unstorable> {
+    let LimitRefusal { limit, why } = refusal;
+    let digest = Facts::digest(limits.iter().filter_map(|limit| cx.book.windows.get(&limit.key)));
+    let error = limit.error(&why);
+    run.tasks.mark_dirty(at, cx);
+    cx.book.add_decision(
+        "step.refused",
+        run.tasks.step_id(at),
+        json!({"node": run.tasks.name(at), "rule": limit.rule, "limit": error.details["limit"], "facts_digest": digest}),
+        GovernanceDecision {
+            source: DecisionSource::Policy,
+            outcome: Outcome::Rejected,
+            rationale: error.message.clone(),
+            policies: vec![limit.rule],
+        },
+    );
+    answer::give_up(run, at, error, cx)
+}
+
+impl Limit {
+    /// The error of a call that the limit denies.
+    #[must_use]
+    pub fn error(&self, why: &BeyondReason) -> ErrorBody {
+        let shown = |amount: i64| match self.measure {
+            Measure::Count => json!(amount),
+            Measure::Sum { .. } => json!(format_amount(amount)),
+        };
+        let mut limit = json!({"most": shown(self.most), "window_seconds": self.key.seconds});
+        if let Measure::Sum { of } = &self.measure {
+            limit["of"] = of.as_str().into();
+        }
+        if let BeyondReason::Reached(LimitReached { used, free_at }) = why {
+            limit["used"] = shown(*used);
+            limit["free_at"] = json!(free_at);
+        }
+        ErrorBody::new(Code::PolicyDenied, self.refusal(why)).with("rule", self.rule.as_str()).with("limit", limit)
+    }
+}
