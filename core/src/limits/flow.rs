@@ -241,6 +241,15 @@ pub const RESERVATION_WINDOW_PARTS: i64 = 64;
 pub const START_CONSULTS_MAX: u32 = 8;
 /// Longest pause of a run whose call lost a place within a limit to another run. Then it reads the limit again.
 pub const RESERVE_RETRY_PAUSE_MAX: Duration = Duration::from_millis(500);
+/// Turns that are committed together because they take places within limits. Further turns follow in the next
+/// transaction.
+pub const JOINED_TURNS_MAX: usize = 64;
+/// Rows of such a transaction. A turn that does not fit follows in the next one.
+pub const JOINED_ROWS_MAX: usize = 1_000;
+/// Attempts to write the row of a limit while other nodes change it. After the last one the runs read it again.
+pub const RESERVE_TRIES_MAX: usize = 4;
+/// Windows of limits that a process keeps in memory. With more it drops those that no turn is changing.
+pub const WINDOWS_KEPT_MAX: usize = 4_096;
 /// Effects that a process remembers to have succeeded, so that it need not look them up whenever a limit is reached. With
 /// more it forgets them all.
 pub const SETTLED_EFFECTS_KEPT_MAX: usize = 20_000;

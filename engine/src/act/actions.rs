@@ -5,6 +5,7 @@
 //! starts no run and leaves a ledger entry; the stored plan may stay.
 
 use super::idempotency::{KeyState, RequestKey};
+use super::limit_check;
 use crate::access::{AUTONOMY_OVERRIDE, Access, Permit, missing_scope_error};
 use crate::act::port::Planner;
 use crate::error::EngineError;
@@ -273,6 +274,9 @@ impl Actions {
         let LevelDecision { level, reason: because } =
             self.level(permit, &proposal, &score, LevelRequest::of(&ask)).await?;
         self.check_policy(permit, &proposal, level)?;
+        if !ask.dry_run {
+            limit_check::check_limits(&self.flow, permit, &proposal, level).await?;
+        }
         self.flow.check_notify(permit, level, ask.notify.as_ref())?;
         let risk = proposal.risk_document(&score, because);
         self.execute_with_autonomy(permit, ask, key, AssessedProposal { proposal, level, risk }).await

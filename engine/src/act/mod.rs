@@ -8,6 +8,7 @@ mod actions;
 mod change;
 mod guard;
 mod idempotency;
+mod limit_check;
 pub mod port;
 mod recipients;
 pub mod rules;

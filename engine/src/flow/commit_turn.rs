@@ -3,6 +3,7 @@
 //! When the store is unavailable, a commit is retried only while something would be lost by deciding the turn again.
 
 use super::engine::{EngineState, Shutdown};
+use super::reservations::ReservingTurn;
 use super::{approval_messages, doubt, ledger_notes, reservations};
 use crate::port::CommitError;
 use chimera_core::flow::run::{LaneOwner, RunHead, Turn};
@@ -52,10 +53,15 @@ pub(super) async fn commit(inner: Arc<EngineState>, run: RunAfterTurn, mut tx: T
     }
     let keeps = has_calls || tx.updates.iter().any(|update| update.table == &EFFECTS);
     let mut pause = limits::STORE_RETRY_PAUSE_FIRST;
+    let reserving = (!turn.reserved.is_empty()).then(|| ReservingTurn::of(&head, turn, Tx::default()));
     loop {
         let spare = keeps.then(|| tx.clone());
-        let error = match inner.parts.records.commit(tx).await {
-            Ok(_) => return CommitOutcome::Committed,
+        let committed = match &reserving {
+            None => inner.parts.records.commit(tx).await.map(drop),
+            Some(reserving) => reservations::commit(&inner, ReservingTurn { tx, ..reserving.clone() }).await,
+        };
+        let error = match committed {
+            Ok(()) => return CommitOutcome::Committed,
             Err(error) => error,
         };
         let id = head.id;

@@ -70,6 +70,7 @@ pub use link::LinkView;
 pub use lookup::ResolvedWorkflow;
 pub use patch::{PatchRequest, ProposedPatch};
 pub use registry::{DuplicateTool, ToolRegistry};
+pub(crate) use reservations::check_limits;
 pub use restore::{DroppedSignal, RestoreSurvey, RestoredRun, ResumeOptions};
 pub use share::ListedWorkflow;
 pub use show::RunFilter;

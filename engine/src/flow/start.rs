@@ -21,7 +21,7 @@ use chimera_core::flow::air::Graph;
 use chimera_core::flow::pins::Pins;
 use chimera_core::flow::reservation::Facts;
 use chimera_core::flow::run::{
-    Call, Effect, Env, Replay, ReplayMode, Run, RunHead, RunRecording, Source, Turn, WorkflowRef,
+    Call, Effect, Env, NewRun, Replay, ReplayMode, Run, RunHead, RunRecording, Source, Turn, WorkflowRef,
 };
 use chimera_core::flow::trace::SpanId;
 use chimera_core::limits;
@@ -357,8 +357,8 @@ impl Flow {
             return self.begin_limited(permit, head, first).await;
         }
         let slots = ReservedSlots { inner: Some(inner), run: head.id };
-        let recorded = first.recorded.take();
-        let created = self.create(head, &first, recorded, &Facts::default()).await?;
+        let (graph, recorded) = (Arc::clone(&first.graph), first.recorded.take());
+        let created = self.create(NewRun { head, graph, recorded, facts: Facts::default() }).await?;
         self.launch(permit, created, &first, slots).await
     }
 
@@ -377,7 +377,8 @@ impl Flow {
                 facts = Facts::default();
             }
             let slots = ReservedSlots { inner: Some(inner), run: head.id };
-            let created = self.create(head.clone(), &first, first.recorded.clone(), &facts).await?;
+            let (graph, recorded) = (Arc::clone(&first.graph), first.recorded.clone());
+            let created = self.create(NewRun { head: head.clone(), graph, recorded, facts: facts.clone() }).await?;
             let asked = created.turn.effects.iter().filter_map(|effect| match effect {
                 Effect::Consult { limits, .. } => Some(limits.as_slice()),
                 _ => None,
@@ -402,22 +403,15 @@ impl Flow {
     }
 
     /// Makes the first turn of a run.
-    async fn create(
-        &self,
-        head: RunHead,
-        first: &FirstTurn<'_>,
-        recorded: Option<RunRecording>,
-        facts: &Facts,
-    ) -> Result<CreatedRun, EngineError> {
+    async fn create(&self, new: NewRun) -> Result<CreatedRun, EngineError> {
         let inner = &self.inner;
         let parts = &inner.parts;
-        let (id, tenant) = (head.id, head.tenant.clone());
+        let (id, tenant) = (new.head.id, new.head.tenant.clone());
         let catalog = inner.workflows.running(&tenant);
         let owner = inner.claimed_owner(id).await?;
         let now = parts.clock.steady();
-        let graph = Arc::clone(&first.graph);
         let mut made = Vec::new();
-        let work_slot = inner.offload.acquire(&head.claimant(), graph.may_take_long).await;
+        let work_slot = inner.offload.acquire(&new.head.claimant(), new.graph.may_take_long).await;
         let mut env = Env {
             now,
             ids: &mut || parts.random.row_id(now),
@@ -437,7 +431,7 @@ impl Flow {
             made.extend(began.map(|began| spans::call_span(run.head(), call, &answer, began, parts.clock.steady())));
             Some(answer)
         };
-        let (run, turn) = work_slot.run(|| Run::create_with(head, graph, recorded, facts, &mut env, &mut at_once))?;
+        let (run, turn) = work_slot.run(|| Run::create(new, &mut env, &mut at_once))?;
         Ok(CreatedRun { run, turn, made })
     }
 

@@ -14,10 +14,11 @@ mod row;
 mod window;
 
 pub use amount::{AmountError, format_amount, parse_amount};
-pub use row::{RESERVATIONS, ReservationExpiry, ReservationRow, WindowChange, reservations};
+pub use row::{RESERVATIONS, ReservationExpiry, ReservationRow, WindowChange, reservations, window_change};
 pub use window::{Entry, LimitReached, Window, WindowKey};
 
 use super::approval::ApprovalRequirement;
+use crate::error::{Code, ErrorBody};
 use crate::json::Digest32;
 use crate::time::Timestamp;
 use serde_json::json;
@@ -80,6 +81,24 @@ impl Limit {
                 format!("the rule {rule} allows {allowed}, and this call alone is more")
             }
         }
+    }
+
+    /// The error of a call that the limit denies.
+    #[must_use]
+    pub fn error(&self, why: &BeyondReason) -> ErrorBody {
+        let shown = |amount: i64| match self.measure {
+            Measure::Count => json!(amount),
+            Measure::Sum { .. } => json!(format_amount(amount)),
+        };
+        let mut limit = json!({"most": shown(self.most), "window_seconds": self.key.seconds});
+        if let Measure::Sum { of } = &self.measure {
+            limit["of"] = of.as_str().into();
+        }
+        if let BeyondReason::Reached(LimitReached { used, free_at }) = why {
+            limit["used"] = shown(*used);
+            limit["free_at"] = json!(free_at);
+        }
+        ErrorBody::new(Code::PolicyDenied, self.refusal(why)).with("rule", self.rule.as_str()).with("limit", limit)
     }
 }
 

@@ -45,30 +45,28 @@ impl ReservationRow {
     }
 }
 
-impl Window {
-    /// Stores what the window counts now, if its row is still the one that was read.
-    pub fn change(&self, tenant: &str, rule: &str, now: Timestamp) -> Result<WindowChange, Unstorable> {
-        let key = self.key();
-        let seconds = i64::from(key.seconds);
-        let entries = Json::encode(self.entries())?;
-        let expires_at = self.entries().last().map_or(now, |entry| entry.at.plus_seconds(seconds));
-        let counted = vec![
-            (reservations::rule, rule.into()),
-            (reservations::entries, entries.into()),
-            (reservations::updated_at, now.into()),
-            (reservations::expires_at, expires_at.into()),
-        ];
-        if self.version() > 0 {
-            let key = vec![tenant.into(), key.subject.as_str().into(), seconds.into()];
-            return Ok(WindowChange::Update(Update::versioned(&RESERVATIONS, key, self.version(), counted)?));
-        }
-        let mut cells = vec![
-            (reservations::tenant_id, tenant.into()),
-            (reservations::subject, key.subject.as_str().into()),
-            (reservations::window_seconds, seconds.into()),
-            (reservations::state_version, 1.into()),
-        ];
-        cells.extend(counted);
-        Ok(WindowChange::Insert(Insert::new(&RESERVATIONS, cells)?))
+/// Stores what a window counts now, if its row is still the one that was read.
+pub fn window_change(window: &Window, tenant: &str, rule: &str, now: Timestamp) -> Result<WindowChange, Unstorable> {
+    let key = window.key();
+    let seconds = i64::from(key.seconds);
+    let entries = Json::encode(window.entries())?;
+    let expires_at = window.entries().last().map_or(now, |entry| entry.at.plus_seconds(seconds));
+    let counted = vec![
+        (reservations::rule, rule.into()),
+        (reservations::entries, entries.into()),
+        (reservations::updated_at, now.into()),
+        (reservations::expires_at, expires_at.into()),
+    ];
+    if window.version() > 0 {
+        let key = vec![tenant.into(), key.subject.as_str().into(), seconds.into()];
+        return Ok(WindowChange::Update(Update::versioned(&RESERVATIONS, key, window.version(), counted)?));
     }
+    let mut cells = vec![
+        (reservations::tenant_id, tenant.into()),
+        (reservations::subject, key.subject.as_str().into()),
+        (reservations::window_seconds, seconds.into()),
+        (reservations::state_version, 1.into()),
+    ];
+    cells.extend(counted);
+    Ok(WindowChange::Insert(Insert::new(&RESERVATIONS, cells)?))
 }

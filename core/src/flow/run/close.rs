@@ -63,7 +63,7 @@ pub(crate) fn note_started(run: &Run, book: &mut TurnBuilder) {
 
 /// Turns what the turn collected into a transaction.
 pub(crate) fn finish_turn(run: &mut Run, cx: TurnContext<'_>) -> Result<Turn, Unstorable> {
-    let TurnContext { mut env, mut book } = cx;
+    let TurnContext { mut env, mut book, limits: counted } = cx;
     let attendance = continuation(run, &mut env, &book);
     let parked = !matches!(attendance, Continuation::Owned(_));
     let released = parked && run.row.owner().is_some();
@@ -79,13 +79,13 @@ pub(crate) fn finish_turn(run: &mut Run, cx: TurnContext<'_>) -> Result<Turn, Un
         for at in std::mem::take(&mut book.undoing).difference(&dirty) {
             write_undo_deadline(run, *at, &mut book)?;
         }
-        book.write_windows(&run.head, env.now)?;
+        counted.write(&run.head, env.now, &mut book)?;
         turn.notes = book.number_notes();
         write_run(run, attendance, &mut book)?;
         turn.tx = Some(book.tx(affinity(run.head.id)));
     }
+    (turn.reserved, turn.windows_read) = counted.into_reserved();
     turn.effects = book.effects;
-    turn.reserved = book.reserved;
     turn.asked = book.requested;
     turn.unknown_outcomes = book.unknown_outcomes;
     Ok(turn)

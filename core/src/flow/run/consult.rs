@@ -12,20 +12,66 @@ use super::event::{CallMode, Effect, GovernanceDecision};
 use super::requesters;
 use super::tasks::task::TaskState;
 use super::turn_builder::{TurnBuilder, TurnContext};
-use super::{ReplayMode, Run, RunPlace, answer, replay, start};
-use crate::error::{Code, ErrorBody};
+use super::{ReplayMode, Run, RunHead, RunPlace, answer, replay, start};
 use crate::flow::approval::ApprovalRequirement;
 use crate::flow::policy::Action;
 use crate::flow::reservation::{
-    BeyondLimit, BeyondReason, Entry, Facts, Limit, LimitReached, Measure, Reservation, Window, format_amount,
+    BeyondLimit, BeyondReason, Entry, Facts, Limit, Reservation, Window, WindowChange, WindowKey, window_change,
 };
 use crate::id;
 use crate::ledger::decision::{DecisionSource, Outcome};
 use crate::limits::CALL_LIMITS_MAX;
 use crate::record::Unstorable;
+use crate::time::Timestamp;
 use crate::tool::{EffectKind, Spec, is_dry_run};
 use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
+
+/// What a turn knows about limits, and the places that it takes within them.
+#[derive(Default)]
+pub(crate) struct TurnLimits {
+    /// What they have counted, with the places of this turn.
+    windows: BTreeMap<WindowKey, Window>,
+    /// The same as it was read.
+    read: BTreeMap<WindowKey, Window>,
+    /// Places of the run that were consulted about and hold a slot until they are started.
+    consulted: BTreeSet<RunPlace>,
+    reserved: Vec<Reservation>,
+}
+
+impl TurnLimits {
+    /// Learns what limits have counted. Of one window, the newest row counts.
+    pub(crate) fn learn(&mut self, facts: Facts) {
+        for window in facts.0 {
+            if self.read.get(window.key()).is_none_or(|known| known.version() < window.version()) {
+                self.windows.insert(window.key().clone(), window.clone());
+                self.read.insert(window.key().clone(), window);
+            }
+        }
+    }
+
+    /// Writes the windows in which the turn takes places.
+    pub(crate) fn write(&self, head: &RunHead, now: Timestamp, book: &mut TurnBuilder) -> Result<(), Unstorable> {
+        let mut written: BTreeSet<&WindowKey> = BTreeSet::new();
+        for reserved in &self.reserved {
+            let Some(window) = self.windows.get(&reserved.key).filter(|_| written.insert(&reserved.key)) else {
+                continue;
+            };
+            match window_change(window, &head.tenant, &reserved.rule, now)? {
+                WindowChange::Insert(insert) => book.insert(insert),
+                WindowChange::Update(update) => book.update(update),
+            }
+        }
+        Ok(())
+    }
+
+    /// The places that the turn takes, and their windows as they were read.
+    pub(crate) fn into_reserved(mut self) -> (Vec<Reservation>, Vec<Window>) {
+        let read = self.reserved.iter().filter_map(|reserved| self.read.remove(&reserved.key)).collect();
+        (self.reserved, read)
+    }
+}
 
 /// Whether a call fits into its limits.
 pub(crate) enum LimitCheck {
@@ -72,9 +118,9 @@ pub(crate) fn check(run: &Run, at: RunPlace, limits: &[Limit], cx: &mut TurnCont
     if limits.is_empty() {
         return LimitCheck::Fits;
     }
-    let read: Option<Vec<&Window>> = limits.iter().map(|limit| cx.book.windows.get(&limit.key)).collect();
+    let read: Option<Vec<&Window>> = limits.iter().map(|limit| cx.limits.windows.get(&limit.key)).collect();
     let Some(read) = read else { return LimitCheck::NotRead };
-    cx.book.consulted.insert(at);
+    cx.limits.consulted.insert(at);
     let effect = effect_of(run, at);
     let mut asks: Option<ApprovalRequirement> = None;
     for (position, (limit, window)) in limits.iter().zip(read).enumerate() {
@@ -108,20 +154,20 @@ pub(crate) fn request(run: &mut Run, at: RunPlace, limits: Vec<Limit>, book: &mu
 }
 
 /// The answer: the place is started again in this turn.
-pub(crate) fn consulted(run: &mut Run, at: RunPlace, facts: Facts, book: &mut TurnBuilder) {
+pub(crate) fn consulted(run: &mut Run, at: RunPlace, facts: Facts, limits: &mut TurnLimits) {
     let Some(TaskState::Consulting) = run.tasks.state(at) else { return };
     run.tasks.call_ended(at);
-    book.learn(facts);
-    book.consulted.insert(at);
+    limits.learn(facts);
+    limits.consulted.insert(at);
     run.tasks.enter(at, TaskState::Ready);
     run.tasks.push_ready_first(at);
 }
 
 /// Releases the slots of places that were consulted about and not started.
-pub(crate) fn release_unused(run: &Run, book: &mut TurnBuilder) {
-    for at in std::mem::take(&mut book.consulted) {
+pub(crate) fn release_unused(run: &Run, cx: &mut TurnContext<'_>) {
+    for at in std::mem::take(&mut cx.limits.consulted) {
         if !run.tasks.calls().contains(&at) {
-            book.effects.push(Effect::Release(at));
+            cx.book.effects.push(Effect::Release(at));
         }
     }
 }
@@ -130,14 +176,14 @@ pub(crate) fn release_unused(run: &Run, book: &mut TurnBuilder) {
 pub(crate) fn reserve(run: &Run, at: RunPlace, spec: &Spec, limits: &[Limit], cx: &mut TurnContext<'_>) -> Value {
     let (effect, now) = (effect_of(run, at), cx.env.now);
     let is_write = run.tasks.reach(at, spec) == EffectKind::Write;
-    let digest = Facts::digest(limits.iter().filter_map(|limit| cx.book.windows.get(&limit.key)));
+    let digest = Facts::digest(limits.iter().filter_map(|limit| cx.limits.windows.get(&limit.key)));
     for limit in limits {
-        let (Ok(amount), Some(window)) = (&limit.amount, cx.book.windows.get_mut(&limit.key)) else { continue };
+        let (Ok(amount), Some(window)) = (&limit.amount, cx.limits.windows.get_mut(&limit.key)) else { continue };
         let entry = Entry { effect: Some(effect), at: now, amount: *amount, is_write };
         let is_approved_beyond = window.check(effect, *amount, limit.most, now).is_err();
         window.reserve(entry, now);
         let (key, rule, most) = (limit.key.clone(), limit.rule.clone(), limit.most);
-        cx.book.reserved.push(Reservation { key, rule, most, entry, is_approved_beyond });
+        cx.limits.reserved.push(Reservation { key, rule, most, entry, is_approved_beyond });
     }
     let rules: Vec<&str> = limits.iter().map(|limit| limit.rule.as_str()).collect();
     json!({"rules": rules, "facts_digest": digest})
@@ -152,7 +198,7 @@ pub(crate) fn refuse(
     cx: &mut TurnContext<'_>,
 ) -> Result<(), Unstorable> {
     let LimitRefusal { limit, why } = refusal;
-    let digest = Facts::digest(limits.iter().filter_map(|limit| cx.book.windows.get(&limit.key)));
+    let digest = Facts::digest(limits.iter().filter_map(|limit| cx.limits.windows.get(&limit.key)));
     let error = limit.error(&why);
     run.tasks.mark_dirty(at, cx);
     cx.book.add_decision(
@@ -167,24 +213,4 @@ pub(crate) fn refuse(
         },
     );
     answer::give_up(run, at, error, cx)
-}
-
-impl Limit {
-    /// The error of a call that the limit denies.
-    #[must_use]
-    pub fn error(&self, why: &BeyondReason) -> ErrorBody {
-        let shown = |amount: i64| match self.measure {
-            Measure::Count => json!(amount),
-            Measure::Sum { .. } => json!(format_amount(amount)),
-        };
-        let mut limit = json!({"most": shown(self.most), "window_seconds": self.key.seconds});
-        if let Measure::Sum { of } = &self.measure {
-            limit["of"] = of.as_str().into();
-        }
-        if let BeyondReason::Reached(LimitReached { used, free_at }) = why {
-            limit["used"] = shown(*used);
-            limit["free_at"] = json!(free_at);
-        }
-        ErrorBody::new(Code::PolicyDenied, self.refusal(why)).with("rule", self.rule.as_str()).with("limit", limit)
-    }
 }

@@ -9,7 +9,7 @@ use super::status::RunStatus;
 use crate::access::Actor;
 use crate::error::ErrorBody;
 use crate::flow::call::CallOutcome;
-use crate::flow::reservation::{Facts, Limit, Reservation};
+use crate::flow::reservation::{Facts, Limit, Reservation, Window};
 use crate::flow::tables::{RUN_SIGNALS, SignalRow, run_signals};
 use crate::ledger::decision::{DecisionSource, Outcome};
 use crate::record::{Insert, Json, JsonError, Tx, Unstorable};
@@ -349,6 +349,8 @@ pub struct Turn {
     pub effects: Vec<Effect>,
     /// Places within limits that its calls take. The rows have them already.
     pub reserved: Vec<Reservation>,
+    /// The windows of these places, as they were read.
+    pub windows_read: Vec<Window>,
     /// There is more to do: send a `Tick` after the commit.
     pub more: bool,
     /// The new status, if this turn changed it.

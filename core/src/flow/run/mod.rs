@@ -53,6 +53,7 @@ mod turn_builder;
 pub use crate::flow::approval::{ApprovalRequirement, SamePerson};
 pub use approval_rows::{ApprovalRequested, INBOX, OutboxMessage, inbox_row, outbox_row};
 pub use close::affinity;
+pub use create::NewRun;
 pub use doubts::UnknownOutcome;
 pub use env::{Env, Gate, SlotRequest};
 pub use event::{
@@ -74,7 +75,6 @@ use crate::error::ErrorBody;
 use crate::flow::air::{DocumentProblem, Graph};
 use crate::flow::call::CallOutcome;
 use crate::flow::patch::Patch;
-use crate::flow::reservation::Facts;
 use crate::record::{DamagedRows, Unstorable};
 use crate::time::Timestamp;
 use crate::tool::EffectKind;
@@ -149,24 +149,11 @@ impl Run {
     /// `at_once` may make the first ones now, and their results are written together with the run. A call
     /// that it returns no answer for is made after the commit like any other.
     pub fn create(
-        head: RunHead,
-        graph: Arc<Graph>,
-        recorded: Option<RunRecording>,
+        new: NewRun,
         env: &mut Env<'_>,
         at_once: &mut dyn FnMut(&Self, &Call) -> Option<CallOutcome>,
     ) -> Result<(Self, Turn), Unstorable> {
-        Self::create_with(head, graph, recorded, &Facts::default(), env, at_once)
-    }
-
-    /// The same, with what the limits on its first calls have counted. A turn that has a `Consult` needs more of it.
-    pub fn create_with(
-        head: RunHead,
-        graph: Arc<Graph>,
-        recorded: Option<RunRecording>,
-        facts: &Facts,
-        env: &mut Env<'_>,
-        at_once: &mut dyn FnMut(&Self, &Call) -> Option<CallOutcome>,
-    ) -> Result<(Self, Turn), Unstorable> {
+        let NewRun { head, graph, recorded, facts } = new;
         let mut run = Self::new(head, graph, recorded);
         let turn = create::first_turn(&mut run, facts, env, at_once)?;
         Ok((run, turn))

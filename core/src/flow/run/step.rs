@@ -57,7 +57,7 @@ pub(crate) fn advance(run: &mut Run, events: Vec<Event>, cx: &mut TurnContext<'_
     }
     handle_due(run, cx)?;
     propagate_and_start(run, cx)?;
-    consult::release_unused(run, &mut cx.book);
+    consult::release_unused(run, cx);
     end::conclude(run, cx)
 }
 
@@ -74,7 +74,7 @@ fn apply_event(run: &mut Run, event: Event, cx: &mut TurnContext<'_>) -> Result<
         }
         Event::CacheLookedUp { at, hit } => start::cache_looked_up(run, at, hit, cx),
         Event::Consulted { at, facts } => {
-            consult::consulted(run, at, facts, &mut cx.book);
+            consult::consulted(run, at, facts, &mut cx.limits);
             Ok(())
         }
         Event::Signalled(signal) => signals::apply(run, signal, cx),

@@ -4,6 +4,7 @@
 //! hot path of a pure step is one run update, one step, one tool call and one ledger entry.
 
 use super::approval_rows::ApprovalRequested;
+use super::consult::TurnLimits;
 use super::doubts::UnknownOutcome;
 use super::env::Env;
 use super::event::{Call, Effect, GovernanceDecision, LedgerNote, Signal, SignalKind};
@@ -13,7 +14,6 @@ use super::{EffectStatus, RunHead, RunPlace, RunStatus};
 use crate::access::Actor;
 use crate::flow::approval::{ApprovalRequest, RequestStatus};
 use crate::flow::call::{Sent, ToolError};
-use crate::flow::reservation::{Facts, Reservation, Window, WindowChange, WindowKey};
 use crate::flow::tables::{
     APPROVAL_REQUESTS, CACHE_ENTRIES, EFFECTS, RUN_SIGNALS, RUNS, TOOL_CALLS, approval_requests, cache_entries,
     effects, run_signals, runs, tool_calls,
@@ -22,7 +22,7 @@ use crate::id;
 use crate::record::{Comparison, Condition, Insert, Json, RowCount, Step, Tx, Unstorable, Update, Value};
 use crate::time::Timestamp;
 use crate::tool::{EffectKind, Spec, is_dry_run};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use uuid::Uuid;
 
 /// The turn under construction: its environment, and what it has collected so far.
@@ -30,6 +30,7 @@ pub(crate) struct TurnContext<'e> {
     /// Time, ids, slots and the rules.
     pub(crate) env: Env<'e>,
     pub(crate) book: TurnBuilder,
+    pub(crate) limits: TurnLimits,
 }
 
 impl<'e> TurnContext<'e> {
@@ -38,7 +39,7 @@ impl<'e> TurnContext<'e> {
         let Env { now, ids, gate, policy, catalog, owner } = env;
         let (now, owner) = (*now, *owner);
         let env = Env { now, ids: &mut **ids, gate: &mut **gate, policy: *policy, catalog: *catalog, owner };
-        Self { env, book: TurnBuilder { seq, ..TurnBuilder::default() } }
+        Self { env, book: TurnBuilder { seq, ..TurnBuilder::default() }, limits: TurnLimits::default() }
     }
 }
 
@@ -64,11 +65,6 @@ pub(crate) struct TurnBuilder {
     /// The duration of the call whose answer is being applied.
     pub(crate) took_ms: i64,
     notes: Vec<LedgerNote>,
-    /// What the limits on its calls have counted, with those of this turn.
-    pub(crate) windows: BTreeMap<WindowKey, Window>,
-    /// Places that were consulted about and hold a slot until they are started.
-    pub(crate) consulted: BTreeSet<RunPlace>,
-    pub(crate) reserved: Vec<Reservation>,
     rows: TurnRows,
     /// Signals whose rows this turn deletes.
     consumed: BTreeSet<Uuid>,
@@ -125,32 +121,7 @@ impl TurnBuilder {
     /// The number of rows so far.
     pub(crate) fn row_count(&self) -> usize {
         let places = self.dirty.len() + self.undoing.len();
-        let rows = self.rows.inserts.len() + self.rows.updates.len() + self.rows.steps.len() + self.reserved.len();
-        rows + places + self.notes.len()
-    }
-
-    /// Learns what limits have counted. Of one window, the newest row counts.
-    pub(crate) fn learn(&mut self, facts: Facts) {
-        for window in facts.0 {
-            if self.windows.get(window.key()).is_none_or(|known| known.version() < window.version()) {
-                self.windows.insert(window.key().clone(), window);
-            }
-        }
-    }
-
-    /// Writes the windows in which this turn takes places.
-    pub(crate) fn write_windows(&mut self, head: &RunHead, now: Timestamp) -> Result<(), Unstorable> {
-        let mut written: BTreeSet<&WindowKey> = BTreeSet::new();
-        for reserved in &self.reserved {
-            let Some(window) = self.windows.get(&reserved.key).filter(|_| written.insert(&reserved.key)) else {
-                continue;
-            };
-            match window.change(&head.tenant, &reserved.rule, now)? {
-                WindowChange::Insert(insert) => self.rows.inserts.push(insert),
-                WindowChange::Update(update) => self.rows.updates.push(update),
-            }
-        }
-        Ok(())
+        self.rows.inserts.len() + self.rows.updates.len() + self.rows.steps.len() + places + self.notes.len()
     }
 
     /// Adds a ledger entry. Returns its sequence number within the run.

@@ -1,8 +1,12 @@
 //! Limits over time: reads what they have counted, and commits turns that take places within them.
 
+mod check;
+mod join;
 mod read;
 mod sweep;
 
+pub(crate) use check::check_limits;
+pub(super) use join::{JoinedTurns, ReservingTurn, commit};
 pub(super) use read::{EffectOutcomes, consult, read_windows};
 pub(super) use sweep::sweep;
 

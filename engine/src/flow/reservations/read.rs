@@ -57,10 +57,17 @@ pub(in crate::flow) async fn read_windows(
     let keys: BTreeSet<&WindowKey> = limits.iter().take(limits::CALL_LIMITS_MAX).map(|limit| &limit.key).collect();
     let mut facts = Vec::with_capacity(keys.len());
     for key in keys {
+        let is_reached = |window: &Window| {
+            let now = inner.parts.clock.steady();
+            limits.iter().any(|limit| limit.key == *key && limit.check(window, Uuid::nil(), now).is_err())
+        };
+        // Another process may have counted more since. If it has, the turn is not committed, and this is read again.
+        if let Some(known) = inner.joined.latest(tenant, key).filter(|known| !is_reached(known)) {
+            facts.push(known);
+            continue;
+        }
         let mut window = read_window(inner, tenant, key).await?;
-        let now = inner.parts.clock.steady();
-        let is_reached = |limit: &&Limit| limit.key == *key && limit.check(&window, Uuid::nil(), now).is_err();
-        if limits.iter().any(|limit| is_reached(&limit)) {
+        if is_reached(&window) {
             release_failed(inner, tenant, &mut window).await?;
         }
         facts.push(window);
@@ -69,7 +76,7 @@ pub(in crate::flow) async fn read_windows(
 }
 
 /// What one window has counted.
-async fn read_window(inner: &EngineState, tenant: &str, key: &WindowKey) -> Result<Window, EngineError> {
+pub(super) async fn read_window(inner: &EngineState, tenant: &str, key: &WindowKey) -> Result<Window, EngineError> {
     let select = ReservationRow::select(Scope::Tenant(tenant.to_owned()))
         .with(reservations::subject, key.subject.as_str())
         .with(reservations::window_seconds, i64::from(key.seconds));
