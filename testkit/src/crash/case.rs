@@ -13,7 +13,6 @@ use chimera_core::flow::tables::{RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS, run
 use chimera_core::record::{Comparison, Scope, Select};
 use chimera_core::secret::Secret;
 use chimera_engine::EngineError;
-use chimera_engine::act::rules::Rules;
 use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::view::StepView;
 use chimera_engine::flow::{
@@ -112,7 +111,7 @@ fn engine(world: &World, records: &Arc<dyn Records>, wire: &Arc<PortSwitch>) -> 
         spans: Arc::new(NoSpans),
         asking: Asking::default(),
         registry: Arc::new(registry),
-        policy: Arc::new(Rules::default()),
+        policy: Arc::new(workflow::limits()),
         slots: CallLimits::default(),
         alone: true,
     })

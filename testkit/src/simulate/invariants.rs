@@ -6,7 +6,9 @@
 //! |        | the entry of a cancelled run names the actor and reason of the cancellation           |
 //! | step   | a settled step keeps its output and can only be rolled back                           |
 //! | effect | starts as `dispatched`; a succeeded effect stays succeeded                            |
+//! | window | see `limits`                                                                          |
 
+use super::limits::LimitChecker;
 use super::settle::is_settled;
 use crate::memory::{CommitObserver, RowChange};
 use chimera_core::flow::run::{EffectStatus, RunStatus, StepStatus};
@@ -36,6 +38,7 @@ struct CheckerState {
     cancels: BTreeMap<Uuid, (Option<String>, Json)>,
     /// Children that each run has asked to undo what they did, in its last rollback.
     undoing: BTreeMap<Uuid, BTreeSet<String>>,
+    limits: LimitChecker,
     commits: u64,
     sent: u64,
 }
@@ -109,7 +112,11 @@ impl CommitObserver for StoreObserver {
         let wrong = match changed.table.name {
             "runs" => self.run(changed),
             "steps" => step(changed),
-            "effects" => effect(changed),
+            "effects" => {
+                self.0.seen().limits.effect(changed);
+                effect(changed)
+            }
+            "reservations" => self.0.seen().limits.window(changed, self.0.clock.steady()),
             _ => None,
         };
         if let Some(wrong) = wrong {
@@ -154,10 +161,13 @@ impl CommitObserver for StoreObserver {
             seen.commits += 1;
             let rows = std::mem::take(&mut seen.rows);
             let differs = |(run, number): (&Uuid, &i64)| seen.entries.get(run).copied().unwrap_or(0) != *number;
-            rows.iter()
+            let mut wrong: Vec<String> = rows
+                .iter()
                 .filter(|row| differs(*row))
                 .map(|(run, number)| format!("run {run}: its row has run_seq {number}, which is not its last entry"))
-                .collect()
+                .collect();
+            wrong.extend(seen.limits.committed());
+            wrong
         };
         wrong.into_iter().for_each(|wrong| self.0.report_violation(wrong));
     }

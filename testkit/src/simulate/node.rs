@@ -2,12 +2,12 @@
 
 use super::fault_injector::{FaultInjector, FaultyRecords};
 use super::invariants::InvariantChecker;
+use super::limits;
 use super::port_switch::{LinkState, PortSwitch, SwitchedRecords};
 use super::tool::{SimulatedTool, specs};
 use crate::flow::{BroadcastBus, ExternalSystem, NullNotifier};
 use crate::memory::MemoryRecords;
 use crate::seeded::Seeded;
-use chimera_engine::act::rules::Rules;
 use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::{Asking, Flow, FlowPorts, RunLimits, ToolRegistry};
 use chimera_engine::port::{Clock, NoSpans, Records};
@@ -61,7 +61,7 @@ impl Node {
             spans: Arc::new(NoSpans),
             asking: Asking::default(),
             registry: Arc::new(registry(ground, &records, &wire)),
-            policy: Arc::new(Rules::default()),
+            policy: Arc::new(limits::rules()),
             slots: ground.slots.clone(),
             alone: ground.alone,
         };
