@@ -211,3 +211,16 @@ async fn a_kill_while_places_are_taken_lets_no_more_and_no_fewer_calls_pass() {
         assert_eq!(nodes.effects(), 3, "{count} nodes");
     }
 }
+
+/// The example is a file that a server takes. A misspelled limit is refused with its place and reason.
+#[test]
+fn the_example_rules_are_taken_and_wrong_ones_are_named() {
+    let place = Workspace::new()
+        .file("rules.toml", include_str!("../../../examples/rules/limits.toml"))
+        .env("CHIMERA_FLOW__POLICY_FILE", "rules.toml");
+    assert_eq!(place.dev(&[]).stop().0, Some(0));
+    let wrong = RULES.replace("1h", "an hour");
+    let said = place.file("rules.toml", &wrong).run(&["dev", "--no-examples", "--listen", "127.0.0.1:0"]);
+    assert_ne!(said.status, 0);
+    assert!(said.stderr.contains("write a duration such as"), "{}", said.stderr);
+}

@@ -149,7 +149,7 @@ impl RawRule {
     /// Its limits, each written under the name that fits it.
     fn limits(&self) -> Result<Vec<RuleLimit>, InvalidRule> {
         let bad = |reason| Err(InvalidRule { name: self.name.clone(), reason });
-        let of = |limits: &Option<OneOrMany<RuleLimit>>| limits.clone().map_or_else(Vec::new, OneOrMany::into_vec);
+        let of = |limits: &Option<OneOrMany<RuleLimit>>| limits.clone().map_or_else(Vec::new, |limits| limits.0);
         let (mut counts, sums) = (of(&self.at_most), of(&self.sum_at_most));
         let is_count = |limit: &RuleLimit| limit.measure == Measure::Count;
         if !counts.iter().all(is_count) {
@@ -262,5 +262,53 @@ mod tests {
         ] {
             assert!(rule(wrong.clone()).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn limits_are_read_whole_and_wrong_ones_are_refused_with_a_reason() {
+        let at_most = json!({"count": 3, "per": "1h", "by": ["actor", "/to"]});
+        let read = rule(json!({"name": "l", "tool": "*", "effect": "limit", "at_most": at_most})).unwrap();
+        let by = vec![SubjectPart::Actor, SubjectPart::Input("/to".to_owned())];
+        assert_eq!(read.limits, [RuleLimit { measure: Measure::Count, most: 3, seconds: 3_600, by }]);
+        let both = json!([{"of": "/a", "limit": 0.5, "per": "90s"}, {"of": "/b", "limit": "7", "per": "31d"}]);
+        let read = rule(json!({"name": "l", "tool": "*", "effect": "allow", "sum_at_most": both})).unwrap();
+        assert_eq!(read.limits.iter().map(|limit| limit.most).collect::<Vec<_>>(), [500_000, 7_000_000]);
+        for (members, reason) in [
+            (json!({"effect": "limit"}), "effect `limit` requires at_most or sum_at_most"),
+            (json!({"effect": "allow", "beyond": "ask"}), "beyond requires at_most or sum_at_most"),
+            (json!({"effect": "deny", "reason": "no", "at_most": {"count": 1, "per": "1h"}}), "takes no limits"),
+            (json!({"effect": "limit", "at_most": {"count": 1, "per": "1h"}, "approvals": 2}), "beyond `ask` take"),
+            (json!({"effect": "limit", "at_most": {"of": "/a", "limit": 1, "per": "1h"}}), "at_most takes `count`"),
+            (
+                json!({"effect": "limit", "sum_at_most": {"count": 1, "per": "1h"}}),
+                "sum_at_most takes `of` and `limit`",
+            ),
+        ] {
+            let mut document = json!({"name": "l", "tool": "*"});
+            document.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+            let refused = rule(document.clone()).unwrap_err();
+            assert!(refused.contains(reason), "{document}: {refused}");
+        }
+        for wrong in [
+            json!({"count": 1, "per": "1 hour"}),
+            json!({"count": 1, "per": "0s"}),
+            json!({"count": 1, "per": "32d"}),
+            json!({"count": 1, "per": ""}),
+            json!({"count": -1, "per": "1h"}),
+            json!({"count": 1, "per": "1h", "by": "recipient"}),
+            json!({"count": 1}),
+            json!({"count": 1, "per": "1h", "max": 2}),
+        ] {
+            let document = json!({"name": "l", "tool": "*", "effect": "limit", "at_most": wrong});
+            assert!(rule(document.clone()).is_err(), "{document}");
+        }
+    }
+
+    #[test]
+    fn two_rules_with_limits_need_two_names() {
+        let limit = || rule(json!({"name": "l", "tool": "*", "effect": "limit", "at_most": {"count": 1, "per": "1h"}}));
+        let allow = rule(json!({"name": "l", "tool": "*", "effect": "allow"})).unwrap();
+        assert_eq!(Rules(vec![limit().unwrap(), allow]).check(), Ok(()));
+        assert!(Rules(vec![limit().unwrap(), limit().unwrap()]).check().is_err());
     }
 }

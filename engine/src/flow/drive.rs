@@ -296,6 +296,7 @@ impl RunDriver {
             gate: &mut TurnGate { inner: &inner, tenant: &head.tenant, has_waited },
             policy: &*parts.policy,
             catalog: &catalog,
+            windows: &inner.joined,
             owner,
         };
         let turn = self.run.step(events, &mut env)?;

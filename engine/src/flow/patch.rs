@@ -243,6 +243,7 @@ impl Flow {
             gate: &mut ClosedGate,
             policy: &*parts.policy,
             catalog: &catalog,
+            windows: &(),
             // The copy is never written.
             owner: LaneOwner { lane: 0, epoch: 0 },
         };

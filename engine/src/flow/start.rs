@@ -418,6 +418,7 @@ impl Flow {
             gate: &mut TurnGate { inner, tenant: &tenant, has_waited: false },
             policy: &*parts.policy,
             catalog: &catalog,
+            windows: &inner.joined,
             owner,
         };
         let mut at_once = |run: &Run, call: &Call| {

@@ -130,6 +130,7 @@ fn step(run: &mut Run, events: Vec<Event>, slots: bool, world: &World, registry:
         gate: &mut FixedGate(slots),
         policy: &AllowAllPolicy::default(),
         catalog: &catalog,
+        windows: &(),
         owner: LaneOwner { lane: 1, epoch: 1 },
     };
     run.step(events, &mut env).expect("a turn")

@@ -110,6 +110,7 @@ impl StorelessRun {
             gate: &mut CountingGate(&mut self.work.slots),
             policy: &self.policy,
             catalog: &catalog,
+            windows: &(),
             owner: LaneOwner { lane: 1, epoch: 1 },
         };
         let turn = self.run.step(events, &mut env).expect("a turn");

@@ -19,6 +19,7 @@ use crate::flow::reservation::{
     BeyondLimit, BeyondReason, Entry, Facts, Limit, Reservation, Window, WindowChange, WindowKey, window_change,
 };
 use crate::id;
+use crate::json::Digest32;
 use crate::ledger::decision::{DecisionSource, Outcome};
 use crate::limits::CALL_LIMITS_MAX;
 use crate::record::Unstorable;
@@ -31,34 +32,59 @@ use uuid::Uuid;
 /// What a turn knows about limits, and the places that it takes within them.
 #[derive(Default)]
 pub(crate) struct TurnLimits {
-    /// What they have counted, with the places of this turn.
-    windows: BTreeMap<WindowKey, Window>,
-    /// The same as it was read.
-    read: BTreeMap<WindowKey, Window>,
+    windows: BTreeMap<WindowKey, TurnWindow>,
     /// Places of the run that were consulted about and hold a slot until they are started.
     consulted: BTreeSet<RunPlace>,
     reserved: Vec<Reservation>,
+    /// What the ledger is to record about calls that were counted.
+    counted: BTreeMap<RunPlace, Value>,
+}
+
+/// A window in a turn.
+struct TurnWindow {
+    /// With the places of this turn.
+    window: Window,
+    /// As it was before them, once there are any.
+    before: Option<Window>,
+    /// It was read for this turn. Otherwise it is what this process last wrote: nothing is refused by that.
+    is_read: bool,
 }
 
 impl TurnLimits {
     /// Learns what limits have counted. Of one window, the newest row counts.
     pub(crate) fn learn(&mut self, facts: Facts) {
         for window in facts.0 {
-            if self.read.get(window.key()).is_none_or(|known| known.version() < window.version()) {
-                self.windows.insert(window.key().clone(), window.clone());
-                self.read.insert(window.key().clone(), window);
+            let is_newer = |known: &TurnWindow| known.window.version() < window.version();
+            if self.windows.get(window.key()).is_none_or(is_newer) {
+                let key = window.key().clone();
+                self.windows.insert(key, TurnWindow { window, before: None, is_read: true });
             }
         }
+    }
+
+    /// The windows of some limits. None: one of them must be read.
+    fn find(&mut self, limits: &[Limit], tenant: &str, env: &Env<'_>) -> Option<Vec<&TurnWindow>> {
+        for limit in limits {
+            if !self.windows.contains_key(&limit.key) {
+                let window = env.windows.latest(tenant, &limit.key)?;
+                self.windows.insert(limit.key.clone(), TurnWindow { window, before: None, is_read: false });
+            }
+        }
+        limits.iter().map(|limit| self.windows.get(&limit.key)).collect()
+    }
+
+    fn digest(&self, limits: &[Limit]) -> Digest32 {
+        Facts::digest(limits.iter().filter_map(|limit| Some(&self.windows.get(&limit.key)?.window)))
     }
 
     /// Writes the windows in which the turn takes places.
     pub(crate) fn write(&self, head: &RunHead, now: Timestamp, book: &mut TurnBuilder) -> Result<(), Unstorable> {
         let mut written: BTreeSet<&WindowKey> = BTreeSet::new();
         for reserved in &self.reserved {
-            let Some(window) = self.windows.get(&reserved.key).filter(|_| written.insert(&reserved.key)) else {
+            let Some(known) = self.windows.get(&reserved.key).filter(|_| written.insert(&reserved.key)) else {
                 continue;
             };
-            match window_change(window, &head.tenant, &reserved.rule, now)? {
+            match window_change(&known.window, &head.tenant, &reserved.rule, now)? {
                 WindowChange::Insert(insert) => book.insert(insert),
                 WindowChange::Update(update) => book.update(update),
             }
@@ -66,10 +92,16 @@ impl TurnLimits {
         Ok(())
     }
 
-    /// The places that the turn takes, and their windows as they were read.
+    /// The places that the turn takes, and their windows as they were before.
     pub(crate) fn into_reserved(mut self) -> (Vec<Reservation>, Vec<Window>) {
-        let read = self.reserved.iter().filter_map(|reserved| self.read.remove(&reserved.key)).collect();
-        (self.reserved, read)
+        let before = self.reserved.iter().filter_map(|reserved| self.windows.get_mut(&reserved.key)?.before.take());
+        let before = before.collect();
+        (self.reserved, before)
+    }
+
+    /// What the ledger records about the call at a place that was counted in this turn.
+    pub(crate) fn take_counted(&mut self, at: RunPlace) -> Option<Value> {
+        self.counted.remove(&at)
     }
 }
 
@@ -118,14 +150,14 @@ pub(crate) fn check(run: &Run, at: RunPlace, limits: &[Limit], cx: &mut TurnCont
     if limits.is_empty() {
         return LimitCheck::Fits;
     }
-    let read: Option<Vec<&Window>> = limits.iter().map(|limit| cx.limits.windows.get(&limit.key)).collect();
-    let Some(read) = read else { return LimitCheck::NotRead };
-    cx.limits.consulted.insert(at);
     let effect = effect_of(run, at);
-    let mut asks: Option<ApprovalRequirement> = None;
-    for (position, (limit, window)) in limits.iter().zip(read).enumerate() {
+    let Some(windows) = cx.limits.find(limits, &run.head.tenant, &cx.env) else { return LimitCheck::NotRead };
+    let (mut asks, mut are_read): (Option<ApprovalRequirement>, bool) = (None, true);
+    let mut denied = None;
+    for (position, (limit, known)) in limits.iter().zip(windows).enumerate() {
+        are_read &= known.is_read;
         let fits = match position < CALL_LIMITS_MAX {
-            true => limit.check(window, effect, cx.env.now),
+            true => limit.check(&known.window, effect, cx.env.now),
             false => Err(BeyondReason::Unreadable(format!("a call has at most {CALL_LIMITS_MAX} limits"))),
         };
         match (fits, &limit.beyond) {
@@ -134,12 +166,20 @@ pub(crate) fn check(run: &Run, at: RunPlace, limits: &[Limit], cx: &mut TurnCont
                 let demand = ApprovalRequirement { reason: limit.refusal(&why), ..demand.clone() };
                 asks = Some(asks.map_or(demand.clone(), |asked| asked.and(demand)));
             }
-            (Err(why), _) => {
-                return LimitCheck::Denied(Box::new(LimitRefusal { limit: limit.clone(), why }));
-            }
+            (Err(why), _) => denied = denied.or(Some(LimitRefusal { limit: limit.clone(), why })),
         }
     }
-    asks.map_or(LimitCheck::Fits, LimitCheck::Ask)
+    if !are_read && (asks.is_some() || denied.is_some()) {
+        // Others may have given places back since this process last wrote them.
+        cx.limits.windows.retain(|_, known| known.is_read || known.before.is_some());
+        return LimitCheck::NotRead;
+    }
+    cx.limits.consulted.insert(at);
+    match (denied, asks) {
+        (Some(refusal), _) => LimitCheck::Denied(Box::new(refusal)),
+        (None, Some(demand)) => LimitCheck::Ask(demand),
+        (None, None) => LimitCheck::Fits,
+    }
 }
 
 fn effect_of(run: &Run, at: RunPlace) -> Uuid {
@@ -172,21 +212,33 @@ pub(crate) fn release_unused(run: &Run, cx: &mut TurnContext<'_>) {
     }
 }
 
-/// Counts a call that is about to be dispatched. Returns what the ledger records about it.
-pub(crate) fn reserve(run: &Run, at: RunPlace, spec: &Spec, limits: &[Limit], cx: &mut TurnContext<'_>) -> Value {
+/// Counts a call that is about to be dispatched.
+pub(crate) fn reserve(run: &Run, at: RunPlace, spec: &Spec, limits: &[Limit], cx: &mut TurnContext<'_>) {
+    if limits.is_empty() {
+        return;
+    }
     let (effect, now) = (effect_of(run, at), cx.env.now);
     let is_write = run.tasks.reach(at, spec) == EffectKind::Write;
-    let digest = Facts::digest(limits.iter().filter_map(|limit| cx.limits.windows.get(&limit.key)));
+    let rules: Vec<&str> = limits.iter().map(|limit| limit.rule.as_str()).collect();
+    let counted = json!({"rules": rules, "facts_digest": cx.limits.digest(limits)});
+    cx.limits.counted.insert(at, counted);
     for limit in limits {
-        let (Ok(amount), Some(window)) = (&limit.amount, cx.limits.windows.get_mut(&limit.key)) else { continue };
+        let (Ok(amount), Some(known)) = (&limit.amount, cx.limits.windows.get_mut(&limit.key)) else { continue };
         let entry = Entry { effect: Some(effect), at: now, amount: *amount, is_write };
-        let is_approved_beyond = window.check(effect, *amount, limit.most, now).is_err();
-        window.reserve(entry, now);
+        let is_approved_beyond = known.window.check(effect, *amount, limit.most, now).is_err();
+        known.before.get_or_insert_with(|| known.window.clone());
+        known.window.reserve(entry, now);
         let (key, rule, most) = (limit.key.clone(), limit.rule.clone(), limit.most);
         cx.limits.reserved.push(Reservation { key, rule, most, entry, is_approved_beyond });
     }
-    let rules: Vec<&str> = limits.iter().map(|limit| limit.rule.as_str()).collect();
-    json!({"rules": rules, "facts_digest": digest})
+}
+
+/// Records the calls that were counted in this turn and have no other entry.
+pub(crate) fn note_counted(run: &Run, cx: &mut TurnContext<'_>) {
+    for (at, counted) in std::mem::take(&mut cx.limits.counted) {
+        let data = json!({"node": run.tasks.name(at), "item": at.item, "limits": counted});
+        cx.book.add_note("step.reserved", run.tasks.step_id(at), None, data);
+    }
 }
 
 /// Refuses a call that a limit denies.
@@ -198,7 +250,7 @@ pub(crate) fn refuse(
     cx: &mut TurnContext<'_>,
 ) -> Result<(), Unstorable> {
     let LimitRefusal { limit, why } = refusal;
-    let digest = Facts::digest(limits.iter().filter_map(|limit| cx.limits.windows.get(&limit.key)));
+    let digest = cx.limits.digest(limits);
     let error = limit.error(&why);
     run.tasks.mark_dirty(at, cx);
     cx.book.add_decision(

@@ -6,7 +6,7 @@
 use super::env::Env;
 use super::event::{CallMode, Effect, Event, Turn};
 use super::turn_builder::TurnContext;
-use super::{Call, Run, RunHead, RunRecording, close, step};
+use super::{Call, Run, RunHead, RunRecording, close, consult, step};
 use crate::flow::air::Graph;
 use crate::flow::call::CallOutcome;
 use crate::flow::reservation::Facts;
@@ -51,5 +51,6 @@ pub(crate) fn first_turn(
     if !answered.is_empty() {
         step::advance(run, answered, &mut cx)?;
     }
+    consult::note_counted(run, &mut cx);
     close::finish_turn(run, cx)
 }

@@ -4,6 +4,7 @@ use super::LaneOwner;
 use super::event::RunPlace;
 use crate::flow::air::Catalog;
 use crate::flow::policy::Policy;
+use crate::flow::reservation::{Window, WindowKey};
 use crate::time::Timestamp;
 use serde_json::Value;
 use uuid::Uuid;
@@ -18,8 +19,24 @@ pub struct Env<'a> {
     pub policy: &'a dyn Policy,
     /// The tools and workflows that a patch may name.
     pub catalog: &'a dyn Catalog,
+    /// What limits have counted, as far as this process knows.
+    pub windows: &'a dyn KnownWindows,
     /// The lane that this turn is committed through.
     pub owner: LaneOwner,
+}
+
+/// Windows of limits that a process has written, as it wrote them.
+pub trait KnownWindows {
+    /// The last state that this process wrote; another process may have changed it since. A call that fits is counted
+    /// only if the row is compared, so this saves a read. No call is refused by it.
+    fn latest(&self, tenant: &str, key: &WindowKey) -> Option<Window>;
+}
+
+/// No window is known.
+impl KnownWindows for () {
+    fn latest(&self, _tenant: &str, _key: &WindowKey) -> Option<Window> {
+        None
+    }
 }
 
 /// A request for a slot.

@@ -55,7 +55,7 @@ pub use approval_rows::{ApprovalRequested, INBOX, OutboxMessage, inbox_row, outb
 pub use close::affinity;
 pub use create::NewRun;
 pub use doubts::UnknownOutcome;
-pub use env::{Env, Gate, SlotRequest};
+pub use env::{Env, Gate, KnownWindows, SlotRequest};
 pub use event::{
     Call, CallMode, Effect, Event, GovernanceDecision, LedgerNote, ReceivedAnswer, RunPlace, Signal, SignalKind, Turn,
 };

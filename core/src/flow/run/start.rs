@@ -153,11 +153,8 @@ fn start_tool(run: &mut Run, at: RunPlace, spec: &Arc<Spec>, cx: &mut TurnContex
         consult::request(run, at, limits, &mut cx.book);
         return Ok(true);
     }
-    let counted = (!limits.is_empty()).then(|| consult::reserve(run, at, spec, &limits, cx));
+    consult::reserve(run, at, spec, &limits, cx);
     dispatch(run, at, spec, CallMode::Execute, cx)?;
-    if let Some(counted) = counted {
-        cx.book.note_limits(run.tasks.step_id(at), run.tasks.name(at), counted);
-    }
     Ok(true)
 }
 
@@ -298,6 +295,9 @@ pub(crate) fn dispatch(
             "effect_id": made.effect, "input_digest": digest,
         });
         note_dry(&mut data, &made.input);
+        if let Some(counted) = cx.limits.take_counted(at) {
+            data["limits"] = counted;
+        }
         cx.book.add_note("step.dispatched", Some(step), None, data);
     } else if let Some(stored) = task.effect() {
         made.effect = stored.id;

@@ -30,6 +30,7 @@ pub(crate) fn step(run: &mut Run, events: Vec<Event>, env: &mut Env<'_>) -> Resu
     let mut cx = TurnContext::new(env, run.row.run_seq());
     count_work(run);
     advance(run, events, &mut cx)?;
+    consult::note_counted(run, &mut cx);
     close::finish_turn(run, cx)
 }
 

@@ -36,9 +36,10 @@ pub(crate) struct TurnContext<'e> {
 impl<'e> TurnContext<'e> {
     /// A turn that continues after the ledger entry with this sequence number.
     pub(crate) fn new(env: &'e mut Env<'_>, seq: i64) -> Self {
-        let Env { now, ids, gate, policy, catalog, owner } = env;
+        let Env { now, ids, gate, policy, catalog, windows, owner } = env;
         let (now, owner) = (*now, *owner);
-        let env = Env { now, ids: &mut **ids, gate: &mut **gate, policy: *policy, catalog: *catalog, owner };
+        let (policy, catalog, windows) = (*policy, *catalog, *windows);
+        let env = Env { now, ids: &mut **ids, gate: &mut **gate, policy, catalog, windows, owner };
         Self { env, book: TurnBuilder { seq, ..TurnBuilder::default() }, limits: TurnLimits::default() }
     }
 }
@@ -134,16 +135,6 @@ impl TurnBuilder {
     ) -> i64 {
         self.notes.push(LedgerNote { event_type, step, by, run_seq: 0, data, verdict: None });
         self.last_seq()
-    }
-
-    /// Records which limits a call was counted by: with the entry about its dispatch, or in one of its own if it has none.
-    pub(crate) fn note_limits(&mut self, step: Option<Uuid>, node: &str, counted: serde_json::Value) {
-        match self.notes.last_mut().filter(|note| note.event_type == "step.dispatched" && note.step == step) {
-            Some(note) => note.data["limits"] = counted,
-            None => {
-                self.add_note("step.reserved", step, None, serde_json::json!({"node": node, "limits": counted}));
-            }
-        }
     }
 
     /// Adds a ledger entry for a governance decision.

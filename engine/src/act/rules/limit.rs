@@ -9,7 +9,8 @@ use chimera_core::flow::reservation::{BeyondLimit, Limit, Measure, WindowKey, pa
 use chimera_core::flow::run::ApprovalRequirement;
 use chimera_core::json::Digest32;
 use chimera_core::limits::RULE_WINDOW_SECONDS_MAX;
-use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 /// A limit of a rule.
@@ -53,20 +54,18 @@ pub(super) struct RawLimit {
     by: Option<OneOrMany<String>>,
 }
 
-/// A value, or a list of them.
-#[derive(Clone, Deserialize)]
-#[serde(untagged)]
-pub(super) enum OneOrMany<T> {
-    One(T),
-    Many(Vec<T>),
-}
+/// A value, or a list of them. What is wrong with one of them is said, not only that none fits.
+#[derive(Clone)]
+pub(super) struct OneOrMany<T>(pub(super) Vec<T>);
 
-impl<T> OneOrMany<T> {
-    pub(super) fn into_vec(self) -> Vec<T> {
-        match self {
-            Self::One(one) => vec![one],
-            Self::Many(many) => many,
-        }
+impl<'de, T: DeserializeOwned> Deserialize<'de> for OneOrMany<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let list = match Value::deserialize(deserializer)? {
+            Value::Array(list) => list,
+            one => vec![one],
+        };
+        let list = list.into_iter().map(serde_json::from_value).collect::<Result<Vec<T>, _>>();
+        list.map(Self).map_err(serde::de::Error::custom)
     }
 }
 
@@ -84,7 +83,7 @@ impl TryFrom<RawLimit> for RuleLimit {
             (None, Some(_), None) => return Err("sum_at_most requires `limit`".to_owned()),
             _ => return Err("at_most takes `count`, and sum_at_most takes `of` and `limit`".to_owned()),
         };
-        let by = raw.by.map_or_else(|| vec!["tenant".to_owned()], OneOrMany::into_vec);
+        let by = raw.by.map_or_else(|| vec!["tenant".to_owned()], |by| by.0);
         let by = by.into_iter().map(subject_part).collect::<Result<Vec<_>, _>>()?;
         Ok(Self { measure, most, seconds: window(&raw.per)?, by })
     }

@@ -15,9 +15,10 @@ use crate::port::CommitError;
 use chimera_core::flow::reservation::{
     RESERVATIONS, Reservation, Window, WindowChange, WindowKey, reservations, window_change,
 };
-use chimera_core::flow::run::{RunHead, Turn};
+use chimera_core::flow::run::{KnownWindows, RunHead, Turn};
 use chimera_core::limits;
 use chimera_core::record::{Conflict, RowKey, Tx, Unstorable};
+use chimera_core::time::Timestamp;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
@@ -78,14 +79,15 @@ pub(in crate::flow) struct JoinedTurns {
     windows: Mutex<BTreeMap<SlotKey, Arc<WindowSlot>>>,
 }
 
-impl JoinedTurns {
-    /// A window as this process last wrote it.
-    pub(super) fn latest(&self, tenant: &str, key: &WindowKey) -> Option<Window> {
+impl KnownWindows for JoinedTurns {
+    fn latest(&self, tenant: &str, key: &WindowKey) -> Option<Window> {
         let windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
         let slot = windows.get(&(tenant.to_owned(), key.clone()))?;
         slot.latest().clone()
     }
+}
 
+impl JoinedTurns {
     fn slot(&self, key: &SlotKey) -> Arc<WindowSlot> {
         let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
         if windows.len() >= limits::WINDOWS_KEPT_MAX && !windows.contains_key(key) {
@@ -268,31 +270,17 @@ fn place(
     let (mut tx, mut results) = (Tx::default(), Vec::with_capacity(turns.len()));
     let mut touched: BTreeMap<SlotKey, &Reservation> = BTreeMap::new();
     for turn in turns {
-        let key = |one: &Reservation| (turn.tenant.clone(), one.key.clone());
-        let fits = |windows: &BTreeMap<SlotKey, Window>, one: &Reservation| {
-            let effect = one.entry.effect.unwrap_or_default();
-            let window = windows.get(&key(one));
-            one.is_approved_beyond
-                || window.is_some_and(|window| window.check(effect, one.entry.amount, one.most, now).is_ok())
-        };
-        let mut with_turn = BTreeMap::new();
-        let mut is_placed = true;
-        for one in &turn.reserved {
-            let slot = key(one);
-            if let Some(window) = windows.get(&slot) {
-                with_turn.entry(slot.clone()).or_insert_with(|| window.clone());
-            }
-            is_placed &= fits(&with_turn, one);
-            if let Some(window) = with_turn.get_mut(&slot) {
-                window.reserve(one.entry, now);
-            }
-        }
-        if !is_placed {
+        if !fits(&windows, turn, now) {
             results.push(Err(contended(turn.reserved.first().map(|one| (&turn.tenant, one)))));
             continue;
         }
-        windows.append(&mut with_turn);
-        touched.extend(turn.reserved.iter().map(|one| (key(one), one)));
+        for one in &turn.reserved {
+            let slot = (turn.tenant.clone(), one.key.clone());
+            if let Some(window) = windows.get_mut(&slot) {
+                window.reserve(one.entry, now);
+            }
+            touched.insert(slot, one);
+        }
         append(&mut tx, turn.tx.clone());
         results.push(Ok(()));
     }
@@ -305,6 +293,24 @@ fn place(
     }
     windows.retain(|slot, _| touched.contains_key(slot));
     Ok(Placed { tx, windows, results })
+}
+
+/// Whether all places of a turn are free. Several within one window are taken one after the other.
+fn fits(windows: &BTreeMap<SlotKey, Window>, turn: &ReservingTurn, now: Timestamp) -> bool {
+    let mut tried: BTreeMap<&WindowKey, Window> = BTreeMap::new();
+    turn.reserved.iter().all(|one| {
+        let Some(known) = windows.get(&(turn.tenant.clone(), one.key.clone())) else { return false };
+        let effect = one.entry.effect.unwrap_or_default();
+        let is_free =
+            |window: &Window| one.is_approved_beyond || window.check(effect, one.entry.amount, one.most, now).is_ok();
+        if turn.reserved.iter().filter(|other| other.key == one.key).count() == 1 {
+            return is_free(known);
+        }
+        let window = tried.entry(&one.key).or_insert_with(|| known.clone());
+        let is_free = is_free(window);
+        window.reserve(one.entry, now);
+        is_free
+    })
 }
 
 /// Adds a turn without the rows of its windows.

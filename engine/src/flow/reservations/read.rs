@@ -8,7 +8,7 @@ use crate::error::EngineError;
 use crate::flow::engine::EngineState;
 use crate::rows;
 use chimera_core::flow::reservation::{Facts, Limit, ReservationRow, Window, WindowKey, reservations};
-use chimera_core::flow::run::EffectStatus;
+use chimera_core::flow::run::{EffectStatus, KnownWindows};
 use chimera_core::flow::tables::{EffectRow, effects};
 use chimera_core::limits;
 use chimera_core::record::{Scope, StoredRow};
