@@ -239,6 +239,8 @@ pub const RESERVATION_WINDOW_PARTS: i64 = 64;
 /// Attempts to start a run together with its first limited calls while others use the same limit. After the last one it
 /// is started without them, and makes them when it gets there.
 pub const START_CONSULTS_MAX: u32 = 8;
+/// Pause of a run whose call lost a place within a limit to another run a second time. It grows with each attempt.
+pub const RESERVE_RETRY_PAUSE_FIRST: Duration = Duration::from_millis(4);
 /// Longest pause of a run whose call lost a place within a limit to another run. Then it reads the limit again.
 pub const RESERVE_RETRY_PAUSE_MAX: Duration = Duration::from_millis(500);
 /// Turns that are committed together because they take places within limits. Further turns follow in the next

@@ -21,7 +21,7 @@ use chimera_core::flow::air::Graph;
 use chimera_core::flow::pins::Pins;
 use chimera_core::flow::reservation::Facts;
 use chimera_core::flow::run::{
-    Call, Effect, Env, NewRun, Replay, ReplayMode, Run, RunHead, RunRecording, Source, Turn, WorkflowRef,
+    Call, Effect, Env, KnownWindows, NewRun, Replay, ReplayMode, Run, RunHead, RunRecording, Source, Turn, WorkflowRef,
 };
 use chimera_core::flow::trace::SpanId;
 use chimera_core::limits;
@@ -358,7 +358,7 @@ impl Flow {
         }
         let slots = ReservedSlots { inner: Some(inner), run: head.id };
         let (graph, recorded) = (Arc::clone(&first.graph), first.recorded.take());
-        let created = self.create(NewRun { head, graph, recorded, facts: Facts::default() }).await?;
+        let created = self.create(NewRun { head, graph, recorded, facts: Facts::default() }, &()).await?;
         self.launch(permit, created, &first, slots).await
     }
 
@@ -371,39 +371,41 @@ impl Flow {
         head: RunHead,
         first: FirstTurn<'_>,
     ) -> Result<RunHandle, EngineError> {
-        let (inner, mut facts) = (&self.inner, Facts::default());
+        let (inner, mut facts, mut head) = (&self.inner, Facts::default(), head);
         for tries_left in (0..limits::START_CONSULTS_MAX).rev() {
-            if tries_left == 0 {
-                facts = Facts::default();
-            }
             let slots = ReservedSlots { inner: Some(inner), run: head.id };
             let (graph, recorded) = (Arc::clone(&first.graph), first.recorded.clone());
-            let created = self.create(NewRun { head: head.clone(), graph, recorded, facts: facts.clone() }).await?;
+            // The last attempt knows nothing, so it takes no place.
+            let windows: &(dyn KnownWindows + Sync) = if tries_left > 0 { &inner.joined } else { &() };
+            let read = if tries_left > 0 { facts.clone() } else { Facts::default() };
+            let created = self.create(NewRun { head, graph, recorded, facts: read }, windows).await?;
+            let same = Arc::clone(created.run.head());
             let asked = created.turn.effects.iter().filter_map(|effect| match effect {
                 Effect::Consult { limits, .. } => Some(limits.as_slice()),
                 _ => None,
             });
             let asked = asked.collect::<Vec<_>>().concat();
             if tries_left > 0 && !asked.is_empty() {
-                facts.0.extend(reservations::read_windows(inner, &head.tenant, &asked).await?.0);
+                facts.0.extend(reservations::read_windows(inner, &same.tenant, &asked).await?.0);
                 // The next attempt takes the same slots.
                 slots.keep();
-                continue;
-            }
-            match self.launch(permit, created, &first, slots).await {
-                Err(EngineError::Commit(CommitError::Conflict(conflict)))
-                    if tries_left > 0 && reservations::is_contended(&conflict) =>
-                {
-                    facts = Facts::default();
+            } else {
+                match self.launch(permit, created, &first, slots).await {
+                    Err(EngineError::Commit(CommitError::Conflict(conflict)))
+                        if tries_left > 0 && reservations::is_contended(&conflict) =>
+                    {
+                        facts = Facts::default();
+                    }
+                    launched => return launched,
                 }
-                launched => return launched,
             }
+            head = RunHead::clone(&same);
         }
         Err(EngineError::refused(Code::Internal, "a run could not be started"))
     }
 
     /// Makes the first turn of a run.
-    async fn create(&self, new: NewRun) -> Result<CreatedRun, EngineError> {
+    async fn create(&self, new: NewRun, windows: &(dyn KnownWindows + Sync)) -> Result<CreatedRun, EngineError> {
         let inner = &self.inner;
         let parts = &inner.parts;
         let (id, tenant) = (new.head.id, new.head.tenant.clone());
@@ -418,7 +420,7 @@ impl Flow {
             gate: &mut TurnGate { inner, tenant: &tenant, has_waited: false },
             policy: &*parts.policy,
             catalog: &catalog,
-            windows: &inner.joined,
+            windows,
             owner,
         };
         let mut at_once = |run: &Run, call: &Call| {

@@ -6,7 +6,7 @@
 //! * a row is deleted only when nothing in it counts any more
 
 use crate::memory::RowChange;
-use chimera_core::flow::reservation::{Entry, ReservationRow};
+use chimera_core::flow::reservation::{CountedCall, ReservationRow};
 use chimera_core::flow::run::EffectStatus;
 use chimera_core::flow::status::EffectPurpose;
 use chimera_core::flow::tables::EffectRow;
@@ -36,7 +36,7 @@ pub(super) fn rules() -> Rules {
 pub(super) struct LimitChecker {
     failed: BTreeSet<Uuid>,
     /// The entries of each rule's row.
-    counted: BTreeMap<String, Vec<Entry>>,
+    counted: BTreeMap<String, Vec<CountedCall>>,
     /// Calls that were dispatched in this batch, with their tool.
     dispatched: Vec<(Uuid, String)>,
     /// Entries that left a row in this batch before their time.
@@ -74,7 +74,7 @@ impl LimitChecker {
         let counted = entries(&after);
         let (_, _, most, seconds) = LIMITED.iter().find(|(rule, ..)| *rule == after.rule)?;
         let latest = counted.last()?.at;
-        let counts = |entry: &&Entry| entry.at.plus_seconds(*seconds) > latest;
+        let counts = |entry: &&CountedCall| entry.at.plus_seconds(*seconds) > latest;
         let gone = before.iter().flat_map(entries).filter(|entry| counts(&entry)).filter_map(|entry| entry.effect);
         self.left.extend(gone.filter(|effect| !counted.iter().any(|entry| entry.effect == Some(*effect))));
         let used = counted.iter().filter(counts).count();

@@ -15,7 +15,7 @@ mod window;
 
 pub use amount::{AmountError, format_amount, parse_amount};
 pub use row::{RESERVATIONS, ReservationExpiry, ReservationRow, WindowChange, reservations, window_change};
-pub use window::{Entry, LimitReached, Window, WindowKey};
+pub use window::{CountedCall, LimitReached, Window, WindowKey};
 
 use super::approval::ApprovalRequirement;
 use crate::error::{Code, ErrorBody};
@@ -117,7 +117,7 @@ pub struct Reservation {
     /// The rule that declares the limit.
     pub rule: String,
     pub most: i64,
-    pub entry: Entry,
+    pub entry: CountedCall,
     /// It was approved beyond the limit.
     pub is_approved_beyond: bool,
 }

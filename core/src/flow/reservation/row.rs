@@ -1,6 +1,6 @@
 //! The row of a window.
 
-use super::window::{Entry, Window, WindowKey};
+use super::window::{CountedCall, Window, WindowKey};
 use crate::record::{DamagedRows, Insert, Json, Unstorable, Update, part, table};
 use crate::time::Timestamp;
 
@@ -41,7 +41,7 @@ impl ReservationRow {
     /// The window of this row.
     pub fn window(&self) -> Result<Window, DamagedRows> {
         let key = WindowKey { subject: self.subject.clone(), seconds: u32::try_from(self.window_seconds).unwrap_or(0) };
-        Ok(Window::load(key, self.state_version, Json::decode::<Vec<Entry>>(&self.entries)?))
+        Ok(Window::load(key, self.state_version, Json::decode::<Vec<CountedCall>>(&self.entries)?))
     }
 }
 

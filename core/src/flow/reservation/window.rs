@@ -21,7 +21,7 @@ pub struct WindowKey {
 
 /// A counted call, or several that were joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct CountedCall {
     /// None if it stands for several.
     pub effect: Option<Uuid>,
     pub at: Timestamp,
@@ -31,13 +31,13 @@ pub struct Entry {
 }
 
 /// As a list, because a row has many of them.
-impl Serialize for Entry {
+impl Serialize for CountedCall {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         (self.effect, self.at.micros(), self.amount, u8::from(self.is_write)).serialize(serializer)
     }
 }
 
-impl<'de> Deserialize<'de> for Entry {
+impl<'de> Deserialize<'de> for CountedCall {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let (effect, at, amount, is_write) = <(Option<Uuid>, i64, i64, u8)>::deserialize(deserializer)?;
         Ok(Self { effect, at: Timestamp::from_micros(at), amount, is_write: is_write != 0 })
@@ -60,7 +60,7 @@ pub struct Window {
     /// Zero until it has a row.
     version: i64,
     /// In order of time.
-    entries: Vec<Entry>,
+    entries: Vec<CountedCall>,
 }
 
 impl Window {
@@ -72,7 +72,7 @@ impl Window {
 
     /// The window of a row.
     #[must_use]
-    pub fn load(key: WindowKey, version: i64, mut entries: Vec<Entry>) -> Self {
+    pub fn load(key: WindowKey, version: i64, mut entries: Vec<CountedCall>) -> Self {
         entries.sort_by_key(|entry| entry.at);
         Self { key, version, entries }
     }
@@ -89,7 +89,7 @@ impl Window {
     }
 
     #[must_use]
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[CountedCall] {
         &self.entries
     }
 
@@ -121,7 +121,7 @@ impl Window {
     }
 
     /// Counts the call of an effect. One that was counted before is moved.
-    pub fn reserve(&mut self, mut entry: Entry, now: Timestamp) {
+    pub fn reserve(&mut self, mut entry: CountedCall, now: Timestamp) {
         let now = self.time(now);
         let seconds = i64::from(self.key.seconds);
         self.entries.retain(|known| known.at.plus_seconds(seconds) > now && known.effect != entry.effect);
@@ -140,14 +140,14 @@ impl Window {
         self.entries.last().map_or(now, |last| last.at.max(now))
     }
 
-    fn counted(&self, now: Timestamp) -> impl Iterator<Item = &Entry> {
+    fn counted(&self, now: Timestamp) -> impl Iterator<Item = &CountedCall> {
         let seconds = i64::from(self.key.seconds);
         self.entries.iter().filter(move |entry| entry.at.plus_seconds(seconds) > now)
     }
 
     /// Joins the oldest entries of one part of the window until there are few enough.
     fn join_old(&mut self) {
-        let part = |entry: &Entry| {
+        let part = |entry: &CountedCall| {
             let micros = (i64::from(self.key.seconds) * 1_000_000 / RESERVATION_WINDOW_PARTS).max(1);
             entry.at.micros().div_euclid(micros)
         };
@@ -160,7 +160,7 @@ impl Window {
             match joined.last_mut() {
                 Some(last) if left > 0 && part(last) == part(entry) => {
                     let amount = last.amount.saturating_add(entry.amount);
-                    *last = Entry { effect: None, at: entry.at, amount, is_write: false };
+                    *last = CountedCall { effect: None, at: entry.at, amount, is_write: false };
                     left -= 1;
                 }
                 _ => joined.push(*entry),

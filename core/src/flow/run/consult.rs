@@ -16,7 +16,7 @@ use super::{ReplayMode, Run, RunHead, RunPlace, answer, replay, start};
 use crate::flow::approval::ApprovalRequirement;
 use crate::flow::policy::Action;
 use crate::flow::reservation::{
-    BeyondLimit, BeyondReason, Entry, Facts, Limit, Reservation, Window, WindowChange, WindowKey, window_change,
+    BeyondLimit, BeyondReason, CountedCall, Facts, Limit, Reservation, Window, WindowChange, WindowKey, window_change,
 };
 use crate::id;
 use crate::json::Digest32;
@@ -224,7 +224,7 @@ pub(crate) fn reserve(run: &Run, at: RunPlace, spec: &Spec, limits: &[Limit], cx
     cx.limits.counted.insert(at, counted);
     for limit in limits {
         let (Ok(amount), Some(known)) = (&limit.amount, cx.limits.windows.get_mut(&limit.key)) else { continue };
-        let entry = Entry { effect: Some(effect), at: now, amount: *amount, is_write };
+        let entry = CountedCall { effect: Some(effect), at: now, amount: *amount, is_write };
         let is_approved_beyond = known.window.check(effect, *amount, limit.most, now).is_err();
         known.before.get_or_insert_with(|| known.window.clone());
         known.window.reserve(entry, now);

@@ -1,6 +1,6 @@
 //! Sliding windows: no window of their length ever holds more than the limit, however runs interleave.
 
-use chimera_core::flow::reservation::{Entry, LimitReached, Window, WindowKey};
+use chimera_core::flow::reservation::{CountedCall, LimitReached, Window, WindowKey};
 use chimera_core::limits::{RESERVATION_ENTRIES_MAX, RESERVATION_WINDOW_PARTS};
 use chimera_core::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,8 +18,8 @@ fn window(seconds: u32) -> Window {
     Window::empty(WindowKey { subject: "s".to_owned(), seconds })
 }
 
-fn entry(number: u128, amount: i64) -> Entry {
-    Entry { effect: Some(id(number)), at: at(0), amount, is_write: true }
+fn entry(number: u128, amount: i64) -> CountedCall {
+    CountedCall { effect: Some(id(number)), at: at(0), amount, is_write: true }
 }
 
 /// Counts a call if it fits.
@@ -86,7 +86,7 @@ fn a_window_is_stored_as_it_is() {
     take(&mut written, 1, 1, 9, at(1)).unwrap();
     take(&mut written, 2, 5, 9, at(2)).unwrap();
     let text = serde_json::to_string(written.entries()).unwrap();
-    let read: Vec<Entry> = serde_json::from_str(&text).unwrap();
+    let read: Vec<CountedCall> = serde_json::from_str(&text).unwrap();
     assert_eq!(read, written.entries());
 }
 

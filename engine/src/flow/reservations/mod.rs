@@ -20,8 +20,10 @@ use uuid::Uuid;
 /// not all losers come back at once.
 pub(super) fn retry_pause(run: Uuid, tried: u32) -> Duration {
     let (_, dice) = run.as_u64_pair();
-    let spread = Duration::from_millis(1 + dice.rotate_left(tried) % 8);
-    (spread * tried.min(16)).min(limits::RESERVE_RETRY_PAUSE_MAX)
+    let first = limits::RESERVE_RETRY_PAUSE_FIRST;
+    let spread = u128::from(dice.rotate_left(tried)) % first.as_micros();
+    let pause = first + Duration::from_micros(u64::try_from(spread).unwrap_or_default());
+    (pause * tried).min(limits::RESERVE_RETRY_PAUSE_MAX)
 }
 
 /// Whether a turn lost a place within a limit to another run. Reading the limit again is all it takes.
