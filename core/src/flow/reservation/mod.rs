@@ -130,9 +130,11 @@ impl Facts {
     /// Identifies in the ledger what a decision was based on.
     #[must_use]
     pub fn digest<'a>(windows: impl IntoIterator<Item = &'a Window>) -> Digest32 {
-        let read = windows
-            .into_iter()
-            .map(|window| json!([window.key().subject, window.key().seconds, window.version(), window.entries()]));
+        // The version and the last entry tell the states of a row apart.
+        let read = windows.into_iter().map(|window| {
+            let (key, entries) = (window.key(), window.entries());
+            json!([key.subject, key.seconds, window.version(), entries.len(), entries.last()])
+        });
         Digest32::of(&read.collect::<Vec<_>>().into())
     }
 }

@@ -79,7 +79,6 @@ pub(crate) fn finish_turn(run: &mut Run, cx: TurnContext<'_>) -> Result<Turn, Un
         for at in std::mem::take(&mut book.undoing).difference(&dirty) {
             write_undo_deadline(run, *at, &mut book)?;
         }
-        counted.write(&run.head, env.now, &mut book)?;
         turn.notes = book.number_notes();
         write_run(run, attendance, &mut book)?;
         turn.tx = Some(book.tx(affinity(run.head.id)));

@@ -12,18 +12,15 @@ use super::event::{CallMode, Effect, GovernanceDecision};
 use super::requesters;
 use super::tasks::task::TaskState;
 use super::turn_builder::{TurnBuilder, TurnContext};
-use super::{ReplayMode, Run, RunHead, RunPlace, answer, replay, start};
+use super::{ReplayMode, Run, RunPlace, answer, replay, start};
 use crate::flow::approval::ApprovalRequirement;
 use crate::flow::policy::Action;
-use crate::flow::reservation::{
-    BeyondLimit, BeyondReason, CountedCall, Facts, Limit, Reservation, Window, WindowChange, WindowKey, window_change,
-};
+use crate::flow::reservation::{BeyondLimit, BeyondReason, CountedCall, Facts, Limit, Reservation, Window, WindowKey};
 use crate::id;
 use crate::json::Digest32;
 use crate::ledger::decision::{DecisionSource, Outcome};
 use crate::limits::CALL_LIMITS_MAX;
 use crate::record::Unstorable;
-use crate::time::Timestamp;
 use crate::tool::{EffectKind, Spec, is_dry_run};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,10 +41,9 @@ pub(crate) struct TurnLimits {
 struct TurnWindow {
     /// With the places of this turn.
     window: Window,
-    /// As it was before them, once there are any.
-    before: Option<Window>,
-    /// It was read for this turn. Otherwise it is what this process last wrote: nothing is refused by that.
-    is_read: bool,
+    /// As it was read for this turn. If it was not, it is what this process last wrote: nothing is refused by that.
+    read: Option<Window>,
+    is_changed: bool,
 }
 
 impl TurnLimits {
@@ -56,8 +52,8 @@ impl TurnLimits {
         for window in facts.0 {
             let is_newer = |known: &TurnWindow| known.window.version() < window.version();
             if self.windows.get(window.key()).is_none_or(is_newer) {
-                let key = window.key().clone();
-                self.windows.insert(key, TurnWindow { window, before: None, is_read: true });
+                let (key, read) = (window.key().clone(), Some(window.clone()));
+                self.windows.insert(key, TurnWindow { window, read, is_changed: false });
             }
         }
     }
@@ -67,7 +63,7 @@ impl TurnLimits {
         for limit in limits {
             if !self.windows.contains_key(&limit.key) {
                 let window = env.windows.latest(tenant, &limit.key)?;
-                self.windows.insert(limit.key.clone(), TurnWindow { window, before: None, is_read: false });
+                self.windows.insert(limit.key.clone(), TurnWindow { window, read: None, is_changed: false });
             }
         }
         limits.iter().map(|limit| self.windows.get(&limit.key)).collect()
@@ -77,26 +73,11 @@ impl TurnLimits {
         Facts::digest(limits.iter().filter_map(|limit| Some(&self.windows.get(&limit.key)?.window)))
     }
 
-    /// Writes the windows in which the turn takes places.
-    pub(crate) fn write(&self, head: &RunHead, now: Timestamp, book: &mut TurnBuilder) -> Result<(), Unstorable> {
-        let mut written: BTreeSet<&WindowKey> = BTreeSet::new();
-        for reserved in &self.reserved {
-            let Some(known) = self.windows.get(&reserved.key).filter(|_| written.insert(&reserved.key)) else {
-                continue;
-            };
-            match window_change(&known.window, &head.tenant, &reserved.rule, now)? {
-                WindowChange::Insert(insert) => book.insert(insert),
-                WindowChange::Update(update) => book.update(update),
-            }
-        }
-        Ok(())
-    }
-
-    /// The places that the turn takes, and their windows as they were before.
+    /// The places that the turn takes, and their windows as they were read.
     pub(crate) fn into_reserved(mut self) -> (Vec<Reservation>, Vec<Window>) {
-        let before = self.reserved.iter().filter_map(|reserved| self.windows.get_mut(&reserved.key)?.before.take());
-        let before = before.collect();
-        (self.reserved, before)
+        let read = self.reserved.iter().filter_map(|reserved| self.windows.get_mut(&reserved.key)?.read.take());
+        let read = read.collect();
+        (self.reserved, read)
     }
 
     /// What the ledger records about the call at a place that was counted in this turn.
@@ -155,7 +136,7 @@ pub(crate) fn check(run: &Run, at: RunPlace, limits: &[Limit], cx: &mut TurnCont
     let (mut asks, mut are_read): (Option<ApprovalRequirement>, bool) = (None, true);
     let mut denied = None;
     for (position, (limit, known)) in limits.iter().zip(windows).enumerate() {
-        are_read &= known.is_read;
+        are_read &= known.read.is_some();
         let fits = match position < CALL_LIMITS_MAX {
             true => limit.check(&known.window, effect, cx.env.now),
             false => Err(BeyondReason::Unreadable(format!("a call has at most {CALL_LIMITS_MAX} limits"))),
@@ -171,7 +152,7 @@ pub(crate) fn check(run: &Run, at: RunPlace, limits: &[Limit], cx: &mut TurnCont
     }
     if !are_read && (asks.is_some() || denied.is_some()) {
         // Others may have given places back since this process last wrote them.
-        cx.limits.windows.retain(|_, known| known.is_read || known.before.is_some());
+        cx.limits.windows.retain(|_, known| known.read.is_some() || known.is_changed);
         return LimitCheck::NotRead;
     }
     cx.limits.consulted.insert(at);
@@ -226,7 +207,7 @@ pub(crate) fn reserve(run: &Run, at: RunPlace, spec: &Spec, limits: &[Limit], cx
         let (Ok(amount), Some(known)) = (&limit.amount, cx.limits.windows.get_mut(&limit.key)) else { continue };
         let entry = CountedCall { effect: Some(effect), at: now, amount: *amount, is_write };
         let is_approved_beyond = known.window.check(effect, *amount, limit.most, now).is_err();
-        known.before.get_or_insert_with(|| known.window.clone());
+        known.is_changed = true;
         known.window.reserve(entry, now);
         let (key, rule, most) = (limit.key.clone(), limit.rule.clone(), limit.most);
         cx.limits.reserved.push(Reservation { key, rule, most, entry, is_approved_beyond });

@@ -347,9 +347,9 @@ pub struct Turn {
     pub unknown_outcomes: Vec<UnknownOutcome>,
     /// Performed once the rows are durable.
     pub effects: Vec<Effect>,
-    /// Places within limits that its calls take. The rows have them already.
+    /// Places within limits that its calls take. Whoever commits the rows adds those of the windows.
     pub reserved: Vec<Reservation>,
-    /// The windows of these places, as they were read.
+    /// The windows of these places, as far as they were read for this turn.
     pub windows_read: Vec<Window>,
     /// There is more to do: send a `Tick` after the commit.
     pub more: bool,

@@ -27,10 +27,10 @@ use tokio::sync::oneshot;
 #[derive(Clone, Debug)]
 pub(in crate::flow) struct ReservingTurn {
     pub(in crate::flow) tenant: String,
-    /// With the rows of the windows as the turn left them.
+    /// Without the rows of the windows.
     pub(in crate::flow) tx: Tx,
     pub(in crate::flow) reserved: Vec<Reservation>,
-    /// The windows as the turn read them.
+    /// The windows, as far as the turn read them.
     pub(in crate::flow) read: Vec<Window>,
 }
 
@@ -131,10 +131,9 @@ pub(in crate::flow) async fn commit(inner: &EngineState, turn: ReservingTurn) ->
     if turn.reserved.is_empty() {
         return inner.parts.records.commit(turn.tx).await.map(drop);
     }
-    let Some(lane) = inner.parts.records.lane(turn.tx.affinity) else {
-        return inner.parts.records.commit(turn.tx).await.map(drop);
-    };
-    let queue = inner.joined.lane(lane.lane);
+    // Without a lane, the commit claims one or fails.
+    let lane = inner.parts.records.lane(turn.tx.affinity).map_or(0, |lane| lane.lane);
+    let queue = inner.joined.lane(lane);
     let (done, mut result) = oneshot::channel();
     queue.waiting().push_back(Waiting { turn, done });
     loop {
@@ -190,7 +189,14 @@ async fn try_group(
     turns: &[ReservingTurn],
 ) -> Option<Vec<Result<(), CommitError>>> {
     for attempt in 0..limits::RESERVE_TRIES_MAX {
-        let base = newest(slots, turns, attempt == 0);
+        let mut base = newest(slots, turns, attempt == 0);
+        if slot_keys(turns).any(|key| !base.contains_key(&key)) {
+            // A window that this process wrote was dropped from memory since.
+            if let Err(error) = refresh(inner, slots, turns).await {
+                return Some(vec![Err(error); turns.len()]);
+            }
+            base = newest(slots, turns, attempt == 0);
+        }
         let Placed { tx, windows, results } = match place(inner, base, turns) {
             Ok(placed) => placed,
             Err(error) => {
@@ -281,7 +287,8 @@ fn place(
             }
             touched.insert(slot, one);
         }
-        append(&mut tx, turn.tx.clone());
+        tx.affinity = turn.tx.affinity;
+        tx.append(turn.tx.clone());
         results.push(Ok(()));
     }
     for (slot, one) in &touched {
@@ -311,14 +318,6 @@ fn fits(windows: &BTreeMap<SlotKey, Window>, turn: &ReservingTurn, now: Timestam
         window.reserve(one.entry, now);
         is_free
     })
-}
-
-/// Adds a turn without the rows of its windows.
-fn append(tx: &mut Tx, mut turn: Tx) {
-    turn.inserts.retain(|insert| insert.table != &RESERVATIONS);
-    turn.updates.retain(|update| update.table != &RESERVATIONS);
-    tx.affinity = turn.affinity;
-    tx.append(turn);
 }
 
 /// Reads the windows of some turns again: another process has changed one of them.
