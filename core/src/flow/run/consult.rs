@@ -2,7 +2,8 @@
 //!
 //! A call without limits never gets here. For a limited one, the run takes a slot and asks for the windows (`Consult`).
 //! The turn that receives them judges the call, counts it and dispatches it, so what was read is never used later.
-//! If another run changed a window meanwhile, the turn is not committed, and the run is loaded and asks again.
+//! If the call no longer fits when the turn is committed, the run is loaded and asks again. A call that fits into what
+//! this process wrote last is not asked about: the commit compares it.
 //!
 //! A retry finds the entry of its effect and counts once. Dry runs and replays without effects count nothing. Neither
 //! does an undo: it must be possible at any time, and what it undoes has happened.

@@ -6,7 +6,8 @@
 //! compare-and-set per row. A turn that does not fit is told so and reads its limits again. If the transaction loses,
 //! each turn is tried alone, so that nobody fails because of others.
 //!
-//! Within a process, a window is changed by one transaction at a time; between processes the compare-and-set decides.
+//! A turn whose windows nobody else is changing commits on its own, at once. Within a process, a window is changed by one
+//! transaction at a time; between processes the compare-and-set decides.
 
 use super::is_contended;
 use super::read::read_window;
@@ -131,6 +132,9 @@ pub(in crate::flow) async fn commit(inner: &EngineState, turn: ReservingTurn) ->
     if turn.reserved.is_empty() {
         return inner.parts.records.commit(turn.tx).await.map(drop);
     }
+    if let Some(result) = commit_alone(inner, &turn).await {
+        return result;
+    }
     // Without a lane, the commit claims one or fails.
     let lane = inner.parts.records.lane(turn.tx.affinity).map_or(0, |lane| lane.lane);
     let queue = inner.joined.lane(lane);
@@ -149,11 +153,24 @@ pub(in crate::flow) async fn commit(inner: &EngineState, turn: ReservingTurn) ->
     }
 }
 
+/// Commits a turn whose windows nobody else is changing. None: somebody is.
+async fn commit_alone(inner: &EngineState, turn: &ReservingTurn) -> Option<Result<(), CommitError>> {
+    let slots = slots_of(inner, std::slice::from_ref(turn));
+    let held: Result<Vec<_>, _> = slots.values().map(|slot| slot.turn.try_lock()).collect();
+    let held = held.ok()?;
+    let results = try_group(inner, &slots, std::slice::from_ref(turn)).await;
+    drop(held);
+    results?.pop()
+}
+
+fn slots_of(inner: &EngineState, turns: &[ReservingTurn]) -> BTreeMap<SlotKey, Arc<WindowSlot>> {
+    slot_keys(turns).map(|key| (key.clone(), inner.joined.slot(&key))).collect()
+}
+
 /// Commits the turns of a group, together if possible, and tells each how it ended.
 async fn commit_group(inner: &EngineState, group: Vec<Waiting>) {
     let (turns, waiters): (Vec<ReservingTurn>, Vec<_>) = group.into_iter().map(|one| (one.turn, one.done)).unzip();
-    let slots: BTreeMap<SlotKey, Arc<WindowSlot>> =
-        slot_keys(&turns).map(|key| (key.clone(), inner.joined.slot(&key))).collect();
+    let slots = slots_of(inner, &turns);
     // In the order of their keys, so that two groups never wait for each other.
     let mut held = Vec::with_capacity(slots.len());
     for slot in slots.values() {
