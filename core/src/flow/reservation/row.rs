@@ -65,7 +65,7 @@ pub fn window_change(window: &Window, tenant: &str, rule: &str, now: Timestamp) 
         (reservations::tenant_id, tenant.into()),
         (reservations::subject, key.subject.as_str().into()),
         (reservations::window_seconds, seconds.into()),
-        (reservations::state_version, 1.into()),
+        (reservations::state_version, window.next_version(now).into()),
     ];
     cells.extend(counted);
     Ok(WindowChange::Insert(Insert::new(&RESERVATIONS, cells)?))

@@ -93,9 +93,16 @@ impl Window {
         &self.entries
     }
 
+    /// The version of its row once it is written. The first one is the time, so that a row that was deleted and written
+    /// again never gets a version that somebody remembers.
+    #[must_use]
+    pub const fn next_version(&self, now: Timestamp) -> i64 {
+        if self.version == 0 { now.micros() } else { self.version + 1 }
+    }
+
     /// The row was written.
-    pub const fn written(&mut self) {
-        self.version += 1;
+    pub const fn written(&mut self, now: Timestamp) {
+        self.version = self.next_version(now);
     }
 
     /// Entries whose effects may turn out to have failed.

@@ -80,6 +80,17 @@ fn a_clock_that_is_behind_does_not_reorder_a_window() {
     assert_eq!(times, [at(30), at(30)]);
 }
 
+/// A node that remembers a deleted row can't take another one for it.
+#[test]
+fn a_row_that_is_written_again_has_a_version_that_it_never_had() {
+    let (mut old, mut new) = (window(60), window(60));
+    old.written(at(0));
+    (0..1_000).for_each(|_| old.written(at(1)));
+    // It is deleted when nothing in it counts any more.
+    new.written(at(61));
+    assert!(new.version() > old.version());
+}
+
 #[test]
 fn a_window_is_stored_as_it_is() {
     let mut written = window(60);
@@ -165,7 +176,7 @@ fn no_window_holds_more_than_its_limit_whatever_the_order() {
                     if readers.iter().all(|reader| reader.effect != effect) {
                         failed.insert(effect);
                         row.release(id(effect));
-                        row.written();
+                        row.written(at(now));
                     }
                 }
                 _ if !readers.is_empty() => {
@@ -174,7 +185,7 @@ fn no_window_holds_more_than_its_limit_whatever_the_order() {
                     if seen.version() != row.version() {
                         readers.push(Reader { effect, amount, seen: row.clone() });
                     } else if take(&mut seen, effect, amount, most, at(now)).is_ok() {
-                        seen.written();
+                        seen.written(at(now));
                         row = seen;
                         sent.push((now, effect, amount));
                     }

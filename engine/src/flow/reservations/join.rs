@@ -214,7 +214,7 @@ async fn try_group(
             }
             base = newest(slots, turns, attempt == 0);
         }
-        let Placed { tx, windows, results } = match place(inner, base, turns) {
+        let Placed { tx, windows, results, now } = match place(inner, base, turns) {
             Ok(placed) => placed,
             Err(error) => {
                 tracing::error!(%error, "the row of a limit could not be built");
@@ -227,7 +227,7 @@ async fn try_group(
         let error = match inner.parts.records.commit(tx).await {
             Ok(_) => {
                 for (key, mut window) in windows {
-                    window.written();
+                    window.written(now);
                     if let Some(slot) = slots.get(&key) {
                         *slot.latest() = Some(window);
                     }
@@ -281,6 +281,8 @@ struct Placed {
     windows: BTreeMap<SlotKey, Window>,
     /// Which turns are part of it.
     results: Vec<Result<(), CommitError>>,
+    /// When they were taken.
+    now: Timestamp,
 }
 
 /// Takes the places of each turn in order.
@@ -316,7 +318,7 @@ fn place(
         }
     }
     windows.retain(|slot, _| touched.contains_key(slot));
-    Ok(Placed { tx, windows, results })
+    Ok(Placed { tx, windows, results, now })
 }
 
 /// Whether all places of a turn are free. Several within one window are taken one after the other.
