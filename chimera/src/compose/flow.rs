@@ -1,5 +1,6 @@
 //! Wires the flow engine: tools, rules, limits, notifiers and background loops.
 
+use super::tool_folder::ToolFolder;
 use super::traced::TracedBus;
 use super::{Ambient, FolderBlobs, LinkSigner, Redis, resolve_setting, s3_place, secrets};
 use crate::config::{Config, FlowConfig, MailConfig};
@@ -9,7 +10,7 @@ use async_trait::async_trait;
 use chimera_connect::flow::notify::NotificationChannels;
 use chimera_connect::flow::webhook::{SigningKeySource, WebhookSender, own_key};
 use chimera_connect::flow::{
-    MailSettings, MailTls, ToolDependencies, declared, http_tools, local_tools, mail_tool, s3_tool,
+    MailSettings, MailTls, ToolDependencies, http_tools, local_tools, mail_tool, s3_tool,
 };
 use chimera_connect::http::{Client, ClientSettings, Egress};
 use chimera_core::access::tables::{TENANTS, tenants};
@@ -24,7 +25,7 @@ use chimera_engine::act::rules::{Rule, Rules};
 use chimera_engine::act::{DirectoryRecipients, Guard, Schedules};
 use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::port::{Blobs, Buckets, Notifier, Tool};
-use chimera_engine::flow::{Asking, Flow, FlowPorts, RunLimits, TenantBlobs, TenantBuckets, ToolRegistry};
+use chimera_engine::flow::{Asking, Flow, FlowPorts, RunLimits, TenantBlobs, TenantBuckets, ToolRegistry, keep_tools, reload_tools};
 use chimera_engine::port::{Blocked, Bus, CommitError, Records, SecretError, Secrets};
 use chimera_storage::bucket::{FolderBuckets, S3Buckets};
 use chimera_storage::bus::{LocalBus, RedisBus};
@@ -132,7 +133,7 @@ pub(super) async fn start(
     let mail = mail(config, &toolbox)?;
     let owned = TenantBlobs::new(Arc::clone(blobs), Arc::clone(records));
     let buckets = TenantBuckets::new(buckets(config).await?, Arc::clone(&tenancy));
-    let registry = registry(config, &toolbox, mail.clone(), &owned, buckets)?.shared_by(tenancy);
+    let registry = registry(config, &toolbox, built_in_tools(&toolbox, mail.clone(), &owned, buckets)?, tenancy)?;
     let key = match &config.webhook_key {
         Some(name) => SigningKeySource::Secret(parse_secret_name(name)?),
         None => {
@@ -149,8 +150,13 @@ pub(super) async fn start(
     let outlets = EngineOutputs { bus: voice.bus, notifier: Arc::new(channels), asking };
     let policy = Arc::new(Guard::new(voice.directory, rules(config)?));
     let flow = engine(config, ambient, records, GovernedTools { registry, policy }, outlets);
-    let (keeper, messenger, meter) = (flow.clone(), flow.clone(), flow.clone());
+    // What declares a tool is stored before a run begins with it. Runs of a store that accepts nothing begin later.
+    if let Err(error) = reload_tools(&flow).await {
+        tracing::warn!(error = %error, "the declared tools could not be recorded");
+    }
+    let (keeper, messenger, meter, tools) = (flow.clone(), flow.clone(), flow.clone(), flow.clone());
     let loops = vec![
+        tokio::spawn(async move { keep_tools(&tools).await }),
         tokio::spawn(async move { keeper.keep().await }),
         tokio::spawn(async move { messenger.run_delivery().await }),
         tokio::spawn(async move { meter.run_gauges().await }),
@@ -174,7 +180,7 @@ pub(crate) fn resumer(config: &Config, ambient: &Ambient, records: &Arc<dyn Reco
 
 /// How many tools and rules the configuration gives.
 pub(crate) fn workflow_facts(config: &Config, ambient: &Ambient) -> Outcome<(usize, usize)> {
-    Ok((describe_tools(config, ambient)?.specs().count(), rules(config)?.0.len()))
+    Ok((describe_tools(config, ambient)?.specs().len(), rules(config)?.0.len()))
 }
 
 /// The tool registry for validation only: no tool is called.
@@ -188,7 +194,8 @@ fn describe_tools(config: &Config, ambient: &Ambient) -> Outcome<ToolRegistry> {
     let buckets = Arc::new(FolderBuckets::new(config.data_dir.join("buckets")));
     let buckets = TenantBuckets::new(buckets, Arc::clone(&tenancy));
     let toolbox = toolbox(config, ambient, &tenancy)?;
-    registry(config, &toolbox, mail(config, &toolbox)?, &blobs, buckets)
+    let tools = built_in_tools(&toolbox, mail(config, &toolbox)?, &blobs, buckets)?;
+    registry(config, &toolbox, tools, tenancy)
 }
 
 /// The local operator's permit.
@@ -299,49 +306,47 @@ fn toolbox(config: &Config, ambient: &Ambient, tenancy: &Arc<dyn Tenancy>) -> Ou
     Ok(ToolDependencies { client, secrets, base_urls: config.flow.base_urls.clone() })
 }
 
-fn registry(
-    config: &Config,
+/// The tools that are part of the program.
+fn built_in_tools(
     toolbox: &ToolDependencies,
     mail: Option<Arc<dyn Tool>>,
     blobs: &TenantBlobs,
     buckets: TenantBuckets,
-) -> Outcome<ToolRegistry> {
+) -> Outcome<Vec<Arc<dyn Tool>>> {
     let broken = |error: &dyn std::fmt::Display| Failure::new(Code::Internal, format!("a built-in tool: {error}"));
     let mut tools = local_tools(blobs.clone()).map_err(|error| broken(&error))?;
     tools.push(s3_tool(buckets, blobs.clone()).map_err(|error| broken(&error))?);
     tools.extend(http_tools(toolbox).map_err(|error| invalid("flow.base_urls", error))?);
     tools.extend(mail);
-    for path in tool_files(config.flow.tools_dir.as_deref())? {
-        let refused = |why: &dyn std::fmt::Display| invalid("flow.tools_dir", format!("{}: {why}", path.display()));
-        let text = read(&path, DECLARED_FILE_BYTES_MAX).map_err(|error| refused(&error))?;
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let declared = declared::tools(&text, &name, toolbox).map_err(|error| refused(&error))?;
-        tools.extend(declared.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>));
-    }
+    Ok(tools)
+}
+
+/// All tools: the built-in ones, and what the tool files declare now. A broken file of the default tenant is refused; one
+/// of another tenant must not keep the others from starting.
+fn registry(
+    config: &Config,
+    toolbox: &ToolDependencies,
+    tools: Vec<Arc<dyn Tool>>,
+    tenancy: Arc<dyn Tenancy>,
+) -> Outcome<ToolRegistry> {
     let mut registry = ToolRegistry::default();
     if config.mail.is_none() {
         registry
             .add_absent("email_send", "set `mail.server` and `mail.from` (CHIMERA_MAIL__SERVER, CHIMERA_MAIL__FROM)");
     }
+    let names = tools.iter().map(|tool| tool.spec().name.clone()).collect();
     for tool in tools {
-        registry.add(tool).map_err(|twice| invalid("flow.tools_dir", twice))?;
+        registry.add(tool).map_err(|twice| Failure::new(Code::Internal, twice.to_string()))?;
     }
+    let folder = ToolFolder::new(config.flow.tools_dir.clone(), toolbox.clone(), names);
+    let declared = folder.look(true);
+    if let Some(problem) = declared.problems.iter().find(|problem| !ToolFolder::is_of_tenant(problem)) {
+        let path = config.flow.tools_dir.clone().unwrap_or_default().join(&problem.file);
+        return Err(invalid("flow.tools_dir", format!("{}: {}", path.display(), problem.reason)));
+    }
+    let registry = registry.shared_by(tenancy).declared_by(Arc::new(folder), TENANT);
+    registry.set_declarations(declared);
     Ok(registry)
-}
-
-/// The files that declare tools, in the order of their names.
-fn tool_files(dir: Option<&Path>) -> Outcome<Vec<PathBuf>> {
-    let Some(dir) = dir else { return Ok(Vec::new()) };
-    let failed = |error: std::io::Error| invalid("flow.tools_dir", format!("{}: {}", dir.display(), io_reason(&error)));
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(dir).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        if path.extension().is_some_and(|extension| extension == "toml") {
-            files.push(path);
-        }
-    }
-    files.sort();
-    Ok(files)
 }
 
 pub(super) fn read(path: &Path, bytes_max: usize) -> Result<String, String> {

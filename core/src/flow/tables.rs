@@ -6,7 +6,7 @@
 use super::air::NodeKind;
 use super::call::CallEnd;
 use super::run::{EffectStatus, ReplayMode, RunStatus, Source, StepStatus};
-use super::status::{EffectPurpose, NotificationStatus, PatchStatus, RequestStatus};
+use super::status::{DefinitionStatus, EffectPurpose, NotificationStatus, PatchStatus, RequestStatus};
 use crate::access::Level;
 use crate::json::Digest32;
 use crate::ledger::ActorType;
@@ -48,6 +48,32 @@ table! {
     key: [workflow_id],
     tenant: tenant_id,
     rank: 301,
+}
+
+table! {
+    /// The definitions of declared tools, by version.
+    TOOL_DEFINITIONS = tool_definitions -> ToolDefinitionRow {
+        tenant_id: String,
+        name: String,
+        version: String,
+        document: Json [exact],
+        status: DefinitionStatus,
+        created_at: Timestamp [default],
+        updated_at: Timestamp [default],
+        state_version: i64 [default],
+    }
+    key: [tenant_id, name, version],
+    tenant: tenant_id,
+    rank: 302,
+}
+
+part! {
+    ToolDefinitionBrief of ToolDefinitionRow in tool_definitions {
+        name: String,
+        version: String,
+        status: DefinitionStatus,
+        state_version: i64,
+    }
 }
 
 table! {
@@ -264,6 +290,7 @@ part! {
         node_type: NodeKind,
         map_index: Option<u32>,
         tool: Option<String>,
+        tool_version: Option<String>,
         status: StepStatus,
         attempt: u32,
         child_run_id: Option<Uuid>,
@@ -583,6 +610,7 @@ table! {
 pub static ALL: &[&Table] = &[
     &WORKFLOWS,
     &WORKFLOW_SHARES,
+    &TOOL_DEFINITIONS,
     &RUNS,
     &STEPS,
     &TOOL_CALLS,

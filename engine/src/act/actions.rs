@@ -299,7 +299,7 @@ impl Actions {
                 return self.propose_workflow(permit, &id, version, &inputs).await;
             }
             Objective::Goal { goal, inputs } => {
-                let tools: Vec<Arc<Spec>> = self.flow.registry().specs_of(permit.tenant()).cloned().collect();
+                let tools = self.flow.registry().specs_of(permit.tenant());
                 self.planner.plan(&goal, &inputs, &tools).await.map_err(|error| error.body())?
             }
             Objective::Steps(steps) => plan_of_steps(steps)?,
@@ -325,6 +325,7 @@ impl Actions {
         }
         let (workflow_id, inputs) = (compiled.workflow_id, compiled.inputs);
         let (stored, graph) = self.flow.workflows().plan(permit, &workflow_id, &compiled.document).await?;
+        check_same_tools(&tools, &graph)?;
         Ok(Proposal {
             plan,
             tools,
@@ -505,6 +506,18 @@ impl Actions {
         let begun = StartedAction { started, plan: proposal.plan, risk: assessed, dry_run: ask.dry_run };
         Ok(ActOutcome::Started(Box::new(begun)))
     }
+}
+
+/// Refuses a plan whose tools were changed between two looks at them: what is judged is what runs.
+fn check_same_tools(tools: &[Arc<Spec>], graph: &Graph) -> Result<(), EngineError> {
+    for tool in tools {
+        let mut compiled = graph.nodes.iter().filter_map(|node| node.tool.as_ref());
+        if compiled.any(|compiled| compiled.name == tool.name && compiled.version != tool.version) {
+            let message = format!("{} changed while the request was being checked; try again", tool.name);
+            return Err(EngineError::refused(Code::OccConflict, message));
+        }
+    }
+    Ok(())
 }
 
 /// The plan for explicit steps.

@@ -13,7 +13,7 @@ impl Flow {
     /// page.
     pub async fn artifacts(&self) -> Result<BTreeSet<BlobId>, EngineError> {
         let mut found = BTreeSet::new();
-        for spec in self.inner.parts.registry.specs().filter(|spec| spec.has_artifacts()) {
+        for spec in self.inner.parts.registry.specs().iter().filter(|spec| spec.has_artifacts()) {
             let steps = StepOutput::select(Scope::System).with(steps::tool, spec.name.as_str());
             let mut steps = steps.take(limits::PAGE_ROWS_MAX);
             loop {

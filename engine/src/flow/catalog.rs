@@ -5,8 +5,6 @@ use super::view::{ListPage, ToolView, WorkflowEntry, WorkflowView};
 use crate::access::{Permit, WORKFLOWS_READ};
 use crate::error::EngineError;
 use chimera_core::text::did_you_mean;
-use chimera_core::tool::Spec;
-use std::sync::Arc;
 
 impl Flow {
     /// The newest version of each workflow, by id.
@@ -45,16 +43,16 @@ impl Flow {
     /// The tools that the caller may call.
     #[must_use]
     pub fn list_tools(&self, permit: &Permit) -> Vec<ToolView> {
-        self.callable_tools(permit).map(|spec| ToolView::of(spec)).collect()
+        let tools = self.registry().tools_of(permit.tenant()).into_iter();
+        let callable = tools.filter(|(spec, _)| permit.missing_scope(spec).is_none());
+        callable.map(|(spec, origin)| ToolView::of(&spec, origin)).collect()
     }
 
     /// Says that a tool does not exist, with the closest name that the caller may call.
     pub(crate) fn no_tool(&self, permit: &Permit, name: &str) -> String {
-        let close = did_you_mean(name, self.callable_tools(permit).map(|spec| spec.name.as_str()));
+        let specs = self.registry().specs_of(permit.tenant());
+        let callable = specs.iter().filter(|spec| permit.missing_scope(spec).is_none());
+        let close = did_you_mean(name, callable.map(|spec| spec.name.as_str()));
         format!("no tool `{name}`{close}")
-    }
-
-    fn callable_tools(&self, permit: &Permit) -> impl Iterator<Item = &Arc<Spec>> {
-        self.registry().specs_of(permit.tenant()).filter(|spec| permit.missing_scope(spec).is_none())
     }
 }

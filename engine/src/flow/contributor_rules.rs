@@ -35,7 +35,8 @@ impl Flow {
     /// Refuses to repeat a step that a rule denies to the caller or requires approval for.
     pub(super) async fn check_repeat(&self, permit: &Permit, run: Uuid, step: &StepBrief) -> Result<(), EngineError> {
         let head = self.head_of(permit, run).await?;
-        self.check_contributor(permit, &head, step)
+        let Some(tool) = self.tool_of_step(permit, step).await? else { return Ok(()) };
+        self.check_contributor(permit, &head, step, &tool)
     }
 
     /// Refuses a rollback of these steps (or all) that the rules deny to the caller or require approval for. The run
@@ -54,21 +55,30 @@ impl Flow {
         let select = StepBrief::select(scope).with(steps::run_id, run);
         let steps: Vec<StepBrief> = rows::list(&*self.inner.parts.records, select, RUN_ROWS_MAX).await?;
         let named = |step: &&StepBrief| only.is_none_or(|only| only.contains(&step.id));
-        let undone = |step: &&StepBrief| {
-            self.registered(step.tool.as_deref()).is_some_and(|tool| tool.rollback != Rollback::Unsupported)
-        };
-        steps.iter().filter(named).filter(undone).try_for_each(|step| self.check_contributor(permit, &head, step))
+        for step in steps.iter().filter(named) {
+            if let Some(tool) = self.tool_of_step(permit, step).await?
+                && tool.rollback != Rollback::Unsupported
+            {
+                self.check_contributor(permit, &head, step, &tool)?;
+            }
+        }
+        Ok(())
     }
 
     async fn head_of(&self, permit: &Permit, run: Uuid) -> Result<RunHead, EngineError> {
         Ok(RunHead::of_row(&load::manageable_run(&*self.inner.parts.records, permit, run).await?)?)
     }
 
-    fn check_contributor(&self, permit: &Permit, head: &RunHead, step: &StepBrief) -> Result<(), EngineError> {
-        let Some(tool) = self.registered(step.tool.as_deref()) else { return Ok(()) };
+    fn check_contributor(
+        &self,
+        permit: &Permit,
+        head: &RunHead,
+        step: &StepBrief,
+        tool: &Spec,
+    ) -> Result<(), EngineError> {
         let (policy, tenant, level) = (&self.inner.parts.policy, head.tenant.as_str(), head.level);
         let (node, input) = (step.node_id.as_str(), &Value::Null);
-        let action = Action { tenant, actor: &head.actor, level, node, tool: &tool, input };
+        let action = Action { tenant, actor: &head.actor, level, node, tool, input };
         let part = policy.judge_contributor(&Action { actor: permit.actor(), ..action });
         part.check_contribution(&policy.judge(&action)).map_err(|why| EngineError::refused(Code::PolicyDenied, why))
     }

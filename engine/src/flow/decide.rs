@@ -6,7 +6,7 @@
 
 use super::error::{check_text, mask_credentials};
 use super::void_requests::VoidRequests;
-use super::{Flow, load, review};
+use super::{Flow, FlowPorts, load, review};
 use crate::access::{APPROVALS_DECIDE, Permit, is_nonce_conflict, missing_scope_error};
 use crate::error::EngineError;
 use crate::ledger::audit::{DecisionRecord as Audited, EventRecord, Writer};
@@ -17,8 +17,8 @@ use chimera_core::flow::approval::{
     Decided, Decision, DecisionOutcome, DecisionRefusal, FindRefusal, People, PersonDecision, RequestReference,
     RequestStatus, RequestedAction, StoredApproval,
 };
-use chimera_core::flow::run::{Signal, SignalKind, affinity};
-use chimera_core::flow::tables::{APPROVAL_DETAILS, APPROVAL_REQUESTS, approval_details, approval_requests};
+use chimera_core::flow::run::{RunHead, Signal, SignalKind, affinity};
+use chimera_core::flow::tables::{APPROVAL_DETAILS, APPROVAL_REQUESTS, RunRow, approval_details, approval_requests};
 use chimera_core::json::Digest32;
 use chimera_core::ledger::decision::{DecisionSource, Outcome};
 use chimera_core::ledger::{ActorType, SubjectType};
@@ -104,7 +104,7 @@ impl Flow {
         let unchanged = self.check_stored_decider(permit, &run.actor).await?;
         if decision == Decision::Approve {
             review::check_approvable(approval)?;
-            self.check_tool_versions(ask.run, approval)?;
+            self.check_tool_versions(permit, &run, approval).await?;
         }
         self.check_narrowed_token(permit, ask, approval).await?;
         let decided = self.apply_decision(permit, ask, approval, &run.actor)?;
@@ -171,16 +171,34 @@ impl Flow {
         reason.map_or(Ok(()), |reason| Err(not_decider(&reason)))
     }
 
-    /// Refuses to approve a call of a tool that changed since the request; the run asks again.
-    fn check_tool_versions(&self, run: Uuid, approval: &StoredApproval) -> Result<(), EngineError> {
-        let changed = approval.data.tools().find_map(|(name, version)| {
-            let tool = self.inner.parts.registry.get(name)?;
-            (tool.spec().version != version).then_some(name)
-        });
-        let Some(tool) = changed else { return Ok(()) };
-        self.inner.wake(run);
-        let message = format!("{tool} changed since this approval was requested; fetch the run for the current digest");
-        Err(EngineError::refused(Code::StaleApproval, message))
+    /// Refuses to approve a call of a tool in another definition than the one that the run would call. The definition of
+    /// a declared tool is fixed when its run begins, so it is still the same after a reload; that of any other tool
+    /// may have changed with the program, and then the run asks again.
+    async fn check_tool_versions(
+        &self,
+        permit: &Permit,
+        run: &RunRow,
+        approval: &StoredApproval,
+    ) -> Result<(), EngineError> {
+        let FlowPorts { records, registry, .. } = &self.inner.parts;
+        let pins = load::pins(&**records, &RunHead::of_row(run)?, run.id).await?;
+        for (name, version) in approval.data.tools() {
+            if let Some(reason) = registry.snapshot().why_disabled(name) {
+                let message = format!("{name} can't be called: an operator disabled it: {reason}");
+                return Err(EngineError::refused(Code::ToolUnavailable, message));
+            }
+            let expected = match pins.tool(name).filter(|_| !registry.snapshot().is_built_in(name)) {
+                Some(pinned) => Some(pinned.to_owned()),
+                None => registry.get(permit.tenant(), name).map(|tool| tool.spec().version.clone()),
+            };
+            if expected.is_some_and(|expected| expected != version) {
+                self.inner.wake(run.id);
+                let message =
+                    format!("{name} changed since this approval was requested; fetch the run for the current digest");
+                return Err(EngineError::refused(Code::StaleApproval, message));
+            }
+        }
+        Ok(())
     }
 
     /// A narrowed token can't release what it could not request, unless it has the scope for deciding. A rejection

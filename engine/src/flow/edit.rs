@@ -18,6 +18,7 @@ use chimera_core::json::check_depth;
 use chimera_core::ledger::ActorType;
 use chimera_core::limits::JSON_DEPTH_MAX;
 use chimera_core::record::{Json, Scope, Select, StoredRow, Tx, Unstorable, Update};
+use chimera_core::tool::Spec;
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -33,7 +34,8 @@ impl Flow {
         let row = self.step_with_status(permit, run, step, StepStatus::AwaitingApproval).await?;
         let is_map = row.node_type == NodeKind::Map && row.map_index.is_none();
         let tool = row.tool.as_deref().filter(|_| !is_map).ok_or_else(no_input)?;
-        self.check_input(permit, tool, &input)?;
+        let tool = self.definition(permit.tenant(), tool, row.tool_version.as_deref()).await?;
+        self.check_input(permit, tool.as_deref(), &input)?;
         let pending = self.select_pending(permit, run).with(scoped_approvals::step_id, step);
         let approval = self.pending_request(pending).await?;
         let told = SignalKind::Edited { step, input, by: permit.by(), approval: Some(approval) };
@@ -67,13 +69,15 @@ impl Flow {
                 "the plan is already approved, and the step has not started",
             ));
         }
-        let [tool] = lines.iter().map(|line| line["tool"].as_str()).collect::<Vec<_>>()[..] else {
+        let [line] = lines[..] else {
             return Err(EngineError::refused(
                 Code::InvalidTransition,
                 "the items of a map can't be changed one by one",
             ));
         };
-        self.check_input(permit, tool.ok_or_else(no_input)?, &input)?;
+        let (tool, version) = (line["tool"].as_str().ok_or_else(no_input)?, line["tool_version"].as_str());
+        let tool = self.definition(permit.tenant(), tool, version).await?;
+        self.check_input(permit, tool.as_deref(), &input)?;
         let pending = self.select_pending(permit, run).with(scoped_approvals::action_type, "plan");
         let approval = self.pending_request(pending).await?;
         let told = SignalKind::PlanEdited { node: node.to_owned(), input, by: permit.by(), approval };
@@ -82,15 +86,15 @@ impl Flow {
 
     /// Refuses an input that the tool does not accept, and a caller who may not call the tool: it would run with the
     /// requester's rights.
-    fn check_input(&self, permit: &Permit, tool: &str, input: &Value) -> Result<(), EngineError> {
-        let tool = self.inner.parts.registry.get(tool).ok_or_else(no_input)?;
-        permit.require_tool(tool.spec()).map_err(Box::new).map_err(EngineError::Refused)?;
-        self.check_edit(permit, tool.spec(), input)?;
+    fn check_input(&self, permit: &Permit, tool: Option<&Spec>, input: &Value) -> Result<(), EngineError> {
+        let tool = tool.ok_or_else(no_input)?;
+        permit.require_tool(tool).map_err(Box::new).map_err(EngineError::Refused)?;
+        self.check_edit(permit, tool, input)?;
         check_depth(input, JSON_DEPTH_MAX).map_err(|error| {
             let body = ErrorBody::new(Code::ValidationFailed, format!("the input is {error}"));
             EngineError::Refused(Box::new(body.with("pointer", error.pointer)))
         })?;
-        tool.spec().input.check(input).map_err(|faults| {
+        tool.input.check(input).map_err(|faults| {
             let body = ErrorBody::new(Code::ValidationFailed, "the input does not match the schema of the tool");
             EngineError::Refused(Box::new(body.with("faults", serde_json::to_value(faults).unwrap_or_default())))
         })

@@ -91,7 +91,7 @@ impl Flow {
         };
         let mut lacks = None;
         for way in ways {
-            let tool = self.inner.parts.registry.get(way.tool).map(|tool| Arc::clone(tool.spec()));
+            let tool = self.inner.parts.registry.get(permit.tenant(), way.tool).map(|tool| Arc::clone(tool.spec()));
             let covered = match &tool {
                 Some(tool) => permit.require_tool(tool),
                 None if permit.may(way.capability) => Ok(()),

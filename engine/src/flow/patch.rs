@@ -3,6 +3,7 @@
 //! The run itself applies a patch in its next turn. Whatever can be checked before is checked here, so that a patch
 //! that can't work is refused at once.
 
+use super::definitions::PinnedSpecs;
 use super::signals::{RowVersion, RunSignal, check_unfinished};
 use super::void_requests::VoidRequests;
 use super::{ChildWorkflows, Flow, load, view};
@@ -16,7 +17,7 @@ use chimera_core::error::Code;
 use chimera_core::flow::air::Graph;
 use chimera_core::flow::patch::Patch;
 use chimera_core::flow::pins::Pins;
-use chimera_core::flow::run::{
+use chimera_core::flow::run::{RunHead, 
     Env, Event as RunEvent, Gate, LaneOwner, PatchPreview, Run, SignalKind, SlotRequest, WorkflowRef, request_of_row,
 };
 use chimera_core::flow::status::{PatchStatus, RequestStatus};
@@ -155,7 +156,7 @@ impl Flow {
         let PatchPreview { patch, graph, preview } = looked;
         check_no_duplicate_nodes(&known, &patch)?;
         let together = RunDefinition {
-            graph: Arc::new(self.with_proposed(permit.tenant(), graph, &known)?),
+            graph: Arc::new(self.with_proposed(&head, graph, &known)?),
             inputs: Arc::clone(&head.inputs),
             workflow: head.workflow.clone(),
             level: head.level,
@@ -182,13 +183,18 @@ impl Flow {
         self.inner.workflows.add_children(&mut inside, permit.tenant(), &patch.add_nodes, kept).await?;
         self.inner.workflows.copy_shared(permit.tenant(), None, &inside).await?;
         patch.authors = inside.authors().into_iter().map(str::to_owned).collect();
+        // What the run already pins stays as it is.
+        let graphs = inside.children.values().map(Arc::as_ref);
+        let tools = self.inner.workflows.pin_tools(Pins::default(), graphs)?.tools().clone().into_iter();
+        patch.tools = tools.filter(|(name, _)| kept.tool(name).is_none()).collect();
         patch.pins = inside.pins;
         Ok(())
     }
 
     /// The graph with every proposed patch that is not applied yet.
-    fn with_proposed(&self, tenant: &str, mut graph: Graph, known: &[PatchRow]) -> Result<Graph, EngineError> {
-        let catalog = self.inner.workflows.running(tenant);
+    fn with_proposed(&self, head: &RunHead, mut graph: Graph, known: &[PatchRow]) -> Result<Graph, EngineError> {
+        let pinned = PinnedSpecs::of_graph(&head.pins, &graph);
+        let catalog = self.inner.workflows.running(&head.tenant).pinned(&pinned);
         for row in known.iter().filter(|row| row.status == PatchStatus::Proposed) {
             let unfit = || {
                 let message = format!("this patch conflicts with patch {}, which is not applied yet", row.number);
@@ -236,7 +242,8 @@ impl Flow {
     fn on_copy<T>(&self, mut run: Run, look: impl FnOnce(&Run, &Env<'_>) -> T) -> Result<T, EngineError> {
         let tenant = run.head().tenant.clone();
         let parts = &self.inner.parts;
-        let (now, catalog) = (parts.clock.steady(), self.inner.workflows.running(&tenant));
+        let pinned = PinnedSpecs::of_graph(&run.head().pins, run.graph());
+        let (now, catalog) = (parts.clock.steady(), self.inner.workflows.running(&tenant).pinned(&pinned));
         let mut env = Env {
             now,
             ids: &mut || parts.random.row_id(now),

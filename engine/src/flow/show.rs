@@ -220,11 +220,13 @@ impl Flow {
     /// The plan of a run without a draft.
     async fn plan_of(&self, permit: &Permit, row: &RunRow) -> Result<PlanView, EngineError> {
         let id = row.workflow_id.as_deref().unwrap_or_default();
-        let found = self.inner.workflows.find_stored(permit.tenant(), id, row.workflow_version).await?;
+        let (_, pins) = request_of_row(row)?;
+        let pinned = self.inner.workflows.pinned_specs(permit.tenant(), &pins).await?;
+        let found = self.inner.workflows.find_stored(permit.tenant(), id, row.workflow_version, &pinned).await?;
         let plan = match &found {
             Some(found) => {
                 let inputs = row.inputs.as_ref().map(Json::value).transpose()?.unwrap_or_default();
-                let (nodes, (_, pins)) = (&found.graph.document.nodes, request_of_row(row)?);
+                let nodes = &found.graph.document.nodes;
                 let inside = self.inner.workflows.stored_children_of(permit.tenant(), nodes, &pins).await?;
                 Plan::from_graph(&found.graph, &inputs, &inside.children)
             }

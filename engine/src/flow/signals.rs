@@ -132,10 +132,10 @@ impl Flow {
                 format!("the step is at attempt {now} now; fetch the run again"),
             ));
         }
-        self.check_output(&found, output.as_ref().filter(|_| happened))?;
+        self.check_output(permit, &found, output.as_ref().filter(|_| happened)).await?;
         if !happened {
             // A call that never happened is made now.
-            self.check_call_scopes(permit, &found)?;
+            self.check_call_scopes(permit, &found).await?;
             self.check_repeat(permit, run, &found).await?;
         }
         // Either way the run continues, with an output that the caller chose.
@@ -147,10 +147,15 @@ impl Flow {
     }
 
     /// Refuses an output that does not match the tool's output schema.
-    fn check_output(&self, step: &StepBrief, output: Option<&Value>) -> Result<(), EngineError> {
-        let tool = step.tool.as_deref().and_then(|tool| self.inner.parts.registry.get(tool));
-        let (Some(tool), Some(output)) = (tool, output) else { return Ok(()) };
-        tool.spec().output.check(output).map_err(|faults| {
+    async fn check_output(
+        &self,
+        permit: &Permit,
+        step: &StepBrief,
+        output: Option<&Value>,
+    ) -> Result<(), EngineError> {
+        let Some(output) = output else { return Ok(()) };
+        let Some(tool) = self.tool_of_step(permit, step).await? else { return Ok(()) };
+        tool.output.check(output).map_err(|faults| {
             let body = ErrorBody::new(Code::ValidationFailed, "the output does not match the tool's output schema");
             EngineError::Refused(Box::new(body.with("faults", serde_json::to_value(faults).unwrap_or_default())))
         })
@@ -167,7 +172,7 @@ impl Flow {
         let reason = masked_text("reason", reason)?;
         self.undoable_run(permit, run).await?;
         for step in steps.iter().flatten() {
-            self.check_undo_repeatable(permit, &self.step_row(permit, run, *step).await?)?;
+            self.check_undo_repeatable(permit, &self.step_row(permit, run, *step).await?).await?;
         }
         self.check_undo_scopes(permit, run, steps.as_deref()).await?;
         self.check_rollback(permit, run, steps.as_deref()).await?;
@@ -176,9 +181,9 @@ impl Flow {
 
     /// If the outcome of a previous undo is unknown, refuses another one unless a person asks for it or it is
     /// repeatable.
-    fn check_undo_repeatable(&self, permit: &Permit, step: &StepBrief) -> Result<(), EngineError> {
-        let tool = step.tool.as_deref().and_then(|tool| self.inner.parts.registry.get(tool));
-        let repeatable = tool.is_some_and(|tool| tool.spec().rollback == Rollback::Repeatable);
+    async fn check_undo_repeatable(&self, permit: &Permit, step: &StepBrief) -> Result<(), EngineError> {
+        let tool = self.tool_of_step(permit, step).await?;
+        let repeatable = tool.is_some_and(|tool| tool.rollback == Rollback::Repeatable);
         if step.in_doubt_since.is_none() || repeatable || permit.kind() == ActorType::Human {
             return Ok(());
         }

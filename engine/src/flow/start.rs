@@ -1,5 +1,6 @@
 //! Starts and replays runs.
 
+use super::definitions::PinnedSpecs;
 use super::engine::EngineState;
 use super::error::check_text;
 use super::key::{RunKey, is_key_taken};
@@ -146,6 +147,8 @@ impl Flow {
         self.inner.workflows.copy_shared(permit.tenant(), Some(&workflow), &inside).await?;
         let writers: Vec<String> = workflow.author().into_iter().chain(inside.authors()).map(str::to_owned).collect();
         let FoundWorkflow { version, graph, .. } = workflow;
+        let graphs = inside.children.values().chain([&graph]).map(Arc::as_ref);
+        let pins = self.inner.workflows.pin_tools(inside.pins.clone(), graphs)?;
         let now = self.inner.parts.clock.steady();
         let plain = || {
             json!({
@@ -168,7 +171,7 @@ impl Flow {
             dry_run: ask.dry_run,
             source: ask.source,
             workflow: WorkflowRef { id: ask.workflow_id, version: Some(version) },
-            pins: Arc::new(inside.pins),
+            pins: Arc::new(pins),
             parent: None,
             depth: 0,
             replay: None,
@@ -232,7 +235,8 @@ impl Flow {
         let (head, has_ended) = (RunHead::of_row(&row)?, row.status.is_final());
         let repeated = Replay { of: run, mode: ReplayMode::Retry, from: None };
         let repeated = RunHead { replay: Some(repeated), ..head.clone() };
-        let workflow = load::base_graph(records, &self.inner.workflows, &repeated).await?;
+        // A repeated run is a new one: it uses the current definitions of its tools.
+        let workflow = load::base_graph(records, &self.inner.workflows, &repeated, &PinnedSpecs::none()).await?;
         self.inner.workflows.check_tools(permit.tenant(), &workflow.graph)?;
         let pins = load::pins(records, &head, run).await?;
         Ok(OriginalRun { head, has_ended, workflow, pins })
@@ -295,6 +299,8 @@ impl Flow {
         if replay.mode == ReplayMode::Retry {
             self.inner.workflows.check_shared(permit.tenant(), Some(&workflow), &inside).await?;
         }
+        let graphs = inside.children.values().chain([&graph]).map(Arc::as_ref);
+        let pins = self.inner.workflows.pin_tools(inside.pins.clone(), graphs)?;
         let mut writers = load::patch_authors(records, replay.of).await?;
         writers.extend(workflow.author().into_iter().chain(inside.authors()).map(str::to_owned));
         let now = self.inner.parts.clock.steady();
@@ -306,7 +312,7 @@ impl Flow {
             actor_kind: permit.kind(),
             co_requesters: original.co_requesters_of_replay(permit.actor(), &writers),
             source: Source::Replay,
-            pins: Arc::new(inside.pins),
+            pins: Arc::new(pins),
             parent: None,
             depth: 0,
             // Simulated replays notify nobody.
@@ -360,13 +366,13 @@ impl Flow {
                 owner,
             };
             let mut at_once = |run: &Run, call: &Call| {
-                let tool = parts.registry.tool_of(&run.head().tenant, &call.tool)?;
+                let tool = parts.registry.tool_of(&run.head().tenant, &call.tool.name)?;
                 if !tool.answers_at_once(&call.input) {
                     return None;
                 }
                 let (_, cancel) = CancelToken::pair();
                 let began = parts.spans.enabled().then(|| parts.clock.steady());
-                let answer = execute_tool(&parts.registry, &*parts.clock, run.head(), call, cancel).now_or_never()?;
+                let answer = execute_tool(parts, run.head(), call, cancel).now_or_never()?;
                 made.extend(
                     began.map(|began| spans::call_span(run.head(), call, &answer, began, parts.clock.steady())),
                 );

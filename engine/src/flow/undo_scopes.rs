@@ -1,7 +1,7 @@
 //! Scopes for indirect calls: whoever causes a tool call needs its scopes, also when the call undoes or repeats another
 //! actor's.
 
-use super::{Flow, load};
+use super::{Flow, FlowPorts, definitions, load};
 use crate::access::Permit;
 use crate::error::EngineError;
 use crate::rows;
@@ -15,8 +15,8 @@ use uuid::Uuid;
 
 impl Flow {
     /// Refuses a caller who may not call the tool of a step directly.
-    pub(super) fn check_call_scopes(&self, permit: &Permit, step: &StepBrief) -> Result<(), EngineError> {
-        self.registered(step.tool.as_deref()).map_or(Ok(()), |tool| check_tool_scopes(permit, &tool))
+    pub(super) async fn check_call_scopes(&self, permit: &Permit, step: &StepBrief) -> Result<(), EngineError> {
+        self.tool_of_step(permit, step).await?.map_or(Ok(()), |tool| check_tool_scopes(permit, &tool))
     }
 
     /// Refuses a caller who may not call the tools that a rollback would call: those of these steps (or all), and of
@@ -46,7 +46,7 @@ impl Flow {
                     continue;
                 }
                 let undone = |tool: &Arc<Spec>| tool.rollback != Rollback::Unsupported;
-                if let Some(tool) = self.registered(step.tool.as_deref()).filter(undone) {
+                if let Some(tool) = self.tool_of_step(permit, &step).await?.filter(undone) {
                     check_tool_scopes(permit, &tool)?;
                 }
                 runs.extend(step.child_run_id);
@@ -108,9 +108,30 @@ impl Flow {
         Ok(())
     }
 
-    /// The tool with this name, if it is registered here.
-    pub(super) fn registered(&self, tool: Option<&str>) -> Option<Arc<Spec>> {
-        Some(Arc::clone(self.inner.parts.registry.get(tool?)?.spec()))
+    /// The tool of a step, in the definition that the step began with; the current one if that is unknown.
+    pub(super) async fn tool_of_step(
+        &self,
+        permit: &Permit,
+        step: &StepBrief,
+    ) -> Result<Option<Arc<Spec>>, EngineError> {
+        let Some(name) = step.tool.as_deref() else { return Ok(None) };
+        self.definition(permit.tenant(), name, step.tool_version.as_deref()).await
+    }
+
+    /// A tool in this version, or else in the current one.
+    pub(super) async fn definition(
+        &self,
+        tenant: &str,
+        name: &str,
+        version: Option<&str>,
+    ) -> Result<Option<Arc<Spec>>, EngineError> {
+        let FlowPorts { records, registry, .. } = &self.inner.parts;
+        if let Some(version) = version
+            && let Some((tool, _)) = definitions::find(&**records, registry, tenant, (name, version)).await?
+        {
+            return Ok(Some(Arc::clone(tool.spec())));
+        }
+        Ok(registry.get(tenant, name).map(|tool| Arc::clone(tool.spec())))
     }
 }
 

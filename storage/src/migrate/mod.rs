@@ -74,6 +74,7 @@ migrations! {
     25 = "0025_workflow_shares",
     26 = "0026_removed_names",
     27 = "0027_schedules",
+    28 = "0028_tool_definitions",
 }
 
 /// The schema version that this binary works with.

@@ -2,7 +2,7 @@
 
 use crate::wire::{JsonObject, wire, words};
 use chimera_core::tool;
-use chimera_engine::flow::view;
+use chimera_engine::flow::{self, view};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -12,6 +12,14 @@ words! {
         Pure = "pure",
         Read = "read",
         Write = "write",
+    }
+
+    /// Where a tool comes from: it is part of the program, declared for everybody it is shared with, or declared for this
+    /// tenant alone.
+    pub(crate) ToolOrigin from flow::ToolOrigin {
+        BuiltIn = "built_in",
+        Declared = "declared",
+        Tenant = "tenant",
     }
 
     /// Declared risk of a tool.
@@ -29,6 +37,8 @@ wire! {
         name: String,
         /// Changes whenever the same input may have a different effect.
         version: String,
+        /// Where it comes from.
+        origin: ToolOrigin,
         /// What it does.
         description: String,
         /// Metadata that policies use.

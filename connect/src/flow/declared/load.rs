@@ -74,9 +74,29 @@ pub(super) fn load_with_base_urls(
     origin: &str,
     elsewhere: &BTreeMap<String, String>,
 ) -> Result<Vec<Declaration>, DeclareError> {
+    let document = read(text, &FilePosition { origin, key: String::new() })?;
+    load_document(&document, origin, elsewhere)
+}
+
+/// The declaration of a stored definition, with the version that it had when it was stored.
+pub(super) fn load_definition(definition: &Value, origin: &str) -> Result<Declaration, DeclareError> {
     let at = FilePosition { origin, key: String::new() };
-    let document = read(text, &at)?;
-    let file = parse(&document, &at)?;
+    let shared = definition["shared"].as_object().cloned();
+    let mut document = shared.ok_or_else(|| at.child("shared").error("not an object"))?;
+    document.insert("tool".to_owned(), json!([definition["tool"]]));
+    let vendor = document.get("vendor").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let base_url = definition["base_url"].as_str().unwrap_or_default().to_owned();
+    let mut declared = load_document(&Value::Object(document), origin, &BTreeMap::from([(vendor, base_url)]))?;
+    declared.pop().ok_or_else(|| at.child("tool").error("there is none"))
+}
+
+fn load_document(
+    document: &Value,
+    origin: &str,
+    elsewhere: &BTreeMap<String, String>,
+) -> Result<Vec<Declaration>, DeclareError> {
+    let at = FilePosition { origin, key: String::new() };
+    let file = parse(document, &at)?;
     at.child("vendor").demand(is_name(&file.vendor), "a-z, 0-9, '_' and '-', beginning with a letter")?;
     at.child("tool").demand(
         (1..=DECLARED_TOOLS_MAX).contains(&file.tools.len()),
@@ -96,20 +116,22 @@ pub(super) fn load_with_base_urls(
             let at = at.child("tool").child(&entry.name);
             at.demand(names.insert(&entry.name), "duplicate tool name")?;
             let (mut spec, plan) = tool(entry, &at)?;
-            spec.version = format!("{}+{}", entry.version, definition(&document, index, &vendor.base_url));
-            Ok(Declaration { spec: Arc::new(spec), vendor: Arc::clone(&vendor), plan: Arc::new(plan) })
+            let definition = definition(document, index, &vendor.base_url);
+            let digest: String = Digest32::of(&definition).to_string().chars().take(DEFINITION_CHARS).collect();
+            spec.version = format!("{}+{digest}", entry.version);
+            let (definition, vendor) = (Arc::new(definition), Arc::clone(&vendor));
+            Ok(Declaration { spec: Arc::new(spec), vendor, plan: Arc::new(plan), definition })
         })
         .collect()
 }
 
-/// A digest of everything that a file says about a tool, and of the vendor's base URL. It is part of the tool's
-/// version. So whatever depends on the version (approvals, plans, records) notices a changed file even if its
-/// `version` was not changed.
-fn definition(document: &Value, index: usize, base_url: &Url) -> String {
+/// Everything that a file says about a tool, and the vendor's base URL. Its digest is part of the tool's version. So
+/// whatever depends on the version (approvals, plans, records) notices a changed file even if its `version` was not
+/// changed.
+fn definition(document: &Value, index: usize, base_url: &Url) -> Value {
     let mut shared = document.clone();
     let tool = shared.as_object_mut().and_then(|file| file.remove("tool")).unwrap_or_default();
-    let all = json!({"shared": shared, "tool": tool.get(index), "base_url": base_url.as_str()});
-    Digest32::of(&all).to_string().chars().take(DEFINITION_CHARS).collect()
+    json!({"shared": shared, "tool": tool.get(index), "base_url": base_url.as_str()})
 }
 
 fn read(text: &str, at: &FilePosition<'_>) -> Result<Value, DeclareError> {

@@ -15,4 +15,4 @@ mod tool;
 
 pub use load::{DeclareError, load};
 pub use plan::Declaration;
-pub use tool::{HttpTool, tools};
+pub use tool::{HttpTool, restore, tools};

@@ -6,6 +6,7 @@ mod buckets;
 mod notifier;
 mod recipients;
 mod tool;
+mod tool_source;
 
 pub use blobs::{
     Blob, BlobError, BlobStat, Blobs, DownloadStream, InvalidLink, PresentedLink, PresignedUrl, UploadStream,
@@ -14,3 +15,4 @@ pub use buckets::{BucketError, Buckets, Object};
 pub use notifier::{DeliveryReceipt, Message, Notifier};
 pub use recipients::{Recipient, Recipients, StoredDecider};
 pub use tool::{CallContext, CancelToken, CheckResult, CompletedCall, Sent, Tool, ToolError};
+pub use tool_source::{DeclarationProblem, Declarations, DeclaredTool, ToolSource};
