@@ -14,6 +14,7 @@ mod flow_ask;
 mod flow_cache;
 mod flow_claim;
 mod flow_decider;
+mod flow_declared;
 mod flow_doubt;
 mod flow_dry;
 mod flow_edit;

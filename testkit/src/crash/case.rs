@@ -100,8 +100,8 @@ async fn wait_until_idle(records: &dyn Records, wire: &PortSwitch) {
 
 fn engine(world: &World, records: &Arc<dyn Records>, wire: &Arc<PortSwitch>) -> Flow {
     let (tools, mut registry) = (world.registry(), ToolRegistry::default());
-    for tool in tools.specs().filter_map(|spec| tools.get(&spec.name)) {
-        registry.add(Arc::new(SwitchedTool::new(Arc::clone(tool), Arc::clone(wire)))).expect("a name of its own");
+    for tool in tools.specs().into_iter().filter_map(|spec| tools.get("", &spec.name)) {
+        registry.add(Arc::new(SwitchedTool::new(tool, Arc::clone(wire)))).expect("a name of its own");
     }
     Flow::new(FlowPorts {
         records: Arc::new(SwitchedRecords::new(Arc::clone(records), Arc::clone(wire))),

@@ -22,8 +22,8 @@ use chimera_engine::access::Permit;
 use chimera_engine::access::port::{OneTenant, Tenancy};
 use chimera_engine::act::rules::Rules;
 use chimera_engine::flow::call_slots::CallLimits;
-use chimera_engine::flow::port::{Notifier, Tool};
-use chimera_engine::flow::{Asking, Decide, Decision, DecisionResult, Flow, FlowPorts, RunLimits, StartRun};
+use chimera_engine::flow::port::{Notifier, Tool, ToolSource};
+use chimera_engine::flow::{Asking, Decide, Decision, DecisionResult, Flow, FlowPorts, RunLimits, StartRun, reload_tools};
 use chimera_engine::port::{NoSpans, Records, Spans};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -59,6 +59,7 @@ pub fn approval_link(message: &Row) -> Option<String> {
 pub struct EngineSetup {
     world: World,
     tools: Vec<Arc<dyn Tool>>,
+    source: Option<Arc<dyn ToolSource>>,
     policy: Arc<dyn Policy>,
     notifier: Arc<dyn Notifier>,
     spans: Arc<dyn Spans>,
@@ -83,6 +84,7 @@ pub fn stage(seed: u64) -> EngineSetup {
     EngineSetup {
         world: World::new(seed),
         tools: Vec::new(),
+        source: None,
         policy: Arc::new(Rules::default()),
         notifier: Arc::new(NullNotifier),
         spans: Arc::new(NoSpans),
@@ -111,6 +113,13 @@ impl EngineSetup {
     #[must_use]
     pub fn tool(mut self, tool: Arc<dyn Tool>) -> Self {
         self.tools.push(tool);
+        self
+    }
+
+    /// Tools that [`TENANT`] and other tenants declare.
+    #[must_use]
+    pub fn declared_by(mut self, source: Arc<dyn ToolSource>) -> Self {
+        self.source = Some(source);
         self
     }
 
@@ -188,6 +197,10 @@ impl EngineSetup {
         for tool in self.tools {
             registry.add(tool).expect("a name of its own");
         }
+        let mut registry = registry.shared_by(self.tenancy);
+        if let Some(source) = self.source {
+            registry = registry.declared_by(source, TENANT);
+        }
         let parts = FlowPorts {
             records: Arc::clone(&records) as Arc<dyn Records>,
             clock: Arc::clone(&self.world.clock),
@@ -196,12 +209,13 @@ impl EngineSetup {
             notifier: self.notifier,
             spans: self.spans,
             asking: self.asking,
-            registry: Arc::new(registry.shared_by(self.tenancy)),
+            registry: Arc::new(registry),
             policy: self.policy,
             slots: self.slots,
             alone: self.alone,
         };
         let flow = Flow::bounded(parts, self.places);
+        reload_tools(&flow).await.expect("the store records the declared tools");
         if self.keeps {
             let keeper = flow.clone();
             tokio::spawn(async move { keeper.keep().await });
