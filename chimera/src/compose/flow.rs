@@ -9,9 +9,7 @@ use crate::mask::Mask;
 use async_trait::async_trait;
 use chimera_connect::flow::notify::NotificationChannels;
 use chimera_connect::flow::webhook::{SigningKeySource, WebhookSender, own_key};
-use chimera_connect::flow::{
-    MailSettings, MailTls, ToolDependencies, http_tools, local_tools, mail_tool, s3_tool,
-};
+use chimera_connect::flow::{MailSettings, MailTls, ToolDependencies, http_tools, local_tools, mail_tool, s3_tool};
 use chimera_connect::http::{Client, ClientSettings, Egress};
 use chimera_core::access::tables::{TENANTS, tenants};
 use chimera_core::error::{Code, io_reason};
@@ -25,7 +23,9 @@ use chimera_engine::act::rules::{Rule, Rules};
 use chimera_engine::act::{DirectoryRecipients, Guard, Schedules};
 use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::port::{Blobs, Buckets, Notifier, Tool};
-use chimera_engine::flow::{Asking, Flow, FlowPorts, RunLimits, TenantBlobs, TenantBuckets, ToolRegistry, keep_tools, reload_tools};
+use chimera_engine::flow::{
+    Asking, Flow, FlowPorts, ProcessLog, RunLimits, TenantBlobs, TenantBuckets, ToolRegistry, keep_tools, reload_tools,
+};
 use chimera_engine::port::{Blocked, Bus, CommitError, Records, SecretError, Secrets};
 use chimera_storage::bucket::{FolderBuckets, S3Buckets};
 use chimera_storage::bus::{LocalBus, RedisBus};
@@ -242,6 +242,7 @@ fn engine(
     outlets: EngineOutputs,
 ) -> Flow {
     let parts = FlowPorts {
+        call_log: Arc::new(ProcessLog),
         records: Arc::clone(records),
         clock: Arc::clone(&ambient.clock),
         random: Arc::clone(&ambient.random),

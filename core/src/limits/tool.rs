@@ -58,6 +58,10 @@ pub const TOOL_DEFINITIONS_KEPT_MAX: usize = 200;
 pub const TOOL_DEFINITIONS_STORED_MAX: usize = 100_000;
 /// Tries to record a change of a declared tool while other nodes record theirs. Then it is recorded at the next reload.
 pub const TOOL_RECORD_TRIES_MAX: usize = 5;
+/// Lines that one tool call writes to the log. Further ones are dropped, and a last line says how many.
+pub const CALL_LOG_LINES_MAX: usize = 200;
+/// Bytes of all lines that one tool call writes to the log. Further lines are dropped, and a last line says how many.
+pub const CALL_LOG_BYTES_MAX: usize = 32 * 1024;
 /// Clock skew allowed when searching a vendor for a call that may have happened. A call with a timestamp further off is
 /// not found.
 pub const DECLARED_CLOCK_SKEW_SECONDS: i64 = 300;

@@ -37,7 +37,12 @@ pub(super) async fn find(
                 return Ok(Some((tool, origin)));
             }
             // Never called: it would not be what the version says.
-            Ok(tool) => tracing::error!(tool = name, version, found = tool.spec().version, "a stored tool definition was changed"),
+            Ok(tool) => tracing::error!(
+                tool = name,
+                version,
+                found = tool.spec().version,
+                "a stored tool definition was changed"
+            ),
             Err(error) => tracing::error!(tool = name, version, error, "a stored tool definition can't be used"),
         }
     }
@@ -57,7 +62,10 @@ pub(super) async fn tool_for_call(parts: &FlowPorts, tenant: &str, spec: &Spec) 
             Ok(None) => Err(unavailable(not_found(registry, tenant, &spec.name, &spec.version))),
             Err(error) => {
                 tracing::warn!(tool = spec.name, error = %error, "a tool definition could not be read");
-                Err(unavailable(format!("the definition {} of tool {} could not be read from the store", spec.version, spec.name)))
+                Err(unavailable(format!(
+                    "the definition {} of tool {} could not be read from the store",
+                    spec.version, spec.name
+                )))
             }
         },
     }
@@ -120,10 +128,12 @@ impl PinnedSpecs {
     /// Whether a graph has exactly these definitions.
     pub(super) fn fit(&self, graph: &Graph) -> bool {
         self.0.is_empty()
-            || graph.nodes.iter().all(|node| match node.tool.as_ref().and_then(|tool| Some((tool, self.get(&tool.name)?))) {
-                Some((tool, Ok(pinned))) => !node.is_tool_absent && tool.version == pinned.version,
-                Some((_, Err(_))) => node.is_tool_absent,
-                None => true,
+            || graph.nodes.iter().all(|node| {
+                match node.tool.as_ref().and_then(|tool| Some((tool, self.get(&tool.name)?))) {
+                    Some((tool, Ok(pinned))) => !node.is_tool_absent && tool.version == pinned.version,
+                    Some((_, Err(_))) => node.is_tool_absent,
+                    None => true,
+                }
             })
     }
 }
@@ -134,5 +144,7 @@ fn not_found(registry: &ToolRegistry, tenant: &str, name: &str, version: &str) -
         Some(current) => format!("the current one is {current}"),
         None => "the tool is not configured any more".to_owned(),
     };
-    format!("the definition {version} of tool {name}, with which this run began, is neither configured nor stored, and {now}")
+    format!(
+        "the definition {version} of tool {name}, with which this run began, is neither configured nor stored, and {now}"
+    )
 }

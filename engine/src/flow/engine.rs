@@ -9,7 +9,7 @@ use super::drive::{RunChannels, RunDriver, WakeUp};
 use super::memory::MemoryBudget;
 use super::{Asking, ToolRegistry, Workflows, load, spans};
 use crate::error::EngineError;
-use crate::flow::port::Notifier;
+use crate::flow::port::{CallLogSink, Notifier};
 use crate::heartbeat::Heartbeat;
 use crate::offload::{CostFlag, Offload, SizeBudget, WorkSlot};
 use crate::port::{Bus, Clock, CommitError, Hold, Outage, Random, Records, Span, Spans, Unavailable};
@@ -44,6 +44,8 @@ pub struct FlowPorts {
     /// Sends notifications about ended and waiting runs.
     pub notifier: Arc<dyn Notifier>,
     pub spans: Arc<dyn Spans>,
+    /// Takes what tools write about their calls.
+    pub call_log: Arc<dyn CallLogSink>,
     /// How approvals are requested.
     pub asking: Asking,
     /// Limits of calls in flight.

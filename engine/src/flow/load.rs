@@ -170,11 +170,7 @@ async fn authorized_at(records: &dyn Records, head: &RunHead) -> Result<Timestam
 }
 
 /// The definitions of the tools that a run began with, and those that its applied patches were applied with.
-async fn with_patches(
-    workflows: &Workflows,
-    head: &RunHead,
-    patches: &[PatchRow],
-) -> Result<PinnedSpecs, EngineError> {
+async fn with_patches(workflows: &Workflows, head: &RunHead, patches: &[PatchRow]) -> Result<PinnedSpecs, EngineError> {
     let pins = merge_pins(&head.pins, patches.iter().filter(|row| is_applied(row)))?;
     workflows.pinned_specs(&head.tenant, &pins).await
 }
@@ -368,8 +364,7 @@ fn apply_patches(
             let resolved = Patch { add_edges: inverse.remove_edges, ..patch.clone() };
             let known: Vec<&str> = graph.nodes.iter().map(|node| node.node.id.as_str()).collect();
             let catalog = workflows.stored(&row.tenant_id).pinned(pinned);
-            let next =
-                patch::apply(&graph, &resolved, &[], &known, &catalog).map_err(|_| damaged_patch(row))?;
+            let next = patch::apply(&graph, &resolved, &[], &known, &catalog).map_err(|_| damaged_patch(row))?;
             graph = Arc::new(next);
             applied = Some(Arc::clone(&graph));
         }

@@ -17,8 +17,9 @@ use chimera_core::error::Code;
 use chimera_core::flow::air::Graph;
 use chimera_core::flow::patch::Patch;
 use chimera_core::flow::pins::Pins;
-use chimera_core::flow::run::{RunHead, 
-    Env, Event as RunEvent, Gate, LaneOwner, PatchPreview, Run, SignalKind, SlotRequest, WorkflowRef, request_of_row,
+use chimera_core::flow::run::{
+    Env, Event as RunEvent, Gate, LaneOwner, PatchPreview, Run, RunHead, SignalKind, SlotRequest, WorkflowRef,
+    request_of_row,
 };
 use chimera_core::flow::status::{PatchStatus, RequestStatus};
 use chimera_core::flow::tables::{

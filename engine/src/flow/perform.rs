@@ -5,7 +5,7 @@
 //! call that exceeds its deadline is dropped; since its effect is unknown then, it counts as maybe sent.
 
 use super::{FlowPorts, definitions};
-use crate::flow::port::{CallContext, CancelToken, CompletedCall, Tool};
+use crate::flow::port::{CallContext, CallLog, CancelToken, CompletedCall, LoggedCall, Tool};
 use chimera_core::error::Code;
 use chimera_core::flow::call::{CallOutcome, ToolError};
 use chimera_core::flow::run::{Call, CallMode, RunHead};
@@ -53,6 +53,14 @@ pub(super) async fn execute_tool(
         time_left,
         traceparent: trace::traceparent(head.id, SpanId::call(call.id)),
         cancel: cancel.clone(),
+        log: CallLog::open(&parts.call_log, || LoggedCall {
+            tenant: head.tenant.clone(),
+            run_id: head.id,
+            step_id: call.step,
+            call_id: call.id,
+            tool: Arc::clone(spec),
+            attempt: call.attempt,
+        }),
     };
     let work = invoke(&tool, &ctx, call);
     tokio::pin!(work);

@@ -280,11 +280,8 @@ impl ToolRegistry {
 
     /// Under which a definition may be kept: as the tenant's own or as the default tenant's.
     pub(super) fn keys(&self, tenant: &str, name: &str, version: &str) -> impl Iterator<Item = DefinitionKey> {
-        let key = |owner: &str| DefinitionKey {
-            owner: owner.to_owned(),
-            name: name.to_owned(),
-            version: version.to_owned(),
-        };
+        let key =
+            |owner: &str| DefinitionKey { owner: owner.to_owned(), name: name.to_owned(), version: version.to_owned() };
         let home = self.home().filter(|home| *home != tenant).map(key);
         self.home().map(|_| key(tenant)).into_iter().chain(home)
     }

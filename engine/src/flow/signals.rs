@@ -147,12 +147,7 @@ impl Flow {
     }
 
     /// Refuses an output that does not match the tool's output schema.
-    async fn check_output(
-        &self,
-        permit: &Permit,
-        step: &StepBrief,
-        output: Option<&Value>,
-    ) -> Result<(), EngineError> {
+    async fn check_output(&self, permit: &Permit, step: &StepBrief, output: Option<&Value>) -> Result<(), EngineError> {
         let Some(output) = output else { return Ok(()) };
         let Some(tool) = self.tool_of_step(permit, step).await? else { return Ok(()) };
         tool.output.check(output).map_err(|faults| {

@@ -57,7 +57,12 @@ async fn reload(flow: &Flow, at_once: bool) -> Result<ReloadedTools, EngineError
     let known = registry.problems();
     let new_problems = set.problems.iter().filter(|problem| !known.contains(problem));
     for problem in new_problems {
-        tracing::warn!(file = problem.file, in_use = problem.is_in_use, "a tool file can't be used: {}", problem.reason);
+        tracing::warn!(
+            file = problem.file,
+            in_use = problem.is_in_use,
+            "a tool file can't be used: {}",
+            problem.reason
+        );
     }
     let is_changed = set.generation != before;
     let reloaded = report(&set, is_changed);

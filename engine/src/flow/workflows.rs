@@ -3,13 +3,13 @@
 //! A version never changes, so its compiled graph is cached and shared by all its runs. Applying the same document
 //! again returns the existing version.
 
+use super::ToolRegistry;
 use super::compiled::Compiled;
 use super::definitions::PinnedSpecs;
 use super::lookup::{FoundWorkflow, Origin};
 use super::newest::NewestVersions;
 use super::registry::ToolSet;
 use super::share::is_own;
-use super::ToolRegistry;
 use crate::access::{Permit, WORKFLOWS_READ, WORKFLOWS_WRITE, is_nonce_conflict};
 use crate::error::EngineError;
 use crate::flow::error::invalid_document;
@@ -228,12 +228,8 @@ impl Workflows {
         self.offload.admit(&who, large)?;
         let work_slot = self.offload.acquire(&who, large).await;
         let tenant = Some(permit.tenant());
-        let catalog = ToolCatalog {
-            tenant,
-            children,
-            unknown: WorkflowInfo::Missing,
-            ..ToolCatalog::running(&self.registry)
-        };
+        let catalog =
+            ToolCatalog { tenant, children, unknown: WorkflowInfo::Missing, ..ToolCatalog::running(&self.registry) };
         let compiled = work_slot.run(|| source.compile(&catalog));
         compiled.map(Arc::new).map_err(|problems| invalid_document("the workflow", &problems))
     }

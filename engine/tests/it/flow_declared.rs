@@ -195,7 +195,8 @@ async fn under_load_every_run_sees_one_set_of_tools() {
     let calls = source.calls();
     assert_eq!(calls.len(), runs.len() * 2);
     for run in runs {
-        let versions: Vec<&str> = calls.iter().filter(|call| call.run == run).map(|call| call.version.as_str()).collect();
+        let versions: Vec<&str> =
+            calls.iter().filter(|call| call.run == run).map(|call| call.version.as_str()).collect();
         assert!(versions.len() == 2 && versions[0] == versions[1], "{versions:?}");
     }
 }
@@ -233,8 +234,7 @@ struct Two;
 
 impl Tenancy for Two {
     fn guest(&self, tenant: &str) -> Option<Arc<Guest>> {
-        let guest =
-            || Guest { id: tenant.to_owned(), slug: tenant.to_owned(), shared: SharedResources::default() };
+        let guest = || Guest { id: tenant.to_owned(), slug: tenant.to_owned(), shared: SharedResources::default() };
         (tenant != "acme").then(|| Arc::new(guest()))
     }
 

@@ -17,7 +17,7 @@ use chimera_engine::act::rules::Rules;
 use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::view::StepView;
 use chimera_engine::flow::{
-    Asking, Decide, Decision, Flow, FlowPorts, OutcomeReport, RunFilter, RunKey, StartRun, ToolRegistry,
+    Asking, Decide, Decision, Flow, FlowPorts, OutcomeReport, ProcessLog, RunFilter, RunKey, StartRun, ToolRegistry,
 };
 use chimera_engine::port::{NoSpans, Records};
 use serde_json::json;
@@ -104,6 +104,7 @@ fn engine(world: &World, records: &Arc<dyn Records>, wire: &Arc<PortSwitch>) -> 
         registry.add(Arc::new(SwitchedTool::new(tool, Arc::clone(wire)))).expect("a name of its own");
     }
     Flow::new(FlowPorts {
+        call_log: Arc::new(ProcessLog),
         records: Arc::new(SwitchedRecords::new(Arc::clone(records), Arc::clone(wire))),
         clock: Arc::clone(&world.clock),
         random: Arc::clone(&world.random) as _,

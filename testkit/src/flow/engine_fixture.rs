@@ -23,7 +23,9 @@ use chimera_engine::access::port::{OneTenant, Tenancy};
 use chimera_engine::act::rules::Rules;
 use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::port::{Notifier, Tool, ToolSource};
-use chimera_engine::flow::{Asking, Decide, Decision, DecisionResult, Flow, FlowPorts, RunLimits, StartRun, reload_tools};
+use chimera_engine::flow::{
+    Asking, Decide, Decision, DecisionResult, Flow, FlowPorts, ProcessLog, RunLimits, StartRun, reload_tools,
+};
 use chimera_engine::port::{NoSpans, Records, Spans};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -202,6 +204,7 @@ impl EngineSetup {
             registry = registry.declared_by(source, TENANT);
         }
         let parts = FlowPorts {
+            call_log: Arc::new(ProcessLog),
             records: Arc::clone(&records) as Arc<dyn Records>,
             clock: Arc::clone(&self.world.clock),
             random: Arc::clone(&self.world.random) as _,

@@ -8,6 +8,7 @@ use super::mapping::MappingSource;
 use super::paging::PagedRead;
 use super::plan::{Declaration, Lookup, RollbackRequest, ToolPlan};
 use super::template::TemplateValues;
+use crate::flow::exchange_log::retried;
 use crate::flow::toolbox::ToolDependencies;
 use crate::http::{Call, Keyring, ParsedAnswer, Retryability, authority_of};
 use async_trait::async_trait;
@@ -203,6 +204,7 @@ impl Tool for HttpTool {
             let output = self.plan.dry_run.fill(&values).unwrap_or(Value::Null);
             return Ok(Spec::dry_run_response(output, self.would_execute(&values)?));
         }
+        retried(ctx);
         let call = Call::for_tool(ctx);
         let mut keys = Keyring::of_call(&self.line.secrets, &call);
         let told = self.ask(&call, input, &values, &mut keys).await;

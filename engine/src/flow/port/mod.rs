@@ -3,6 +3,7 @@
 
 mod blobs;
 mod buckets;
+mod call_log;
 mod notifier;
 mod recipients;
 mod tool;
@@ -12,6 +13,7 @@ pub use blobs::{
     Blob, BlobError, BlobStat, Blobs, DownloadStream, InvalidLink, PresentedLink, PresignedUrl, UploadStream,
 };
 pub use buckets::{BucketError, Buckets, Object};
+pub use call_log::{CallLog, CallLogSink, LogLevel, LogLine, LoggedCall};
 pub use notifier::{DeliveryReceipt, Message, Notifier};
 pub use recipients::{Recipient, Recipients, StoredDecider};
 pub use tool::{CallContext, CancelToken, CheckResult, CompletedCall, Sent, Tool, ToolError};
