@@ -6,6 +6,7 @@ mod access;
 mod backup;
 mod flow;
 mod schedule;
+mod tools;
 
 pub(crate) use access::{
     ActArgs, ActorArgs, ActorCommand, ActorKindArg, DuplicatePolicyArg, RoleCommand, SignArgs, TenantCommand, TokenArgs,
@@ -16,6 +17,7 @@ pub(crate) use flow::{
     RunIds, RunsCommand, WorkflowCommand,
 };
 pub(crate) use schedule::{ScheduleArgs, ScheduleCommand, ScheduleName};
+pub(crate) use tools::ToolsCommand;
 
 use crate::config::Flags;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -127,6 +129,8 @@ pub(crate) enum Command {
     Tenant(TenantCommand),
     /// Apply, list, show, check and share workflows.
     Workflow(TenantScoped<WorkflowCommand>),
+    /// List tools, and reload those that files declare.
+    Tools(TenantScoped<ToolsCommand>),
     /// Start workflows by the clock: cron or an interval.
     Schedule(TenantScoped<ScheduleCommand>),
     /// Watch and control runs.
@@ -306,6 +310,7 @@ impl Command {
         match self {
             Self::Actor(TenantScoped { for_tenant, .. })
             | Self::Workflow(TenantScoped { for_tenant, .. })
+            | Self::Tools(TenantScoped { for_tenant, .. })
             | Self::Schedule(TenantScoped { for_tenant, .. })
             | Self::Runs(TenantScoped { for_tenant, .. }) => for_tenant.as_deref(),
             _ => None,

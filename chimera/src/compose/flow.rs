@@ -133,7 +133,8 @@ pub(super) async fn start(
     let mail = mail(config, &toolbox)?;
     let owned = TenantBlobs::new(Arc::clone(blobs), Arc::clone(records));
     let buckets = TenantBuckets::new(buckets(config).await?, Arc::clone(&tenancy));
-    let registry = registry(config, &toolbox, built_in_tools(&toolbox, mail.clone(), &owned, buckets)?, tenancy)?;
+    let tools = built_in_tools(&toolbox, mail.clone(), &owned, buckets)?;
+    let registry = registry(config, &toolbox, tools, (tenancy, true))?;
     let key = match &config.webhook_key {
         Some(name) => SigningKeySource::Secret(parse_secret_name(name)?),
         None => {
@@ -178,9 +179,11 @@ pub(crate) fn resumer(config: &Config, ambient: &Ambient, records: &Arc<dyn Reco
     Ok(engine(config, ambient, records, tools, EngineOutputs::closed(ambient)))
 }
 
-/// How many tools and rules the configuration gives.
-pub(crate) fn workflow_facts(config: &Config, ambient: &Ambient) -> Outcome<(usize, usize)> {
-    Ok((describe_tools(config, ambient)?.specs().len(), rules(config)?.0.len()))
+/// How many tools and rules the configuration gives, and what is wrong with the tool files of tenants.
+pub(crate) fn workflow_facts(config: &Config, ambient: &Ambient) -> Outcome<(usize, usize, Vec<String>)> {
+    let tools = describe_tools(config, ambient)?;
+    let problems = tools.problems().into_iter().map(|problem| problem.reason);
+    Ok((tools.specs().len(), rules(config)?.0.len(), problems.collect()))
 }
 
 /// The tool registry for validation only: no tool is called.
@@ -195,7 +198,7 @@ fn describe_tools(config: &Config, ambient: &Ambient) -> Outcome<ToolRegistry> {
     let buckets = TenantBuckets::new(buckets, Arc::clone(&tenancy));
     let toolbox = toolbox(config, ambient, &tenancy)?;
     let tools = built_in_tools(&toolbox, mail(config, &toolbox)?, &blobs, buckets)?;
-    registry(config, &toolbox, tools, tenancy)
+    registry(config, &toolbox, tools, (tenancy, false))
 }
 
 /// The local operator's permit.
@@ -328,7 +331,7 @@ fn registry(
     config: &Config,
     toolbox: &ToolDependencies,
     tools: Vec<Arc<dyn Tool>>,
-    tenancy: Arc<dyn Tenancy>,
+    (tenancy, with_tenants): (Arc<dyn Tenancy>, bool),
 ) -> Outcome<ToolRegistry> {
     let mut registry = ToolRegistry::default();
     if config.mail.is_none() {
@@ -340,10 +343,13 @@ fn registry(
         registry.add(tool).map_err(|twice| Failure::new(Code::Internal, twice.to_string()))?;
     }
     let folder = ToolFolder::new(config.flow.tools_dir.clone(), toolbox.clone(), names);
-    let declared = folder.look(true);
+    let mut declared = folder.look(true);
     if let Some(problem) = declared.problems.iter().find(|problem| !ToolFolder::is_of_tenant(problem)) {
         let path = config.flow.tools_dir.clone().unwrap_or_default().join(&problem.file);
         return Err(invalid("flow.tools_dir", format!("{}: {}", path.display(), problem.reason)));
+    }
+    if !with_tenants {
+        declared.tools.retain(|tool| tool.tenant.is_none());
     }
     let registry = registry.shared_by(tenancy).declared_by(Arc::new(folder), TENANT);
     registry.set_declarations(declared);

@@ -82,7 +82,7 @@ pub use start::{ReplayDecision, RunHandle, StartRun};
 pub use steps::StepFilter;
 pub use tenant_blobs::TenantBlobs;
 pub use tenant_buckets::TenantBuckets;
-pub use tool_reload::{ReloadedTools, keep_tools, reload_tools};
+pub use tool_reload::{ReloadedTools, keep_tools, reload_tools, request_reload, tool_problems};
 pub use workflows::{AppliedWorkflow, ToolCatalog, Workflows};
 
 pub(crate) use lookup::{ChildWorkflows, FoundWorkflow};

@@ -7,12 +7,13 @@
 use super::Flow;
 use super::engine::Shutdown;
 use super::registry::ToolSet;
+use crate::access::Permit;
 use crate::error::EngineError;
 use crate::flow::port::{DeclarationProblem, DeclaredTool};
 use crate::ledger::audit::{EventRecord, Writer};
 use crate::port::CommitError;
 use crate::rows;
-use chimera_core::error::Code;
+use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::status::DefinitionStatus;
 use chimera_core::flow::tables::{TOOL_DEFINITIONS, ToolDefinitionBrief, tool_definitions};
 use chimera_core::limits;
@@ -34,6 +35,30 @@ pub struct ReloadedTools {
 /// Reads the declared tools again and uses them from now on. If they can't be recorded, everything stays as it was.
 pub async fn reload_tools(flow: &Flow) -> Result<ReloadedTools, EngineError> {
     reload(flow, true).await
+}
+
+/// Reloads the declared tools for an operator.
+pub async fn request_reload(flow: &Flow, permit: &Permit) -> Result<ReloadedTools, EngineError> {
+    if !is_operator(flow, permit) {
+        let body = ErrorBody::new(Code::RbacForbidden, "only an operator may reload tools");
+        return Err(EngineError::Refused(Box::new(body.with("required_scope", "*"))));
+    }
+    let mut tx = Tx::default();
+    let writer = Writer { random: &*flow.inner.parts.random, clock: &*flow.inner.parts.clock };
+    writer.event(&mut tx, permit.event("tools", "tool.reload_requested", json!({})))?;
+    permit.add_nonces(&mut tx);
+    flow.inner.parts.records.commit(tx).await?;
+    reload_tools(flow).await
+}
+
+/// The tool files that can't be used as they are, for an operator; nobody else learns of them.
+#[must_use]
+pub fn tool_problems(flow: &Flow, permit: &Permit) -> Vec<DeclarationProblem> {
+    if is_operator(flow, permit) { flow.inner.parts.registry.problems() } else { Vec::new() }
+}
+
+fn is_operator(flow: &Flow, permit: &Permit) -> bool {
+    permit.may("*") && !flow.inner.parts.registry.is_guest(permit.tenant())
 }
 
 async fn reload(flow: &Flow, at_once: bool) -> Result<ReloadedTools, EngineError> {

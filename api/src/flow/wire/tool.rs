@@ -2,7 +2,7 @@
 
 use crate::wire::{JsonObject, wire, words};
 use chimera_core::tool;
-use chimera_engine::flow::{self, view};
+use chimera_engine::flow::{self, port, view};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -94,18 +94,47 @@ impl crate::wire::IntoWire<ReadsWhenDocument> for tool::ReadOnlyInputs {
     }
 }
 
+wire! {
+    /// A file that declares tools and can't be used as it is.
+    pub(crate) ToolFileProblem from port::DeclarationProblem {
+        /// Name of the file, relative to the folder of tool files.
+        file: String,
+        /// What is wrong with it.
+        reason: String,
+        /// Whether the tools that it declared before are still in use.
+        is_in_use: bool,
+    }
+}
+
+/// What a reload found.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ToolReload {
+    /// Whether new runs use other tools than before.
+    pub(crate) changed: bool,
+    /// Number of declared tools, those of all tenants together.
+    pub(crate) declared: usize,
+    /// Files that can't be used as they are.
+    pub(crate) problems: Vec<ToolFileProblem>,
+}
+
 /// All tools.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ToolPage {
     /// Ordered by name.
     items: Vec<ToolDocument>,
+    /// Files that can't be used as they are; empty unless the caller is an operator.
+    problems: Vec<ToolFileProblem>,
     /// Always null: the list is complete.
     #[schema(required)]
     next_cursor: Option<String>,
 }
 
-impl From<Vec<view::ToolView>> for ToolPage {
-    fn from(tools: Vec<view::ToolView>) -> Self {
-        Self { items: tools.into_iter().map(ToolDocument::from).collect(), next_cursor: None }
+impl ToolPage {
+    pub(crate) fn new(tools: Vec<view::ToolView>, problems: Vec<port::DeclarationProblem>) -> Self {
+        Self {
+            items: tools.into_iter().map(ToolDocument::from).collect(),
+            problems: problems.into_iter().map(ToolFileProblem::from).collect(),
+            next_cursor: None,
+        }
     }
 }

@@ -117,6 +117,7 @@ const CASES: &[(&str, &str, Body)] = &[
     ("PUT /workflows/{id}", "", document),
     ("POST /workflows/{id}/check", "", document),
     ("PUT /workflows/{id}/share", "", none),
+    ("POST /tools/reload", "", none),
     ("DELETE /workflows/{id}/share", "", none),
     ("DELETE /workflows/{id}/cache", "", none),
     ("GET /schedules", "?cursor={cursor}", none),
