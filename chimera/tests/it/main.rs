@@ -37,4 +37,5 @@ mod soak;
 mod stopping;
 mod support;
 mod tenants;
+mod tools;
 mod traces;
