@@ -5,7 +5,6 @@ use crate::error_responses::ReadErrors;
 use crate::flow::wire::ToolPage;
 use crate::problem::ApiError;
 use axum::Json;
-use chimera_engine::flow::tool_problems;
 
 /// Lists tools.
 #[utoipa::path(
@@ -15,6 +14,5 @@ use chimera_engine::flow::tool_problems;
     responses((status = 200, body = ToolPage, description = "All tools"), ReadErrors)
 )]
 pub(crate) async fn list(caller: Caller) -> Result<Json<ToolPage>, ApiError> {
-    let problems = tool_problems(&caller.flow, &caller.permit);
-    Ok(Json(ToolPage::new(caller.flow.list_tools(&caller.permit), problems)))
+    Ok(Json(caller.flow.list_tools(&caller.permit).into()))
 }

@@ -16,8 +16,17 @@ const DIGEST_CHARS: usize = 8;
 pub(crate) async fn run(scene: &CommandContext<'_>, command: ToolsCommand) -> Outcome<ExitCode> {
     match command {
         ToolsCommand::List { output, acting } => {
-            let found = scene.write_backend(acting.actor.as_deref())?.request("GET", "tools", None).await?;
+            let backend = scene.write_backend(acting.actor.as_deref())?;
+            let found = backend.request("GET", "tools", None).await?;
             list(scene, &ListView::of(scene, &output), &found)?;
+            if !scene.json {
+                // Only operators learn of the files.
+                match backend.request("GET", "tools/problems", None).await {
+                    Ok(problems) => say_problems(&problems["items"]),
+                    Err(failure) if failure.code == Code::RbacForbidden => {}
+                    Err(failure) => return Err(failure),
+                }
+            }
         }
         ToolsCommand::Show { name, acting } => {
             let found = scene.write_backend(acting.actor.as_deref())?.request("GET", "tools", None).await?;
@@ -31,7 +40,7 @@ pub(crate) async fn run(scene: &CommandContext<'_>, command: ToolsCommand) -> Ou
             } else {
                 let changed = if reloaded["changed"] == true { "The tools changed" } else { "Nothing changed" };
                 say(&format!("{changed}; {} tools are declared.", reloaded["declared"]));
-                say_problems(&reloaded);
+                say_problems(&reloaded["problems"]);
             }
         }
     }
@@ -67,7 +76,6 @@ fn list(scene: &CommandContext<'_>, view: &ListView, found: &Value) -> Outcome {
     if rows.is_empty() {
         say("no tools that you may call; an operator grants scopes with chimera actor put");
     }
-    say_problems(found);
     Ok(())
 }
 
@@ -85,8 +93,8 @@ fn items(found: &Value) -> &[Value] {
     found["items"].as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-fn say_problems(found: &Value) {
-    for problem in found["problems"].as_array().into_iter().flatten() {
+fn say_problems(problems: &Value) {
+    for problem in problems.as_array().into_iter().flatten() {
         let state = if problem["is_in_use"] == true { "its last usable content is in use" } else { "it is not in use" };
         say(&format!("{}: {} ({state})", text(&problem["file"]), text(&problem["reason"])));
     }

@@ -38,7 +38,7 @@ pub(super) fn tools_check(flow: &Flow) -> ReadinessCheck {
     let flow = flow.clone();
     ReadinessCheck::new("tools", || std::future::ready(Ok(()))).with_note(move || {
         let broken = flow.registry().problems().len();
-        (broken > 0).then(|| format!("{broken} tool files can't be used as they are; chimera tools list names them"))
+        (broken > 0).then(|| format!("broken tool files: {broken}; chimera tools list names them"))
     })
 }
 

@@ -187,7 +187,9 @@ fn a_broken_file_leaves_its_tools_in_use_and_is_named_to_operators() {
     let reloaded = place.json(&["tools", "reload"]);
     assert_eq!((&reloaded["changed"], &reloaded["declared"]), (&json!(false), &json!(1)), "{reloaded}");
     assert_eq!(reloaded["problems"][0]["file"], "desk.toml");
-    assert!(note(&server).as_str().unwrap().starts_with("1 tool files"), "{}", note(&server));
+    // What a check found last is answered for a moment.
+    let broken = json!("broken tool files: 1; chimera tools list names them");
+    wait_until("the note", || (note(&server) != broken).then(|| note(&server).to_string()));
     assert_eq!(version(&place, "desk.open"), before);
     let listed = place.run(&["tools", "list"]);
     assert!(listed.stderr.contains("desk.toml") && listed.stderr.contains("in use"), "{}", listed.stderr);
@@ -197,7 +199,7 @@ fn a_broken_file_leaves_its_tools_in_use_and_is_named_to_operators() {
     write(&place, "desk.toml", &declared(&address, "desk.open", "repaired"));
     server.signal("HUP");
     wait_until("the repaired file", || (version(&place, "desk.open") == before).then(|| before.clone()));
-    assert_eq!(note(&server), Value::Null);
+    wait_until("no note", || (note(&server) != Value::Null).then(|| note(&server).to_string()));
     // Disabled: nobody calls it, not even a run that began with it.
     let run = begin(&place);
     write(&place, "disabled.toml", "\"desk.open\" = \"it opens tickets in the wrong queue\"");
@@ -280,7 +282,7 @@ fn a_tenants_tool_is_its_own_with_its_own_secret() {
     assert_eq!(problems.len(), 1, "{reloaded}");
     assert!(problems[0]["reason"].as_str().unwrap().contains("must begin with `tenant.`"), "{reloaded}");
     assert_eq!((version(&place, "tenant.desk.open").as_str(), version(&there, "desk.open").as_str()), ("", ""));
-    assert!(there.json(&["tools", "list"])["problems"].as_array().unwrap().is_empty());
+    assert!(!there.run(&["tools", "list"]).stderr.contains("fake.toml"));
     let made = there.json(&["act", "--step", "tenant.desk.open={}"]);
     assert_eq!(made["status"], "completed", "{made}");
     assert!(place.run(&["act", "--step", "tenant.desk.open={}"]).status != 0);

@@ -5,6 +5,7 @@
 //! with the signal that tells the run.
 
 use super::error::{check_text, mask_credentials};
+use super::registry::disabled;
 use super::void_requests::VoidRequests;
 use super::{Flow, FlowPorts, load, review};
 use crate::access::{APPROVALS_DECIDE, Permit, is_nonce_conflict, missing_scope_error};
@@ -184,7 +185,7 @@ impl Flow {
         let pins = load::pins(&**records, &RunHead::of_row(run)?, run.id).await?;
         for (name, version) in approval.data.tools() {
             if let Some(reason) = registry.snapshot().why_disabled(name) {
-                let message = format!("{name} can't be called: an operator disabled it: {reason}");
+                let message = format!("{name} can't be called: {}", disabled(reason));
                 return Err(EngineError::refused(Code::ToolUnavailable, message));
             }
             let expected = match pins.tool(name).filter(|_| !registry.snapshot().is_built_in(name)) {

@@ -394,6 +394,7 @@ pub(super) fn not_configured(name: &str) -> String {
     format!("tool {name} is not configured on this node")
 }
 
-fn disabled(reason: &str) -> String {
+/// Says that an operator forbids to call a tool.
+pub(super) fn disabled(reason: &str) -> String {
     format!("an operator disabled it: {reason}")
 }

@@ -8,7 +8,7 @@ use super::compiled::Compiled;
 use super::definitions::PinnedSpecs;
 use super::lookup::{FoundWorkflow, Origin};
 use super::newest::NewestVersions;
-use super::registry::ToolSet;
+use super::registry::{ToolSet, disabled};
 use super::share::is_own;
 use crate::access::{Permit, WORKFLOWS_READ, WORKFLOWS_WRITE, is_nonce_conflict};
 use crate::error::EngineError;
@@ -125,7 +125,10 @@ impl Catalog for ToolCatalog<'_> {
     }
 
     fn absence_reason(&self, name: &str) -> Option<String> {
-        self.pinned.get(name)?.as_ref().err().cloned()
+        match self.pinned.get(name) {
+            Some(pinned) => pinned.as_ref().err().cloned(),
+            None => Some(format!("the tool {name} can't be called: {}", disabled(self.set.why_disabled(name)?))),
+        }
     }
 
     fn allows_placeholders(&self) -> bool {

@@ -26,5 +26,5 @@ pub(crate) use rollback::RollbackDocument;
 pub(crate) use run::{Accepted, ReplayMode, RunStatus, StartedDocument};
 pub use run::{RunDocument, RunPage};
 pub use step::StepList;
-pub(crate) use tool::{RiskLevel, ToolFileProblem, ToolPage, ToolReload};
+pub(crate) use tool::{RiskLevel, ToolFileProblem, ToolPage, ToolProblemPage, ToolReload};
 pub use workflow::{WorkflowDocument, WorkflowPage};

@@ -122,19 +122,29 @@ pub(crate) struct ToolReload {
 pub(crate) struct ToolPage {
     /// Ordered by name.
     items: Vec<ToolDocument>,
-    /// Files that can't be used as they are; empty unless the caller is an operator.
-    problems: Vec<ToolFileProblem>,
     /// Always null: the list is complete.
     #[schema(required)]
     next_cursor: Option<String>,
 }
 
-impl ToolPage {
-    pub(crate) fn new(tools: Vec<view::ToolView>, problems: Vec<port::DeclarationProblem>) -> Self {
-        Self {
-            items: tools.into_iter().map(ToolDocument::from).collect(),
-            problems: problems.into_iter().map(ToolFileProblem::from).collect(),
-            next_cursor: None,
-        }
+impl From<Vec<view::ToolView>> for ToolPage {
+    fn from(tools: Vec<view::ToolView>) -> Self {
+        Self { items: tools.into_iter().map(ToolDocument::from).collect(), next_cursor: None }
+    }
+}
+
+/// Tool files that can't be used as they are.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ToolProblemPage {
+    /// Ordered by file.
+    items: Vec<ToolFileProblem>,
+    /// Always null: the list is complete.
+    #[schema(required)]
+    next_cursor: Option<String>,
+}
+
+impl From<Vec<port::DeclarationProblem>> for ToolProblemPage {
+    fn from(problems: Vec<port::DeclarationProblem>) -> Self {
+        Self { items: problems.into_iter().map(ToolFileProblem::from).collect(), next_cursor: None }
     }
 }
