@@ -64,9 +64,7 @@ pub(super) fn retried(ctx: &CallContext) {
 
 /// Says that the other side has had enough.
 pub(super) fn rate_limited(call: &Call, error: &ToolError) {
-    call.log.write(LogLevel::Info, "rate limited", || {
-        [("retry_after_seconds", error.body.details.get("retry_after_seconds").cloned().unwrap_or_default())]
-    });
+    call.log.write(LogLevel::Info, "rate limited", || [("retry_after_seconds", error.body.retry_after_seconds.into())]);
 }
 
 /// Says how many pages were read.

@@ -53,9 +53,6 @@ pub const TOOLS_RELOAD_INTERVAL: Duration = Duration::from_secs(5);
 /// Definitions of declared tools that are kept in memory although new runs do not use them. The one that was not used
 /// for the longest time is dropped; a run that needs it reads it from the store.
 pub const TOOL_DEFINITIONS_KEPT_MAX: usize = 200;
-/// Stored definitions of one tenant's declared tools that a reload compares with. With more, a change is not recorded and
-/// not used: `INTERNAL_ERROR`.
-pub const TOOL_DEFINITIONS_STORED_MAX: usize = 100_000;
 /// Tries to record a change of a declared tool while other nodes record theirs. Then it is recorded at the next reload.
 pub const TOOL_RECORD_TRIES_MAX: usize = 5;
 /// Lines that one tool call writes to the log. Further ones are dropped, and a last line says how many.

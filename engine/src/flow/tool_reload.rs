@@ -18,6 +18,7 @@ use chimera_core::flow::status::DefinitionStatus;
 use chimera_core::flow::tables::{TOOL_DEFINITIONS, ToolDefinitionBrief, tool_definitions};
 use chimera_core::limits;
 use chimera_core::record::{Insert, Json, Scope, StoredRow, Tx, Unstorable, Update};
+use chimera_core::time::Timestamp;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -154,68 +155,62 @@ async fn record(flow: &Flow, home: &str, set: &ToolSet) -> Result<(), EngineErro
     Ok(())
 }
 
+/// How many tools of one owner are current at most.
+const CURRENT_MAX: usize = limits::DECLARED_FILES_MAX * limits::DECLARED_TOOLS_MAX;
+
 async fn record_owner(flow: &Flow, owner: &str, declared: &BTreeMap<String, DeclaredTool>) -> Result<(), EngineError> {
-    let select = ToolDefinitionBrief::select(Scope::Tenant(owner.to_owned()));
-    let rows: Vec<ToolDefinitionBrief> =
-        rows::list(&*flow.inner.parts.records, select, limits::TOOL_DEFINITIONS_STORED_MAX).await?;
-    let mut stored: BTreeMap<&str, Vec<&ToolDefinitionBrief>> = BTreeMap::new();
+    let records = &*flow.inner.parts.records;
+    let of_owner = || ToolDefinitionBrief::select(Scope::Tenant(owner.to_owned()));
+    let current = of_owner().with(tool_definitions::status, DefinitionStatus::Current);
+    let rows: Vec<ToolDefinitionBrief> = rows::list(records, current, CURRENT_MAX).await?;
+    let mut current: BTreeMap<&str, Vec<&ToolDefinitionBrief>> = BTreeMap::new();
     for row in &rows {
-        stored.entry(row.name.as_str()).or_default().push(row);
+        current.entry(row.name.as_str()).or_default().push(row);
     }
-    let names: BTreeSet<&str> = declared.keys().map(String::as_str).chain(stored.keys().copied()).collect();
+    let names: BTreeSet<&str> = declared.keys().map(String::as_str).chain(current.keys().copied()).collect();
     for name in names {
-        let known = stored.get(name).map(Vec::as_slice).unwrap_or_default();
-        if let Some(tx) = change(flow, owner, name, known, declared.get(name))? {
-            flow.inner.parts.records.commit(tx).await?;
+        let (current, declared) = (current.get(name).map(Vec::as_slice).unwrap_or_default(), declared.get(name));
+        let version = declared.map(|declared| declared.tool.spec().version.as_str());
+        if current.iter().map(|row| Some(row.version.as_str())).eq(version.map(Some)) {
+            continue;
         }
+        let stored = match version {
+            Some(version) => {
+                let select = of_owner().with(tool_definitions::name, name).with(tool_definitions::version, version);
+                rows::find::<ToolDefinitionBrief>(records, select).await?
+            }
+            None => None,
+        };
+        records.commit(change(flow, (owner, name), current, declared, stored.as_ref())?).await?;
     }
     Ok(())
 }
 
-/// What makes the rows of a tool say what is declared now; `None` if they do.
+/// What makes the rows of a tool say what is declared now. `stored` is the row of that definition, if there is one.
 fn change(
     flow: &Flow,
-    owner: &str,
-    name: &str,
-    known: &[&ToolDefinitionBrief],
+    (owner, name): (&str, &str),
+    current: &[&ToolDefinitionBrief],
     declared: Option<&DeclaredTool>,
-) -> Result<Option<Tx>, EngineError> {
+    stored: Option<&ToolDefinitionBrief>,
+) -> Result<Tx, EngineError> {
     let version = declared.map(|declared| declared.tool.spec().version.as_str());
-    let current: Vec<&&ToolDefinitionBrief> =
-        known.iter().filter(|row| row.status == DefinitionStatus::Current).collect();
-    if current.iter().map(|row| Some(row.version.as_str())).eq(version.map(Some)) {
-        return Ok(None);
-    }
     let mut tx = Tx::default();
     let now = flow.inner.parts.clock.now();
     let ends = if declared.is_some() { DefinitionStatus::Superseded } else { DefinitionStatus::Removed };
     let update = |row: &ToolDefinitionBrief, status: DefinitionStatus| {
         let key = vec![owner.into(), name.into(), row.version.as_str().into()];
         let set = vec![(tool_definitions::status, status.into()), (tool_definitions::updated_at, now.into())];
-        Update::versioned(&TOOL_DEFINITIONS, key, row.state_version, set)
+        Update::versioned(&TOOL_DEFINITIONS, key, row.state_version, set).map_err(Unstorable::from)
     };
     for row in current.iter().filter(|row| Some(row.version.as_str()) != version) {
-        tx.updates.push(update(row, ends).map_err(Unstorable::from)?);
+        tx.updates.push(update(row, ends)?);
     }
-    if let Some(declared) = declared {
-        let spec = declared.tool.spec();
-        match known.iter().find(|row| row.version == spec.version) {
-            Some(row) if row.status == DefinitionStatus::Current => {}
-            Some(row) => tx.updates.push(update(row, DefinitionStatus::Current).map_err(Unstorable::from)?),
-            None => {
-                let document = Json::encode(&*declared.document).map_err(Unstorable::from)?;
-                let cells = vec![
-                    (tool_definitions::tenant_id, owner.into()),
-                    (tool_definitions::name, name.into()),
-                    (tool_definitions::version, spec.version.as_str().into()),
-                    (tool_definitions::document, document.into()),
-                    (tool_definitions::status, DefinitionStatus::Current.into()),
-                    (tool_definitions::created_at, now.into()),
-                    (tool_definitions::updated_at, now.into()),
-                ];
-                tx.inserts.push(Insert::new(&TOOL_DEFINITIONS, cells).map_err(Unstorable::from)?);
-            }
-        }
+    match (declared, stored) {
+        (None, _) => {}
+        (Some(_), Some(row)) if row.status == DefinitionStatus::Current => {}
+        (Some(_), Some(row)) => tx.updates.push(update(row, DefinitionStatus::Current)?),
+        (Some(declared), None) => tx.inserts.push(definition_row(owner, declared, now)?),
     }
     let before = current.first().map(|row| row.version.as_str());
     let what = match (before, version) {
@@ -226,5 +221,20 @@ fn change(
     let event = EventRecord::by_system(owner, name, what, json!({"version": version, "before": before}));
     let writer = Writer { random: &*flow.inner.parts.random, clock: &*flow.inner.parts.clock };
     writer.event(&mut tx, event)?;
-    Ok(Some(tx))
+    Ok(tx)
+}
+
+fn definition_row(owner: &str, declared: &DeclaredTool, now: Timestamp) -> Result<Insert, Unstorable> {
+    let spec = declared.tool.spec();
+    let document = Json::encode(&*declared.document)?;
+    let cells = vec![
+        (tool_definitions::tenant_id, owner.into()),
+        (tool_definitions::name, spec.name.as_str().into()),
+        (tool_definitions::version, spec.version.as_str().into()),
+        (tool_definitions::document, document.into()),
+        (tool_definitions::status, DefinitionStatus::Current.into()),
+        (tool_definitions::created_at, now.into()),
+        (tool_definitions::updated_at, now.into()),
+    ];
+    Ok(Insert::new(&TOOL_DEFINITIONS, cells)?)
 }
