@@ -142,7 +142,8 @@ impl ToolFolder {
         let elsewhere = BTreeMap::new();
         let base_urls = if file.tenant.is_none() { &self.toolbox.base_urls } else { &elsewhere };
         let toolbox = ToolDependencies { base_urls: base_urls.clone(), ..self.toolbox.clone() };
-        let declared = declared::tools(&text, &file.name, &toolbox).map_err(|error| error.to_string())?;
+        let declared =
+            declared::tools(&text, &file.name, &toolbox).map_err(|error| format!("{}: {}", error.key, error.reason))?;
         let before = match &entry.content {
             Some(FileContent::Tools(tools)) => tools.as_slice(),
             _ => &[],
@@ -164,7 +165,7 @@ impl ToolFolder {
 
     fn check_name(&self, file: &ToolFile, tool: &dyn Tool) -> Result<(), String> {
         let name = &tool.spec().name;
-        let refused = |why: &str| Err(format!("{}: tool.{name}.name: {why}", file.name));
+        let refused = |why: &str| Err(format!("tool.{name}.name: {why}"));
         match (&file.tenant, name.starts_with(TENANT_PREFIX)) {
             (Some(_), false) => refused("the name of a tenant's tool must begin with `tenant.`"),
             (None, true) => refused("only tools in `tenants/SLUG` have names that begin with `tenant.`"),
