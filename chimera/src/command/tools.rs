@@ -10,9 +10,6 @@ use chimera_core::text::did_you_mean;
 use serde_json::Value;
 use std::process::ExitCode;
 
-/// How many digits of a definition's digest a list shows.
-const DIGITS_SHOWN: usize = 8;
-
 pub(crate) async fn run(scene: &CommandContext<'_>, command: ToolsCommand) -> Outcome<ExitCode> {
     match command {
         ToolsCommand::List { output, acting } => {
@@ -103,7 +100,7 @@ fn say_problems(problems: &Value) {
 /// `1+3f9a0c51d2e47b86` is `1+3f9a0c51`: enough to tell definitions apart.
 fn short_version(version: &str) -> String {
     match version.split_once('+') {
-        Some((number, digest)) => format!("{number}+{}", digest.chars().take(DIGITS_SHOWN).collect::<String>()),
+        Some((number, digest)) => format!("{number}+{}", digest.get(..8).unwrap_or(digest)),
         None => version.to_owned(),
     }
 }
