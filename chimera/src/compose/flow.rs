@@ -135,6 +135,9 @@ pub(super) async fn start(
     let buckets = TenantBuckets::new(buckets(config).await?, Arc::clone(&tenancy));
     let tools = built_in_tools(&toolbox, mail.clone(), &owned, buckets)?;
     let registry = registry(config, &toolbox, tools, (tenancy, true))?;
+    for problem in registry.problems() {
+        tracing::warn!(file = problem.file, "a tool file can't be used: {}", problem.reason);
+    }
     let key = match &config.webhook_key {
         Some(name) => SigningKeySource::Secret(parse_secret_name(name)?),
         None => {
