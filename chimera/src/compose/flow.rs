@@ -135,6 +135,7 @@ pub(super) async fn start(
     let buckets = TenantBuckets::new(buckets(config).await?, Arc::clone(&tenancy));
     let tools = built_in_tools(&toolbox, mail.clone(), &owned, buckets)?;
     let registry = registry(config, &toolbox, tools, (tenancy, true))?;
+    check_tool_files(config, &registry)?;
     for problem in registry.problems() {
         tracing::warn!(file = problem.file, "a tool file can't be used: {}", problem.reason);
     }
@@ -185,6 +186,7 @@ pub(crate) fn resumer(config: &Config, ambient: &Ambient, records: &Arc<dyn Reco
 /// How many tools and rules the configuration gives, and what is wrong with the tool files of tenants.
 pub(crate) fn workflow_facts(config: &Config, ambient: &Ambient) -> Outcome<(usize, usize, Vec<String>)> {
     let tools = describe_tools(config, ambient)?;
+    check_tool_files(config, &tools)?;
     let problems = tools.problems().into_iter().map(|problem| problem.reason);
     Ok((tools.specs().len(), rules(config)?.0.len(), problems.collect()))
 }
@@ -328,8 +330,16 @@ fn built_in_tools(
     Ok(tools)
 }
 
-/// All tools: the built-in ones, and what the tool files declare now. A broken file of the default tenant is refused; one
-/// of another tenant must not keep the others from starting.
+/// Refuses a broken tool file of the default tenant. One of another tenant must not keep the others from starting.
+fn check_tool_files(config: &Config, registry: &ToolRegistry) -> Outcome {
+    let problems = registry.problems();
+    let Some(problem) = problems.iter().find(|problem| !ToolFolder::is_of_tenant(problem)) else { return Ok(()) };
+    let path = config.flow.tools_dir.clone().unwrap_or_default().join(&problem.file);
+    Err(invalid("flow.tools_dir", format!("{}: {}", path.display(), problem.reason)))
+}
+
+/// All tools: the built-in ones, and what the tool files declare now. A command beside a server reads the store whatever
+/// is wrong with a file: the server goes on with what the file said before.
 fn registry(
     config: &Config,
     toolbox: &ToolDependencies,
@@ -347,10 +357,6 @@ fn registry(
     }
     let folder = ToolFolder::new(config.flow.tools_dir.clone(), toolbox.clone(), names);
     let mut declared = folder.look(true);
-    if let Some(problem) = declared.problems.iter().find(|problem| !ToolFolder::is_of_tenant(problem)) {
-        let path = config.flow.tools_dir.clone().unwrap_or_default().join(&problem.file);
-        return Err(invalid("flow.tools_dir", format!("{}: {}", path.display(), problem.reason)));
-    }
     if !with_tenants {
         declared.tools.retain(|tool| tool.tenant.is_none());
     }
