@@ -40,7 +40,10 @@ pub async fn reload_tools(flow: &Flow) -> Result<ReloadedTools, EngineError> {
 
 /// Reloads the declared tools for an operator.
 pub async fn request_reload(flow: &Flow, permit: &Permit) -> Result<ReloadedTools, EngineError> {
-    check_operator(flow, permit)?;
+    if !is_operator(flow, permit) {
+        let body = ErrorBody::new(Code::RbacForbidden, "only an operator may reload tools");
+        return Err(EngineError::Refused(Box::new(body.with("required_scope", "*"))));
+    }
     let mut tx = Tx::default();
     let writer = Writer { random: &*flow.inner.parts.random, clock: &*flow.inner.parts.clock };
     writer.event(&mut tx, permit.event("tools", "tool.reload_requested", json!({})))?;
@@ -49,18 +52,14 @@ pub async fn request_reload(flow: &Flow, permit: &Permit) -> Result<ReloadedTool
     reload_tools(flow).await
 }
 
-/// The tool files that can't be used as they are, for an operator.
-pub fn tool_problems(flow: &Flow, permit: &Permit) -> Result<Vec<DeclarationProblem>, EngineError> {
-    check_operator(flow, permit)?;
-    Ok(flow.inner.parts.registry.problems())
+/// The tool files that can't be used as they are. For anybody but an operator there are none.
+#[must_use]
+pub fn tool_problems(flow: &Flow, permit: &Permit) -> Vec<DeclarationProblem> {
+    if is_operator(flow, permit) { flow.inner.parts.registry.problems() } else { Vec::new() }
 }
 
-fn check_operator(flow: &Flow, permit: &Permit) -> Result<(), EngineError> {
-    if permit.may("*") && !flow.inner.parts.registry.is_guest(permit.tenant()) {
-        return Ok(());
-    }
-    let body = ErrorBody::new(Code::RbacForbidden, "only an operator manages the tool files");
-    Err(EngineError::Refused(Box::new(body.with("required_scope", "*"))))
+fn is_operator(flow: &Flow, permit: &Permit) -> bool {
+    permit.may("*") && !flow.inner.parts.registry.is_guest(permit.tenant())
 }
 
 async fn reload(flow: &Flow, at_once: bool) -> Result<ReloadedTools, EngineError> {
