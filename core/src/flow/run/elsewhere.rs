@@ -67,6 +67,7 @@ pub(crate) fn start(run: &mut Run, at: RunPlace, spec: &Arc<Spec>, cx: &mut Turn
     }
     run.tasks.enter(at, TaskState::Elsewhere { work: work.elsewhere(), until: work.until });
     run.tasks.mark_dirty(at, cx);
+    cx.turn.mark_handed_over(at);
     Ok(())
 }
 
@@ -240,8 +241,13 @@ fn fail_late(
     answer::settle_elsewhere(run, at, call, CallOutcome::Failed(error), cx)
 }
 
-/// Stops the work of a place with its run. Returns whether its end must be waited for.
+/// Stops the work of a place with its run. Returns whether its end must be waited for. What this turn hands over is
+/// recorded as such first, and stopped by the next one.
 pub(crate) fn stop(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -> Result<bool, Unstorable> {
+    if cx.turn.is_handed_over(at) {
+        cx.turn.more = true;
+        return Ok(true);
+    }
     let Some(TaskState::Elsewhere { work, .. }) = run.tasks.state(at) else { return Ok(false) };
     match *work {
         Elsewhere::Run(child) => {

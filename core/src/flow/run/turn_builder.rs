@@ -79,6 +79,8 @@ struct TurnRows {
     run: Vec<(&'static str, Value)>,
     /// Places whose error a projection has already recorded.
     logged: BTreeSet<RunPlace>,
+    /// Places whose work this turn hands to somebody else.
+    handed_over: BTreeSet<RunPlace>,
 }
 
 /// The row of an effect whose call is about to be made.
@@ -216,6 +218,15 @@ impl TurnBuilder {
 
     pub(crate) fn is_logged(&self, at: RunPlace) -> bool {
         self.rows.logged.contains(&at)
+    }
+
+    /// This turn asks somebody else to do the work of a place.
+    pub(crate) fn mark_handed_over(&mut self, at: RunPlace) {
+        self.rows.handed_over.insert(at);
+    }
+
+    pub(crate) fn is_handed_over(&self, at: RunPlace) -> bool {
+        self.rows.handed_over.contains(&at)
     }
 
     /// Adds a statement that runs after the bulk part.
