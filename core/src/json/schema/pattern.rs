@@ -42,6 +42,13 @@ fn states_of(hir: &Hir) -> u64 {
     }
 }
 
+/// A subschema, and how often it is applied to one value.
+#[derive(Clone, Copy)]
+struct Applied<'a> {
+    part: &'a Subschema,
+    times: u64,
+}
+
 /// The subschemas of a schema with patterns.
 #[derive(Debug)]
 pub(super) struct PatternWork {
@@ -81,14 +88,15 @@ impl PatternWork {
             return;
         }
         for (part, times) in self.same_location(at, times) {
-            let part = &self.parts[part];
+            let applied = Applied { part: &self.parts[part], times };
             match value {
-                Value::String(text) => count.add(times, part.pattern_states, text),
-                Value::Array(items) => self.visit_items(part, items, times, count),
+                Value::String(text) => count.add(times, applied.part.pattern_states, text),
+                Value::Array(items) => self.visit_items(applied, items, count),
                 Value::Object(members) => {
                     for (name, value) in members {
-                        count.add(times.saturating_mul(MATCHES_PER_NAME), part.member_pattern_states, name);
-                        self.visit_member(part, name, value, times, count);
+                        let matches = times.saturating_mul(MATCHES_PER_NAME);
+                        count.add(matches, applied.part.member_pattern_states, name);
+                        self.visit_member(applied, name, value, count);
                     }
                 }
                 _ => {}
@@ -96,7 +104,8 @@ impl PatternWork {
         }
     }
 
-    fn visit_items(&self, part: &Subschema, items: &[Value], times: u64, count: &mut Count) {
+    fn visit_items(&self, applied: Applied<'_>, items: &[Value], count: &mut Count) {
+        let Applied { part, times } = applied;
         for (n, item) in items.iter().enumerate() {
             for below in part.items.iter().chain(part.tuple.get(n)) {
                 self.visit(*below, item, times, count);
@@ -104,7 +113,8 @@ impl PatternWork {
         }
     }
 
-    fn visit_member(&self, part: &Subschema, name: &str, value: &Value, times: u64, count: &mut Count) {
+    fn visit_member(&self, applied: Applied<'_>, name: &str, value: &Value, count: &mut Count) {
+        let Applied { part, times } = applied;
         for below in &part.names {
             for (part, times) in self.same_location(*below, times) {
                 count.add(times, self.parts[part].pattern_states, name);
