@@ -103,8 +103,8 @@ pub(super) async fn check_startable(
     check_scopes(permit, &proposal)?;
     let work_slot = actions.flow.acquire_work_slot(&permit.claimant(), proposal.graph.may_take_long).await?;
     check_inputs(work_slot, &proposal.graph, inputs)?;
-    let facts = LevelRequest::default();
-    let LevelDecision { level, .. } = decide_level(actions, permit, &proposal, &proposal.score(), facts, false)?;
+    let rated = RatedProposal { proposal: &proposal, score: &proposal.score(), first_time: false };
+    let LevelDecision { level, .. } = decide_level(actions, permit, &rated, LevelRequest::default())?;
     let version = proposal.stored.as_ref().map_or(0, |found| found.version);
     Ok(StartableWorkflow { version, digest: proposal.content_digest(), level })
 }
@@ -132,17 +132,23 @@ pub(super) async fn level(
 ) -> Result<LevelDecision, EngineError> {
     let cautious = actions.access.directory.settings.cautious;
     let first_time = cautious && is_first_time(actions, permit, proposal).await?;
-    decide_level(actions, permit, proposal, score, request, first_time)
+    decide_level(actions, permit, &RatedProposal { proposal, score, first_time }, request)
+}
+
+/// A proposal, its risk, and whether the actor never completed it.
+struct RatedProposal<'a> {
+    proposal: &'a Proposal,
+    score: &'a Score,
+    first_time: bool,
 }
 
 fn decide_level(
     actions: &Actions,
     permit: &Permit,
-    proposal: &Proposal,
-    score: &Score,
+    rated: &RatedProposal<'_>,
     request: LevelRequest<'_>,
-    first_time: bool,
 ) -> Result<LevelDecision, EngineError> {
+    let RatedProposal { proposal, score, first_time } = *rated;
     let tools: Vec<&Spec> = proposal.tools.iter().map(|tool| &**tool).collect();
     let tenant = actions.access.directory.tenant(permit.tenant());
     let notified = request.notify.into_iter().flat_map(named);
