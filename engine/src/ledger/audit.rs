@@ -149,7 +149,6 @@ impl Writer<'_> {
     /// Adds a decision to `tx`: its `audit_logs` row and ledger entry, which reference each other and the trace, and
     /// the row's scope, without which no tenant could see it. Returns the entry's id. On error `tx` is unchanged.
     pub fn decision(&self, tx: &mut Tx, mut decision: DecisionRecord) -> Result<String, AuditError> {
-        let clean = |words: String| text::sanitize_message(Redactor::default().text(&words).into_owned());
         decision.rationale = clean(decision.rationale);
         decision.policies = decision.policies.into_iter().map(clean).collect();
         decision.action_data.iter_mut().for_each(|data| Redactor::default().strings(data));
@@ -180,6 +179,11 @@ impl Writer<'_> {
         tx.entries.append(&mut draft.entries);
         Ok(id)
     }
+}
+
+/// What people and services wrote, without secrets and control characters.
+fn clean(words: String) -> String {
+    text::sanitize_message(Redactor::default().text(&words).into_owned())
 }
 
 /// The tenant of the row: `audit_logs` has no tenant column.
