@@ -2,7 +2,7 @@
 
 use chimera_core::access::Level;
 use chimera_core::flow::tables::RUNS;
-use chimera_core::limits::SIGNAL_POLL_SECONDS;
+use chimera_core::limits::{CHILD_DEADLINE_GRACE_SECONDS, RUN_SECONDS_DEFAULT, SIGNAL_POLL_SECONDS};
 use chimera_core::record::Row;
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::{self, KeeperState, StartRun};
@@ -107,9 +107,12 @@ async fn runs_that_wait_for_a_signal_alone_are_looked_at_again_all_the_same() {
     stage.pass(Duration::from_secs(30)).await;
     let rows = stage.rows(&RUNS);
     assert_eq!(rows.len(), 2);
+    // The parent waits until its child is late; the child waits for a person.
+    let child_is_late = i64::from(RUN_SECONDS_DEFAULT) + CHILD_DEADLINE_GRACE_SECONDS;
     for row in rows {
         assert!(row.get("owner_lane").is_null(), "{row:?}");
         let due = row.get("next_deadline").as_time().expect("a time to look again");
-        assert!(due <= stage.world.clock.now().plus_seconds(SIGNAL_POLL_SECONDS), "{row:?}");
+        let wait = if row.get("id").as_uuid() == Some(run) { child_is_late } else { SIGNAL_POLL_SECONDS };
+        assert!(due <= stage.world.clock.now().plus_seconds(wait), "{row:?}");
     }
 }
