@@ -85,25 +85,18 @@ async fn a_refusal_stays_certain_whatever_characters_it_is_told_with() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_condition_or_a_text_with_a_character_that_no_store_takes_fails_the_run_once() {
-    let look = ScriptedTool::new("look", EffectKind::Read);
-    let asked = look.asked();
-    let stage = stage(1).tool(look.build()).open().await;
-    let condition = workflow("condition").function("a", "look", json!({})).function("b", "pure", json!({})).edge_if(
-        "a",
-        "b",
-        r"${nodes.a.outputs['q\u0000'] == true}",
-    );
-    let prompt = workflow("prompt")
-        .function("a", "look", json!({}))
-        .node(json!({"id": "h", "type": "hitl", "prompt": r"hi ${'\u0000'}"}));
-    let list = workflow("list").function("a", "look", json!({})).map("m", json!(r"${['\u0000']}"), "pure", json!({}));
-    for (air, calls) in [(condition, 1), (prompt, 2), (list, 3)] {
-        let run = stage.run(&air, SILENT).await;
-        let shown = stage.ended(run).await;
-        assert_eq!((&shown["status"], &shown["error"]["code"]), (&json!("failed"), &json!("VALIDATION_FAILED")));
-        stage.pass(Duration::from_secs(60)).await;
-        assert_eq!(asked.count("execute"), calls);
+async fn an_expression_with_a_character_that_no_store_takes_is_refused_when_it_is_applied() {
+    let stage = stage(1).tool(ScriptedTool::new("look", EffectKind::Read).build()).open().await;
+    let begin = |id: &str| workflow(id).function("a", "look", json!({}));
+    let condition =
+        begin("condition").function("b", "pure", json!({})).edge_if("a", "b", r"${nodes.a.outputs['q\u0000'] == true}");
+    let prompt = begin("prompt").node(json!({"id": "h", "type": "hitl", "prompt": r"hi ${'\u0000'}"}));
+    let list = begin("list").map("m", json!(r"${['\u0000']}"), "pure", json!({}));
+    for air in [condition, prompt, list] {
+        let text = air.document().to_string();
+        let refused = stage.flow.workflows().apply(&stage.permit("user_ann"), &air.id(), &text).await.unwrap_err();
+        assert_eq!(refused.body().code, Code::ValidationFailed.as_str());
+        assert!(json!(refused.body()).to_string().contains("U+0000"), "{:?}", refused.body());
     }
 }
 
