@@ -96,3 +96,11 @@ fn parked_runs_and_work_items_are_found_by_an_index() {
         assert!(plan.iter().all(|step| !step.starts_with("SCAN")), "{query}: {plan:?}");
     }
 }
+
+#[test]
+fn the_execution_records_of_a_run_are_found_by_its_trace() {
+    let query =
+        "SELECT * FROM scoped_agent_executions WHERE tenant_id = 'acme' AND trace_id = ?1 ORDER BY execution_id";
+    let plan = plan(query);
+    assert!(plan[0].contains("idx_record_scopes_executions (tenant_id=? AND trace_id=?)"), "{plan:?}");
+}
