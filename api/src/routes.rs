@@ -15,10 +15,10 @@ use crate::audit::audit_list;
 use crate::edge::Edge;
 use crate::flow::wire::EventDocument;
 use crate::flow::{
-    artifact_get, cache_forget, call_list, doubt_list, inbox_list, link_decide, link_open, run_approve, run_cancel,
-    run_events, run_get, run_list, run_mark, run_pause, run_reject, run_resume, run_rollback, run_steps, run_unpatch,
-    step_edit, step_resolve, tool_list, work_claim, work_complete, work_fail, work_list, work_renew, workflow_apply,
-    workflow_check, workflow_get, workflow_list, workflow_share, workflow_unshare,
+    artifact_get, cache_forget, call_list, doubt_list, event_list, event_publish, inbox_list, link_decide, link_open,
+    run_approve, run_cancel, run_events, run_get, run_list, run_mark, run_pause, run_reject, run_resume, run_rollback,
+    run_steps, run_unpatch, step_edit, step_resolve, tool_list, work_claim, work_complete, work_fail, work_list,
+    work_renew, workflow_apply, workflow_check, workflow_get, workflow_list, workflow_share, workflow_unshare,
 };
 use crate::job::execution_list;
 use crate::ops::{docs, errors, healthz, metrics, openapi, readyz, schema, webhooks};
@@ -116,6 +116,8 @@ routes! {
     POST "/work/renew" renew_work work_renew::renew CHANGE;
     POST "/work/complete" complete_work work_complete::complete CHANGE;
     POST "/work/fail" fail_work work_fail::fail CHANGE;
+    GET "/events" list_events event_list::list READ;
+    POST "/events" publish_event event_publish::publish CHANGE;
     GET "/runs" list_runs run_list::list READ;
     GET "/runs/{id}" get_run run_get::get READ;
     PATCH "/runs/{id}" mark_run run_mark::mark CHANGE;

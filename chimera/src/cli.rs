@@ -4,6 +4,7 @@
 
 mod access;
 mod backup;
+mod event;
 mod flow;
 mod schedule;
 mod work;
@@ -12,6 +13,7 @@ pub(crate) use access::{
     ActArgs, ActorArgs, ActorCommand, ActorKindArg, DuplicatePolicyArg, RoleCommand, SignArgs, TenantCommand, TokenArgs,
 };
 pub(crate) use backup::{BackupArgs, BackupCommand, RestoreArgs, ResumeArgs};
+pub(crate) use event::EventCommand;
 pub(crate) use flow::{
     ActorArg, DecideArgs, DoubtsArgs, ExecutionsArgs, ListArgs, PageArgs, PatchArgs, ReplayArgs, ResolveArgs,
     RetryArgs, RollbackArgs, RunIds, RunsCommand, WorkflowCommand,
@@ -131,6 +133,8 @@ pub(crate) enum Command {
     Workflow(TenantScoped<WorkflowCommand>),
     /// Start workflows by the clock: cron or an interval.
     Schedule(TenantScoped<ScheduleCommand>),
+    /// Publish events that runs wait for.
+    Event(TenantScoped<EventCommand>),
     /// Watch and control runs.
     ///
     /// The first digits of an id are enough, at least eight, as long as only one id begins so. An item of a map is
@@ -311,6 +315,7 @@ impl Command {
             Self::Actor(TenantScoped { for_tenant, .. })
             | Self::Workflow(TenantScoped { for_tenant, .. })
             | Self::Schedule(TenantScoped { for_tenant, .. })
+            | Self::Event(TenantScoped { for_tenant, .. })
             | Self::Runs(TenantScoped { for_tenant, .. }) => for_tenant.as_deref(),
             _ => None,
         }

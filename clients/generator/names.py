@@ -71,6 +71,10 @@ RESOURCES: dict[str, dict[str, Method]] = {
         "resume": Method("resume_schedule"),
         "run": Method("run_schedule"),
     },
+    "events": {
+        "publish": Method("publish_event"),
+        "list": Method("list_events"),
+    },
     "tools": {
         "list": Method("list_tools"),
         "calls": Method("list_tool_calls"),
@@ -129,6 +133,7 @@ ABOUT = {
     "runs": "Runs: what was asked for, decided and done.",
     "workflows": "Workflow documents and their versions.",
     "schedules": "Schedules: workflows that are started by the clock.",
+    "events": "Events that runs wait for.",
     "tools": "Tools and their calls.",
     "work": "Calls of tools that workers execute.",
     "actors": "The registry of actors and their keys.",

@@ -16,11 +16,13 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 words! {
-    /// What a tick does while a run of an earlier tick is not finished: `skip`, `queue` (wait for its end) or `allow`.
+    /// What a tick does while a run of an earlier tick is not finished: `skip`, `queue` (wait for its end), `allow` or
+    /// `cancel_previous`.
     pub(crate) OverlapPolicy from schedule::Overlap {
         Skip = "skip",
         Queue = "queue",
         Allow = "allow",
+        CancelPrevious = "cancel_previous",
     }
 
     /// What is done about ticks that passed while no node could start them: `skip` them, start the `last`, or start

@@ -4,6 +4,8 @@ pub(crate) mod artifact_get;
 pub(crate) mod cache_forget;
 pub(crate) mod call_list;
 pub(crate) mod doubt_list;
+pub(crate) mod event_list;
+pub(crate) mod event_publish;
 pub(crate) mod inbox_list;
 pub(crate) mod link_decide;
 pub(crate) mod link_open;

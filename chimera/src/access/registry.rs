@@ -13,8 +13,8 @@ use chimera_core::access::{ADMIN, ActorEntry, Kind, Level};
 use chimera_core::error::Code;
 use chimera_core::limits;
 use chimera_engine::access::{
-    self, ACTORS_READ, ACTORS_WRITE, APPROVALS_DECIDE, AUDIT_READ, AUTONOMY_OVERRIDE, Directory, Permit, RUNS_MANAGE,
-    RUNS_READ, WORKFLOWS_READ, WORKFLOWS_WRITE,
+    self, ACTORS_READ, ACTORS_WRITE, APPROVALS_DECIDE, AUDIT_READ, AUTONOMY_OVERRIDE, Directory, EVENTS_PUBLISH,
+    Permit, RUNS_MANAGE, RUNS_READ, WORKFLOWS_READ, WORKFLOWS_WRITE,
 };
 use serde_json::{Map, Value, json};
 
@@ -29,6 +29,7 @@ const OWN_SCOPES: &[&str] = &[
     ACTORS_WRITE,
     AUDIT_READ,
     AUTONOMY_OVERRIDE,
+    EVENTS_PUBLISH,
 ];
 
 /// Scopes and names of the built-in tools. Without a server, other tools are unknown.

@@ -136,6 +136,9 @@ pub(crate) enum OverlapArg {
     Queue,
     /// Start it at once.
     Allow,
+    /// Start it at once, and cancel the run.
+    #[value(name = "cancel_previous")]
+    CancelPrevious,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

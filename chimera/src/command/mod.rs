@@ -11,6 +11,7 @@ mod bench_flow;
 mod config;
 mod dev;
 mod doctor;
+mod event;
 mod inbox;
 mod listing;
 mod migrate;
@@ -140,6 +141,7 @@ impl CommandContext<'_> {
             Command::Tenant(command) => tenant::run(self, command).await,
             Command::Workflow(of) => workflow::run(self, of.command).await,
             Command::Schedule(of) => schedule::run(self, of.command).await,
+            Command::Event(of) => event::run(self, of.command).await,
             Command::Runs(of) => runs::run(self, of.command).await,
             Command::Work(of) => work::run(self, of.command).await,
             Command::Inbox(page) => inbox::run(self, page).await,

@@ -23,6 +23,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     example!("file-many"),
     example!("first-answer-wins"),
     example!("watch-and-remind"),
+    example!("order-with-payment"),
     example!("upload-and-notify"),
     example!("newsletter-with-review"),
 ];

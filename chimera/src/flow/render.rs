@@ -44,6 +44,7 @@ const fn sign(status: &str) -> (&'static str, &'static str) {
         b"ready" => ("○", "36"),
         b"awaiting_approval" => ("?", "33"),
         b"retry_wait" => ("↻", "33"),
+        b"waiting" => ("◷", "36"),
         b"paused" => ("‖", "33"),
         b"outcome_unknown" => ("‼", "35"),
         b"rolled_back" => ("↶", "34"),
@@ -161,6 +162,7 @@ fn node_line(sight: &RunView<'_>, row: &NodeRow<'_>, canvas: RenderOptions) -> S
         match status {
             "retry_wait" => add(format!("again in {}{time}", format_duration(left))),
             "pending" => add(format!("starts in {}{time}", format_duration(left))),
+            "waiting" => add(format!("waits {}{time}", format_duration(left))),
             _ => {}
         }
     }
@@ -170,7 +172,11 @@ fn node_line(sight: &RunView<'_>, row: &NodeRow<'_>, canvas: RenderOptions) -> S
     if let Some(why) = whole["error"]["message"].as_str() {
         add(text(&Value::String(why.to_owned())));
     }
-    if !matches!(status, "completed" | "running" | "pending" | "retry_wait") {
+    let event = &whole["input"]["event"];
+    if let (Some(name), Some(key), "waiting") = (event["name"].as_str(), event["key"].as_str(), status) {
+        add(text(&Value::String(format!("for {name} {key}"))));
+    }
+    if !matches!(status, "completed" | "running" | "pending" | "retry_wait" | "waiting") {
         add(status.replace('_', " "));
     }
     let room = canvas.columns.saturating_sub(gutter.chars().count() + 3 + mark.chars().count());
@@ -392,6 +398,11 @@ mod tests {
             step("right", "running", json!({"map_index": 1})),
             step("review", "awaiting_approval", json!({"tool": null, "node_type": "hitl"})),
             step("lost", "outcome_unknown", json!({})),
+            step(
+                "paid",
+                "waiting",
+                json!({"tool": null, "node_type": "wait", "retry_at": at(14), "input": {"event": {"name": "payment.received", "key": "17"}}}),
+            ),
             step("timer", "pending", json!({"retry_at": at(13)})),
             step("tomorrow", "pending", json!({"retry_at": "2026-01-02T00:00:00Z"})),
             step(

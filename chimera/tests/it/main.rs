@@ -14,6 +14,7 @@ mod damage;
 mod degraded;
 mod disk;
 mod doubts;
+mod events;
 mod expensive_requests;
 mod faults;
 mod flow;

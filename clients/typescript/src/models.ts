@@ -970,7 +970,7 @@ export interface NextTicks {
 }
 
 /** Type of a node. */
-export type NodeType = "function" | "hitl" | "workflow" | "map" | "agent" | "swarm";
+export type NodeType = "function" | "hitl" | "workflow" | "map" | "wait" | "agent" | "swarm";
 
 /** Where notifications about a run are sent. */
 export interface Notify {
@@ -983,8 +983,11 @@ export interface Notify {
 /** Outcome of the call. */
 export type OutcomeWord = "happened" | "never";
 
-/** What a tick does while a run of an earlier tick is not finished: `skip`, `queue` (wait for its end) or `allow`. */
-export type OverlapPolicy = "skip" | "queue" | "allow";
+/**
+ * What a tick does while a run of an earlier tick is not finished: `skip`, `queue` (wait for its end), `allow` or
+ * `cancel_previous`.
+ */
+export type OverlapPolicy = "skip" | "queue" | "allow" | "cancel_previous";
 
 /** A patch of a run. */
 export interface PatchBody {
@@ -1034,7 +1037,7 @@ export interface PlanDocument {
 }
 
 /** What happens at a node that calls no tool itself. */
-export type PlanLineKind = "hitl" | "workflow" | "map";
+export type PlanLineKind = "hitl" | "workflow" | "map" | "wait";
 
 /** `skipped`: the graph takes another path. `recorded`: done by the run that is retried, and not repeated. */
 export type PlanLineStatus = "skipped" | "recorded";
@@ -1153,6 +1156,51 @@ export interface ProposedDocument {
     run_id: string;
 }
 
+/** An event. */
+export interface PublishEventBody {
+    /** Key of the event, such as the number of an order. */
+    key: string;
+    /** Name of the event, such as `payment.received`. */
+    name: string;
+    /**
+     * Id of the event. An event with an id that was published before counts once; without an id, Chimera draws
+     * one.
+     */
+    event_id?: string | null;
+    /** Any JSON; the wait node outputs it as `payload`. */
+    payload?: unknown;
+    /** How long the event is kept for runs that begin to wait later; a day by default. */
+    ttl_seconds?: number | null;
+}
+
+/** An event that was published. It has no payload here, because that is for the runs that wait. */
+export interface PublishedEventDocument {
+    /** Event id, unique in the tenant while the event is kept. */
+    event_id: string;
+    /** Runs that begin to wait later do not get it. */
+    expires_at: string;
+    /** Key of the event. */
+    key: string;
+    /** Name of the event. */
+    name: string;
+    /** SHA-256 of the payload's canonical JSON. */
+    payload_digest: string;
+    /** Number of runs that waited for it when it was published. */
+    runs: number;
+    /** When it was published. */
+    sent_at: string;
+    /** Actor who published it. */
+    sent_by: string;
+}
+
+/** A page of published events. */
+export interface PublishedEventPage {
+    /** Newest first. */
+    items: PublishedEventDocument[];
+    /** Cursor of the next page; null on the last one. */
+    next_cursor: string | null;
+}
+
 /** The question of a `hitl` node. */
 export interface QuestionDocument {
     /** The prompt; null if there is only data. */
@@ -1239,6 +1287,10 @@ export interface ReplayBody {
     mode: ReplayMode;
     /** Node to start from; the beginning if omitted. */
     from?: string | null;
+    /** A request with a key that was used starts no second run. */
+    idempotency_key?: string | null;
+    /** What to return for a used idempotency key. */
+    on_duplicate?: DuplicatePolicy;
     /** How long to wait for the end of the run, in seconds. */
     wait?: number | null;
 }
@@ -1271,6 +1323,10 @@ export interface ResolveBody {
 export interface RetryBody {
     /** Node to start from; the beginning if omitted. */
     from?: string | null;
+    /** A request with a key that was used starts no second run. */
+    idempotency_key?: string | null;
+    /** What to return for a used idempotency key. */
+    on_duplicate?: DuplicatePolicy;
     /** How long to wait for the end of the run, in seconds. */
     wait?: number | null;
 }
@@ -1554,6 +1610,8 @@ export interface RunPage {
 
 /** Options of a run outside of the schedule's times. */
 export interface RunScheduleBody {
+    /** A request with a key that was used starts no second run and is refused with `CONFLICT_IDEMPOTENCY`. */
+    idempotency_key?: string | null;
     /** How long to wait for the end of the run, in seconds. */
     wait?: number | null;
 }
@@ -1842,6 +1900,7 @@ export type StepStatus =
     | "rolled_back"
     | "retry_wait"
     | "paused"
+    | "waiting"
     | "outcome_unknown";
 
 /** A new tenant. */

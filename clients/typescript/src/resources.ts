@@ -36,6 +36,8 @@ import type {
     OutcomeWord,
     OverlapPolicy,
     ProposedDocument,
+    PublishedEventDocument,
+    PublishedEventPage,
     Ready,
     RemovedSchedule,
     RenewedLeaseDocument,
@@ -266,6 +268,10 @@ export interface RunsResumeOptions {
 export interface RunsRetryOptions {
     /** Node to start from; the beginning if omitted. */
     from?: string | null;
+    /** A request with a key that was used starts no second run. */
+    idempotency_key?: string | null;
+    /** What to return for a used idempotency key. */
+    on_duplicate?: DuplicatePolicy;
     /** How long to wait for the end of the run, in seconds. */
     wait?: number | null;
     /** Operators only: slug of the tenant to act for */
@@ -278,6 +284,10 @@ export interface RunsReplayOptions {
     mode: ReplayMode;
     /** Node to start from; the beginning if omitted. */
     from?: string | null;
+    /** A request with a key that was used starts no second run. */
+    idempotency_key?: string | null;
+    /** What to return for a used idempotency key. */
+    on_duplicate?: DuplicatePolicy;
     /** How long to wait for the end of the run, in seconds. */
     wait?: number | null;
     /** Operators only: slug of the tenant to act for */
@@ -521,8 +531,14 @@ export class Runs extends Resource {
             result: "json",
             pathArgs: { id: runId },
             query: { for_tenant: options.for_tenant },
-            members: { from: options.from, wait: options.wait },
+            members: {
+                from: options.from,
+                idempotency_key: options.idempotency_key,
+                on_duplicate: options.on_duplicate,
+                wait: options.wait,
+            },
             optionalBody: true,
+            keyed: true,
         });
     }
 
@@ -536,7 +552,14 @@ export class Runs extends Resource {
             result: "json",
             pathArgs: { id: runId },
             query: { for_tenant: options.for_tenant },
-            members: { mode: options.mode, from: options.from, wait: options.wait },
+            members: {
+                mode: options.mode,
+                from: options.from,
+                idempotency_key: options.idempotency_key,
+                on_duplicate: options.on_duplicate,
+                wait: options.wait,
+            },
+            keyed: true,
         });
     }
 
@@ -631,6 +654,11 @@ export interface WorkflowsCheckOptions {
 export interface WorkflowsCallOptions {
     /** How long to wait for the result, in seconds; 30 if omitted. */
     wait?: number;
+    /**
+     * A call with a key that was used starts no second run and is refused with `CONFLICT_IDEMPOTENCY`, which
+     * names the run.
+     */
+    idempotency_key?: string;
     /** Operators only: slug of the tenant to act for */
     for_tenant?: string;
 }
@@ -729,7 +757,7 @@ export class Workflows extends Resource {
             auth: "token_and_message",
             result: "json",
             pathArgs: { id: workflowId },
-            query: { wait: options.wait, for_tenant: options.for_tenant },
+            query: { wait: options.wait, idempotency_key: options.idempotency_key, for_tenant: options.for_tenant },
             body: inputs,
         });
     }
@@ -906,6 +934,8 @@ export interface SchedulesResumeOptions {
 
 /** Options of `schedules.run`. */
 export interface SchedulesRunOptions {
+    /** A request with a key that was used starts no second run and is refused with `CONFLICT_IDEMPOTENCY`. */
+    idempotency_key?: string | null;
     /** How long to wait for the end of the run, in seconds. */
     wait?: number | null;
     /** Operators only: slug of the tenant to act for */
@@ -1078,9 +1108,87 @@ export class Schedules extends Resource {
             result: "json",
             pathArgs: { name },
             query: { for_tenant: options.for_tenant },
-            members: { wait: options.wait },
+            members: { idempotency_key: options.idempotency_key, wait: options.wait },
             optionalBody: true,
         });
+    }
+}
+
+/** Options of `events.publish`. */
+export interface EventsPublishOptions {
+    /** Key of the event, such as the number of an order. */
+    key: string;
+    /** Name of the event, such as `payment.received`. */
+    name: string;
+    /**
+     * Id of the event. An event with an id that was published before counts once; without an id, Chimera draws
+     * one.
+     */
+    event_id?: string | null;
+    /** Any JSON; the wait node outputs it as `payload`. */
+    payload?: unknown;
+    /** How long the event is kept for runs that begin to wait later; a day by default. */
+    ttl_seconds?: number | null;
+    /** Operators only: slug of the tenant to act for */
+    for_tenant?: string;
+}
+
+/** Options of `events.list`. */
+export interface EventsListOptions {
+    /** Only events with this name */
+    name?: string;
+    /** Only events with this key */
+    key?: string;
+    /** Maximum number of events */
+    limit?: number;
+    /** Cursor from the previous page */
+    cursor?: string;
+    /** Operators only: slug of the tenant to act for */
+    for_tenant?: string;
+}
+
+/** Events that runs wait for. */
+export class Events extends Resource {
+    /** Publishes an event. */
+    publish(options: EventsPublishOptions): Promise<PublishedEventDocument> {
+        return this.send({
+            operation: "publish_event",
+            method: "POST",
+            path: "/events",
+            auth: "token_and_message",
+            result: "json",
+            query: { for_tenant: options.for_tenant },
+            members: {
+                key: options.key,
+                name: options.name,
+                event_id: options.event_id,
+                payload: options.payload,
+                ttl_seconds: options.ttl_seconds,
+            },
+        });
+    }
+
+    /** Lists events, newest first: those that you published, or all of the tenant with the scope `runs.read`. */
+    listPage(options: EventsListOptions = {}): Promise<PublishedEventPage> {
+        return this.send({
+            operation: "list_events",
+            method: "GET",
+            path: "/events",
+            auth: "token",
+            result: "json",
+            query: {
+                name: options.name,
+                key: options.key,
+                limit: options.limit,
+                cursor: options.cursor,
+                for_tenant: options.for_tenant,
+            },
+        });
+    }
+
+    /** Lists events, newest first: those that you published, or all of the tenant with the scope `runs.read`. */
+    list(options: Omit<EventsListOptions, "cursor"> = {}): AsyncGenerator<PublishedEventDocument, void, undefined> {
+        return this.items((cursor) => this.listPage({ ...options, cursor }), (page) => page.items);
     }
 }
 

@@ -4,6 +4,7 @@ pub mod air;
 pub mod approval;
 pub mod call;
 pub mod cause;
+pub mod event;
 pub(crate) mod expand;
 pub mod judgement;
 pub(crate) mod outputs;

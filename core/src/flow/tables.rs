@@ -2,9 +2,11 @@
 //! `approval_requests` may not carry a tenant column: read `scoped_approvals` instead.
 
 mod blobs;
+mod events;
 mod work;
 
 pub use blobs::*;
+pub use events::*;
 pub use work::*;
 
 use super::air::NodeKind;
@@ -592,4 +594,7 @@ pub static ALL: &[&Table] = &[
     &SCOPED_APPROVALS,
     &ARTIFACTS,
     &WORK_ITEMS,
+    &EXTERNAL_EVENTS,
+    &EVENT_WAITS,
+    &EVENT_CHANNELS,
 ];

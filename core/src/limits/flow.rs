@@ -364,6 +364,36 @@ pub const BLANKS_SHOWN_MAX: usize = 3;
 /// written as its length.
 pub const INDENT_SHOWN_MAX: usize = 16;
 
+// Events
+
+/// Characters of an event's name. A longer name is refused with `VALIDATION_FAILED`.
+pub const EVENT_NAME_CHARS_MAX: usize = 128;
+/// Characters of an event's key. A longer key is refused with `VALIDATION_FAILED`, and a step that waits for one fails.
+pub const EVENT_KEY_CHARS_MAX: usize = 256;
+/// Characters of the id that a publisher gives to an event. A longer one is refused with `VALIDATION_FAILED`.
+pub const EVENT_ID_CHARS_MAX: usize = 128;
+/// Bytes of an event's payload. A larger one is refused with `PAYLOAD_TOO_LARGE`.
+pub const EVENT_PAYLOAD_BYTES_MAX: usize = 32 * 1024;
+/// Runs that one event may be delivered to when it is published. If more wait for it, it is refused with `OVERLOADED`.
+pub const EVENT_RUNS_MAX: usize = 500;
+/// Events of one name and key that are kept at a time. One more is refused with `OVERLOADED`.
+pub const EVENTS_PER_KEY_MAX: usize = 100;
+/// Default time for which an event is kept. A wait that begins later does not get it.
+pub const EVENT_SECONDS_DEFAULT: u32 = 86_400;
+/// Longest time for which an event may be kept. A longer one is refused with `VALIDATION_FAILED`.
+pub const EVENT_SECONDS_MAX: u32 = 7 * 86_400;
+/// Attempts to publish an event while runs begin to wait for it. After the last one the request fails with
+/// `OCC_CONFLICT`.
+pub const PUBLISH_TRIES_MAX: u32 = 50;
+/// Pause before a run looks for its event again because the store did not answer. The run waits meanwhile.
+pub const EVENT_LOOKUP_PAUSE: Duration = Duration::from_secs(1);
+/// Interval between two deletions of expired events. They are kept up to this time longer.
+pub const EVENT_SWEEP_SECONDS: i64 = 60;
+/// Expired events that are deleted at a time. The next deletion follows at once.
+pub const EVENT_SWEEP_ROWS_MAX: usize = 500;
+/// Time after which the mark of a channel on which no wait has begun is deleted. A publisher never takes that long.
+pub const EVENT_CHANNEL_SECONDS: i64 = 86_400;
+
 // Messages to people
 
 /// Attempts to deliver one message, with exponential backoff. After the last one the message is marked as failed.

@@ -471,7 +471,7 @@ pub(super) fn record(
     event: EventRecord,
 ) -> Result<(), EngineError> {
     add_entry(directory, tx, event)?;
-    permit.add_nonces(tx);
+    permit.add_alongside(tx);
     Ok(())
 }
 

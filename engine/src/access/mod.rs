@@ -1,6 +1,7 @@
 //! Access: authentication, authorization, rate limits, and the registry of actors and tenants.
 
 mod actors;
+mod alongside;
 mod authenticator;
 mod directory;
 mod expired_keys;
@@ -27,8 +28,8 @@ pub use directory::{Directory, DirectoryPorts, Snapshot, stored_entry};
 pub(crate) use nonces::{is_nonce_conflict, nonce_used};
 pub(crate) use permit::link_holder;
 pub use permit::{
-    ACTORS_READ, ACTORS_WRITE, APPROVALS_DECIDE, AUDIT_READ, AUTONOMY_OVERRIDE, Credential, Permit, RUNS_MANAGE,
-    RUNS_READ, WORK_CLAIM, WORKFLOWS_READ, WORKFLOWS_WRITE, local_operator, missing_scope_error,
+    ACTORS_READ, ACTORS_WRITE, APPROVALS_DECIDE, AUDIT_READ, AUTONOMY_OVERRIDE, Credential, EVENTS_PUBLISH, Permit,
+    RUNS_MANAGE, RUNS_READ, WORK_CLAIM, WORKFLOWS_READ, WORKFLOWS_WRITE, local_operator, missing_scope_error,
 };
 pub use rate::{Rate, Rates};
 pub use remove::remove_actor;

@@ -9,9 +9,10 @@
 //! A permit says who acts, for which tenant, and with which scopes: those of the registry, narrowed by the token. An
 //! actor needs no scope for what is its own: its runs, and decisions on its drafts.
 
+use super::alongside::Alongside;
 use super::nonces::RequestNonces;
 use crate::ledger::audit::EventRecord;
-use crate::port::Records;
+use crate::port::{CommitError, Records};
 use chimera_core::access::{ADMIN, Actor, ActorEntry, Claimant, Kind, Level, scope};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::ledger::{ActorType, SubjectType};
@@ -27,6 +28,8 @@ pub const RUNS_READ: &str = "runs.read";
 pub const RUNS_MANAGE: &str = "runs.manage";
 /// Deciding about what others asked for.
 pub const APPROVALS_DECIDE: &str = "approvals.decide";
+/// Publishing events that runs wait for.
+pub const EVENTS_PUBLISH: &str = "events.publish";
 /// Reading workflows.
 pub const WORKFLOWS_READ: &str = "workflows.read";
 /// Changing workflows and what they remember.
@@ -60,6 +63,7 @@ pub struct Permit {
     scopes: Arc<[String]>,
     once: Option<Arc<RequestNonces>>,
     credential: Arc<Credential>,
+    alongside: Alongside,
     /// The tenant for which an operator acts, if that is not their own.
     acts_for: Option<Arc<str>>,
     /// The entry comes from the registry, which may change while the request waits.
@@ -71,17 +75,17 @@ pub struct Permit {
 impl Permit {
     /// For an authenticated caller.
     pub(super) fn new(entry: Arc<ActorEntry>, actor: &str, scopes: Vec<String>, strict: bool) -> Self {
-        let (actor, scopes, credential) = (actor.into(), scopes.into(), Arc::default());
-        Self { entry, actor, scopes, once: None, credential, acts_for: None, registered: true, strict }
+        let (actor, scopes) = (actor.into(), scopes.into());
+        let (credential, alongside) = (Arc::default(), Alongside::default());
+        Self { entry, actor, scopes, once: None, credential, alongside, acts_for: None, registered: true, strict }
     }
 
     /// A permit without a credential check, with everything that the entry grants. Outside this room only tests
     /// may call it.
     #[must_use]
     pub fn for_entry(entry: ActorEntry) -> Self {
-        let (actor, scopes, credential) = (entry.id.as_str().into(), entry.scopes.clone().into(), Arc::default());
-        let (entry, once) = (Arc::new(entry), None);
-        Self { actor, scopes, entry, once, credential, acts_for: None, registered: false, strict: false }
+        let (actor, scopes) = (entry.id.clone(), entry.scopes.clone());
+        Self { registered: false, ..Self::new(Arc::new(entry), &actor, scopes, false) }
     }
 
     /// The same actor with a token narrowed to these scopes.
@@ -114,20 +118,32 @@ impl Permit {
     /// Binds the permit to a single-use request.
     #[must_use]
     pub(super) fn with_nonces(self, once: Option<RequestNonces>) -> Self {
-        Self { once: once.map(Arc::new), ..self }
+        let alongside = once.as_ref().map_or_else(Alongside::default, |once| Alongside::rows(once.rows().to_vec()));
+        Self { once: once.map(Arc::new), alongside, ..self }
     }
 
-    /// The same caller, for side effects that must not consume the request's nonce.
+    /// The same caller, for side effects that take nothing of the request along.
     #[must_use]
     pub(crate) fn for_side_effects(&self) -> Self {
-        Self { once: None, ..self.clone() }
+        Self { once: None, alongside: Alongside::default(), ..self.clone() }
     }
 
-    /// Adds the request's nonces to a transaction, if it is single-use.
-    pub(crate) fn add_nonces(&self, tx: &mut Tx) {
-        if let Some(once) = &self.once {
-            once.add_to(tx);
-        }
+    /// The same request with rows and ledger entries that commit with what it changes, or not at all. Only inserts,
+    /// compare-and-set updates and entries count.
+    #[must_use]
+    pub fn with_alongside(&self, more: Tx) -> Self {
+        Self { alongside: self.alongside.with(more), ..self.clone() }
+    }
+
+    /// Adds what commits with the request to a transaction: the transaction of its change.
+    pub(crate) fn add_alongside(&self, tx: &mut Tx) {
+        self.alongside.add_to(tx);
+    }
+
+    /// Whether a transaction failed because of what was to commit with it. Retrying the change does not help then.
+    #[must_use]
+    pub fn is_alongside_conflict(&self, error: &CommitError) -> bool {
+        self.alongside.is_conflict(error)
     }
 
     /// The ledger event of something that the caller does.
@@ -163,7 +179,8 @@ impl Permit {
 
     pub(super) async fn consume_nonces(&self, records: &dyn Records) -> Result<(), ErrorBody> {
         match &self.once {
-            Some(once) => once.consume(records).await,
+            Some(once) if !self.alongside.is_taken() => once.consume(records).await,
+            Some(_) => Ok(()),
             None => Ok(()),
         }
     }

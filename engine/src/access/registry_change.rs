@@ -7,7 +7,6 @@
 //! may have taken them away while the change waited for its turn.
 
 use super::directory::{Directory, Snapshot};
-use super::nonces::is_nonce_conflict;
 use super::permit::Permit;
 use crate::error::EngineError;
 use crate::port::CommitError;
@@ -26,7 +25,7 @@ pub(super) async fn change_registry<'a, T>(
     let _turn = directory.changes.acquire(&permit.claimant()).await;
     for _ in 1..REGISTRY_CHANGE_TRIES_MAX {
         match attempt(directory.renew(permit)?).await {
-            Err(EngineError::Commit(error @ CommitError::Conflict(_))) if !is_nonce_conflict(&error) => {
+            Err(EngineError::Commit(error @ CommitError::Conflict(_))) if !permit.is_alongside_conflict(&error) => {
                 directory.refresh().await?;
             }
             done => return done,

@@ -7,7 +7,6 @@
 use super::actors::{add_entry, ensure_tenant, record_in};
 use super::authenticator::{Authenticator, Credentials};
 use super::directory::{Directory, Snapshot};
-use super::nonces::is_nonce_conflict;
 use super::permit::Permit;
 use super::registry_change::{change_registry, expect_registry};
 use crate::error::EngineError;
@@ -121,7 +120,7 @@ async fn try_add_tenant(
     record_in(directory, &mut tx, permit, &directory.settings.tenant, event)?;
     match audit::commit(&*directory.parts.records, tx).await {
         // It was added concurrently.
-        Err(error @ CommitError::Conflict(Conflict::Exists(_))) if !is_nonce_conflict(&error) => {
+        Err(error @ CommitError::Conflict(Conflict::Exists(_))) if !permit.is_alongside_conflict(&error) => {
             return Err(taken());
         }
         committed => committed?,

@@ -8,7 +8,7 @@
 use super::authenticator::{
     Authenticator, Credentials, KeyUsed, Rejection, RequestProof, check_issued_at, revoked_key,
 };
-use super::nonces::{self, is_nonce_conflict};
+use super::nonces;
 use super::permit::{ACTORS_WRITE, Permit};
 use super::rate::Rate;
 use crate::error::EngineError;
@@ -278,7 +278,7 @@ async fn end_family(
     match audit::commit(&*authenticator.directory.parts.records, tx).await {
         Ok(_) => {}
         // Already revoked concurrently.
-        Err(error @ CommitError::Conflict(_)) if !is_nonce_conflict(&error) => {}
+        Err(error @ CommitError::Conflict(_)) if !by.is_some_and(|by| by.is_alongside_conflict(&error)) => {}
         Err(error) => return Err(error.into()),
     }
     publish_revocation(authenticator, &id.to_string()).await;
@@ -335,7 +335,7 @@ fn record_revocation(
     if let Some(permit) = by {
         (event.actor_type, event.actor_id) = (permit.kind(), Some(permit.actor().to_owned()));
         event.operator_of = permit.operator_of().map(str::to_owned);
-        permit.add_nonces(tx);
+        permit.add_alongside(tx);
     }
     writer(authenticator).event(tx, event)?;
     Ok(())
@@ -366,7 +366,7 @@ async fn revoke_access(
     match audit::commit(&*authenticator.directory.parts.records, tx).await {
         Ok(_) => {}
         // Already revoked.
-        Err(error @ CommitError::Conflict(Conflict::Exists(_))) if !is_nonce_conflict(&error) => {}
+        Err(error @ CommitError::Conflict(Conflict::Exists(_))) if !permit.is_alongside_conflict(&error) => {}
         Err(error) => return Err(error.into()),
     }
     publish_revocation(authenticator, jti).await;

@@ -2,10 +2,11 @@
 
 use super::Actions;
 use super::assess::{LevelRequest, check_policy, check_scopes, level};
+use super::idempotency::{DuplicateRun, KeyCheck, RequestKey, handle_replay_key};
 use super::propose::{GraphToRun, propose_graph};
 use crate::access::Permit;
 use crate::error::EngineError;
-use crate::flow::{self, CheckedPatch, PatchRequest, ProposedPatch, ReplayDecision, RunHandle};
+use crate::flow::{self, CheckedPatch, PatchRequest, ProposedPatch, ReplayDecision, RunHandle, RunKey};
 use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::plan::PlanStep;
@@ -13,12 +14,20 @@ use chimera_core::flow::policy::{Because, LevelDecision};
 use chimera_core::flow::risk::Score;
 use chimera_core::flow::run::{Replay, ReplayMode, too_many_with_patch};
 use chimera_core::limits::{PATCH_TRIES_MAX, PLAN_STEPS_FREE_MAX};
+use std::sync::Arc;
+use uuid::Uuid;
 
 /// Replays a run. What really executes is decided again for the current caller (scopes, risk, level), and never at
 /// a higher level than the original run. In a shadow replay that is only what reads.
-pub async fn replay(actions: &Actions, permit: &Permit, replay: Replay) -> Result<RunHandle, EngineError> {
+pub async fn replay(
+    actions: &Actions,
+    permit: &Permit,
+    replay: Replay,
+    idempotency_key: Option<RunKey>,
+) -> Result<RunHandle, EngineError> {
     if replay.mode == ReplayMode::Freeze {
-        return flow::replay(&actions.flow, permit, replay, ReplayDecision::default()).await;
+        let again = ReplayDecision { idempotency_key, ..ReplayDecision::default() };
+        return flow::replay(&actions.flow, permit, replay, again).await;
     }
     let before = flow::original_run(&actions.flow, permit, replay.of).await?;
     let (head, graph) = (&before.head, &before.workflow.graph);
@@ -37,9 +46,41 @@ pub async fn replay(actions: &Actions, permit: &Permit, replay: Replay) -> Resul
         level: Some(level),
         risk: Some(proposal.risk_document(&score, because)),
         looked_up: Some((before, proposal.inside)),
-        ..ReplayDecision::default()
+        idempotency_key,
     };
     flow::replay(&actions.flow, permit, replay, again).await
+}
+
+/// The result of a request to repeat a run.
+pub enum ReplayOutcome {
+    Started(RunHandle),
+    /// The key was already used, and the caller wants the existing run.
+    Duplicate {
+        run: Uuid,
+        /// The earlier request was different.
+        differs: bool,
+    },
+}
+
+impl From<DuplicateRun> for ReplayOutcome {
+    fn from(DuplicateRun { run, differs }: DuplicateRun) -> Self {
+        Self::Duplicate { run, differs }
+    }
+}
+
+/// Replays a run unless the key was already used; then the answer is about the run that used it.
+pub async fn replay_once(
+    actions: &Actions,
+    permit: &Permit,
+    again: Replay,
+    asked: RequestKey,
+) -> Result<ReplayOutcome, EngineError> {
+    let guard = match handle_replay_key(actions, permit, asked, Arc::new(again.request())).await? {
+        KeyCheck::Free(guard) => guard,
+        KeyCheck::Used(duplicate) => return Ok(duplicate.into()),
+    };
+    let attempted = replay(actions, permit, again, Some(guard.run_key())).await.map(ReplayOutcome::Started);
+    guard.answer(&actions.flow, permit, attempted).await
 }
 
 /// Proposes a patch of a running graph. The caller needs the scopes for what it adds, and can't use the run's level

@@ -18,7 +18,7 @@ pub mod schedule;
 mod start;
 
 pub use actions::Actions;
-pub use change::{patch, replay};
+pub use change::{ReplayOutcome, patch, replay, replay_once};
 pub use guard::Guard;
 pub use idempotency::{DuplicatePolicy, RequestKey};
 pub use recipients::DirectoryRecipients;

@@ -6,7 +6,7 @@
 
 use super::Actions;
 use super::assess::{LevelRequest, assess};
-use super::idempotency::{KeyCheck, RequestKey, handle_idempotency};
+use super::idempotency::{DuplicateRun, KeyCheck, RequestKey, handle_idempotency};
 use super::propose::propose;
 use super::start::execute_with_autonomy;
 use crate::access::Permit;
@@ -18,7 +18,6 @@ use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::plan::Plan;
 use chimera_core::flow::trace::SpanId;
 use chimera_core::json::Digest32;
-use chimera_core::record::Tx;
 use serde_json::Value;
 use std::sync::Arc;
 use uuid::Uuid;
@@ -62,8 +61,6 @@ pub struct ActRequest {
     pub parent_span: Option<SpanId>,
     /// The request without what differs between retries, masked.
     pub request: Arc<Value>,
-    /// Rows and ledger entries that commit with the run, or not at all.
-    pub alongside: Tx,
     /// Who wrote what is requested, besides the caller: stored inputs, for example. They count as requesters, so the
     /// rules about them apply, and none of them can approve what somebody else must approve.
     pub writers: Vec<String>,
@@ -104,7 +101,6 @@ impl ActRequest {
             run_id: None,
             parent_span: None,
             request: Arc::new(request),
-            alongside: Tx::default(),
             writers: Vec::new(),
             ceiling: LevelCeiling::default(),
         }
@@ -120,6 +116,12 @@ pub enum ActOutcome {
         /// The earlier request was different.
         differs: bool,
     },
+}
+
+impl From<DuplicateRun> for ActOutcome {
+    fn from(DuplicateRun { run, differs }: DuplicateRun) -> Self {
+        Self::Duplicate { run, differs }
+    }
 }
 
 pub struct StartedAction {
@@ -138,7 +140,7 @@ pub async fn act(actions: &Actions, permit: &Permit, mut ask: ActRequest) -> Res
     let Some(key) = ask.key.take() else { return attempt(actions, permit, ask, None).await };
     let guard = match handle_idempotency(actions, permit, key, &mut ask).await? {
         KeyCheck::Free(guard) => guard,
-        KeyCheck::Used(answer) => return Ok(answer),
+        KeyCheck::Used(duplicate) => return Ok(duplicate.into()),
     };
     let attempted = attempt(actions, permit, ask, Some(guard.run_key())).await;
     guard.answer(&actions.flow, permit, attempted).await

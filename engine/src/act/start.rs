@@ -7,7 +7,7 @@ use super::request::{ActOutcome, ActRequest, StartedAction};
 use crate::access::Permit;
 use crate::error::EngineError;
 use crate::flow::view::RiskView;
-use crate::flow::{self, Alongside, ResolvedWorkflow, RunKey, StartRun};
+use crate::flow::{self, ResolvedWorkflow, RunKey, StartRun};
 use chimera_core::access::Level;
 use chimera_core::flow::run::Source;
 use chimera_core::record::JsonError;
@@ -45,14 +45,14 @@ pub(super) async fn execute_with_autonomy(
         run_id: Some(run_id),
         parent_span: ask.parent_span,
         priority: ask.priority.unwrap_or(chimera_core::limits::PRIORITY_DEFAULT),
+        writers: ask.writers,
         ..StartRun::of(proposal.workflow_id, proposal.inputs)
     };
     let claim = match &start.idempotency_key {
         Some(key) => claim_key(actions, permit, key, run_id).await?,
         None => None,
     };
-    let alongside = Alongside { tx: ask.alongside, writers: ask.writers };
-    let started = flow::start_with(&actions.flow, permit, start, &alongside).await;
+    let started = flow::start(&actions.flow, permit, start).await;
     if let Some(claim) = claim.filter(|_| started.is_err()) {
         claim.release(actions.access.directory.parts.clock.steady()).await;
     }

@@ -7,7 +7,7 @@
 use super::error::{check_text, mask_credentials};
 use super::void_requests::VoidRequests;
 use super::{Flow, link, load, review, signals, undo_scopes};
-use crate::access::{APPROVALS_DECIDE, Permit, is_nonce_conflict, missing_scope_error};
+use crate::access::{APPROVALS_DECIDE, Permit, missing_scope_error};
 use crate::error::EngineError;
 use crate::ledger::audit::{DecisionRecord as Audited, Writer};
 use crate::port::CommitError;
@@ -73,7 +73,7 @@ pub(super) async fn decide_with_link(
     for _ in 1..limits::DECIDE_TRIES_MAX {
         match try_decide(flow, permit, &ask, link).await {
             // A concurrent decision: retry with the current state.
-            Err(EngineError::Commit(error @ CommitError::Conflict(_))) if !is_nonce_conflict(&error) => {}
+            Err(EngineError::Commit(error @ CommitError::Conflict(_))) if !permit.is_alongside_conflict(&error) => {}
             decided => return decided,
         }
     }
@@ -248,7 +248,7 @@ fn decision_tx(
     let mut entry = decision_record(permit, ask, approval, decided);
     void.add_to_entry(&mut entry.event.data);
     writer.decision(&mut tx, entry)?;
-    permit.add_nonces(&mut tx);
+    permit.add_alongside(&mut tx);
     Ok(tx)
 }
 

@@ -13,14 +13,14 @@ use super::engine::{EngineState, RunProgress, Shutdown, is_heavy};
 use super::perform::execute_tool;
 use super::turn_gate::TurnGate;
 use super::work::wake_workers;
-use super::{load, observe, spans};
+use super::{events, load, observe, spans};
 use crate::error::EngineError;
 use crate::offload::CostFlag;
 use crate::port::ReadError;
 use crate::rows;
 use chimera_core::flow::call::{CallOutcome, CheckResult};
 use chimera_core::flow::run::{
-    Call, CallMode, CallsInFlight, Effect, Env, Event, LaneOwner, ReceivedAnswer, Run, RunPlace, Turn,
+    Call, CallMode, CallsInFlight, Effect, Env, Event, EventQuery, LaneOwner, ReceivedAnswer, Run, RunPlace, Turn,
 };
 use chimera_core::flow::tables::{CacheEntryRow, RunBrief, cache_entries};
 use chimera_core::record::{Scope, StoredRow};
@@ -392,6 +392,7 @@ impl RunDriver {
                 Effect::Call(call) => self.call(call.clone()),
                 Effect::Cancel(at) => self.calls.cancel(*at),
                 Effect::LookUpCache { at, key } => self.look_up_cache(*at, key.clone()),
+                Effect::LookUpEvent(query) => self.look_up_event(query.clone()),
                 Effect::Wake(run) => self.inner.wake(*run),
                 Effect::Notify => self.inner.messages.notify_one(),
                 Effect::WorkQueued(queue) => wake_workers(&self.inner, &self.run.head().tenant, queue),
@@ -447,6 +448,17 @@ impl RunDriver {
                 let row = row.filter(|row| row.expires_at.is_none_or(|end| end > now));
                 let hit = row.and_then(|row| row.output.value().inspect_err(rows::log_skipped).ok());
                 Event::CacheLookedUp { at, hit }
+            }
+            .boxed(),
+        );
+    }
+
+    fn look_up_event(&self, query: EventQuery) {
+        let (inner, head) = (Arc::clone(&self.inner), Arc::clone(self.run.head()));
+        self.calls.push(
+            async move {
+                let found = events::lookup::look_up(&inner, &head, &query).await;
+                Event::EventLookedUp { at: query.at, last: query.last, found }
             }
             .boxed(),
         );

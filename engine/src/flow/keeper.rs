@@ -7,6 +7,7 @@
 //! still be making is waited for until its deadline.
 
 use super::engine::{Shutdown, TOPIC};
+use super::events::sweep::sweep_expired;
 use super::{Flow, work};
 use crate::error::EngineError;
 use crate::port::BusEvent;
@@ -42,6 +43,8 @@ pub struct KeeperState {
     looked_at: Option<Timestamp>,
     /// Own lanes whose runs were adopted: in which epoch, and when.
     mine: BTreeMap<i64, (i64, Timestamp)>,
+    /// When expired events were last deleted; `None` before the first poll.
+    swept_at: Option<Timestamp>,
 }
 
 /// Runs until the engine stops.
@@ -86,7 +89,14 @@ pub async fn run_keeper_once(flow: &Flow, keeper: &mut KeeperState) -> Result<()
     adopt_orphans(flow, keeper, looked_at).await?;
     work::expire_leases(flow).await?;
     look_for_signals(flow).await?;
-    look_for_deadlines(flow).await
+    look_for_deadlines(flow).await?;
+    let now = flow.inner.parts.clock.steady();
+    let swept_at = *keeper.swept_at.get_or_insert(now);
+    if now >= swept_at.plus_seconds(limits::EVENT_SWEEP_SECONDS) {
+        keeper.swept_at = Some(now);
+        sweep_expired(flow).await?;
+    }
+    Ok(())
 }
 
 async fn look_for_signals(flow: &Flow) -> Result<(), EngineError> {

@@ -6,6 +6,7 @@ mod artifacts;
 pub mod call_slots;
 mod call_tasks;
 mod calls;
+mod cancel_alongside;
 mod catalog;
 mod commit_turn;
 mod compiled;
@@ -17,6 +18,7 @@ mod drive;
 mod edit;
 mod engine;
 pub(crate) mod error;
+mod events;
 mod feed;
 mod gauges;
 mod inbox;
@@ -67,6 +69,7 @@ pub use decide::{Decide, DecisionResult, decide};
 pub use doubt::{DoubtFilter, list_doubts};
 pub use edit::{edit_planned, edit_step};
 pub use engine::{Flow, FlowPorts, RunOutcome, RunProgress};
+pub use events::{EventFilter, KeptEvent, PublishEvent, PublishedEvent, list_events, publish_event};
 pub use feed::{EventPage, events, feed, run_status};
 pub use gauges::{run_gauges, sample_gauges};
 pub use inbox::inbox;
@@ -84,12 +87,13 @@ pub use show::{RunFilter, list_runs, show_run, show_run_as};
 pub use signals::{
     OutcomeReport, cancel, invalidate_outputs, mark_rolled_back, pause, report_outcome, resume, rollback,
 };
-pub use start::{Alongside, ReplayDecision, RunHandle, StartRun, replay, start, start_with};
+pub use start::{ReplayDecision, RunHandle, StartRun, replay, start};
 pub use steps::{StepFilter, find_step, list_steps, list_steps_as};
 pub use tenant_blobs::TenantBlobs;
 pub use tenant_buckets::TenantBuckets;
 pub use workflows::{AppliedWorkflow, ToolCatalog, Workflows};
 
+pub(crate) use cancel_alongside::{add_cancellations, wake_runs};
 pub(crate) use catalog::no_tool;
 pub(crate) use lookup::{ChildWorkflows, FoundWorkflow, children_of, find_workflow};
 pub(crate) use notify_check::{check_notify, is_unregistered, named};

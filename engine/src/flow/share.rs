@@ -8,7 +8,7 @@
 use super::lookup::{ChildWorkflows, FoundWorkflow, Origin};
 use super::workflows::{PLAN_PREFIX, Workflows};
 use super::{Flow, lookup, suggest};
-use crate::access::{Permit, is_nonce_conflict};
+use crate::access::Permit;
 use crate::error::EngineError;
 use crate::flow::error::no_workflow;
 use crate::ledger::audit::EventRecord;
@@ -67,11 +67,11 @@ async fn set_shared(workflows: &Workflows, permit: &Permit, id: &str, shared: bo
     }
     let what = if shared { "workflow.shared" } else { "workflow.unshared" };
     workflows.writer().event(&mut tx, permit.event(id, what, json!({})))?;
-    permit.add_nonces(&mut tx);
+    permit.add_alongside(&mut tx);
     match workflows.records.commit(tx).await {
         Ok(_) => Ok(true),
         // The same change was made concurrently.
-        Err(error @ CommitError::Conflict(_)) if !is_nonce_conflict(&error) => Ok(false),
+        Err(error @ CommitError::Conflict(_)) if !permit.is_alongside_conflict(&error) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }

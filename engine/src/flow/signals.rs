@@ -6,7 +6,7 @@
 use super::error::masked_text;
 use super::void_requests::VoidRequests;
 use super::{Flow, contributor_rules, load, lookup, review, suggest, undo_scopes};
-use crate::access::{Permit, RUNS_MANAGE, WORKFLOWS_WRITE, is_nonce_conflict};
+use crate::access::{Permit, RUNS_MANAGE, WORKFLOWS_WRITE};
 use crate::error::EngineError;
 use crate::ledger::audit::{EventRecord, Writer};
 use crate::port::CommitError;
@@ -375,7 +375,7 @@ async fn commit_signal(
     record(flow, &mut tx, permit, permit.event(run, "run.told", data).of_run(run))?;
     match flow.inner.parts.records.commit(tx).await {
         Ok(_) => flow.inner.wake(run),
-        Err(error @ CommitError::Conflict(_)) if !is_nonce_conflict(&error) => return Ok(false),
+        Err(error @ CommitError::Conflict(_)) if !permit.is_alongside_conflict(&error) => return Ok(false),
         Err(error) => return Err(error.into()),
     }
     Ok(true)
@@ -385,7 +385,7 @@ async fn commit_signal(
 pub(super) fn record(flow: &Flow, tx: &mut Tx, permit: &Permit, event: EventRecord) -> Result<(), EngineError> {
     let writer = Writer { random: &*flow.inner.parts.random, clock: &*flow.inner.parts.clock };
     writer.event(tx, event)?;
-    permit.add_nonces(tx);
+    permit.add_alongside(tx);
     Ok(())
 }
 

@@ -22,7 +22,7 @@ use chimera_core::flow::pins::Pins;
 use chimera_core::flow::run::{Call, Env, Replay, ReplayMode, Run, RunHead, RunRecording, Source, WorkflowRef};
 use chimera_core::flow::trace::SpanId;
 use chimera_core::limits;
-use chimera_core::record::{Json, Tx};
+use chimera_core::record::Json;
 use futures::FutureExt;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -56,13 +56,6 @@ pub struct StartRun {
     pub run_id: Option<Uuid>,
     /// The span of the request, in that trace.
     pub parent_span: Option<SpanId>,
-}
-
-/// What somebody else stored or wrote for a run that starts.
-#[derive(Clone, Debug, Default)]
-pub struct Alongside {
-    /// Rows and ledger entries that commit with the run, or not at all.
-    pub tx: Tx,
     /// Who wrote what is requested, besides the caller; they count as requesters.
     pub writers: Vec<String>,
 }
@@ -87,17 +80,17 @@ impl StartRun {
             notify: None,
             run_id: None,
             parent_span: None,
+            writers: Vec::new(),
         }
     }
 }
 
 /// What a run begins with besides its head.
-struct FirstTurn<'a> {
+#[derive(Clone)]
+struct FirstTurn {
     graph: Arc<Graph>,
     /// What a replay repeats.
     recorded: Option<RunRecording>,
-    /// What commits with the turn.
-    alongside: &'a Tx,
 }
 
 /// The decision on a replay; by default it runs at the original level.
@@ -109,8 +102,7 @@ pub struct ReplayDecision {
     pub risk: Option<Arc<Value>>,
     /// The run and its child workflows, if they were already looked up.
     pub(crate) looked_up: Option<(OriginalRun, ChildWorkflows)>,
-    /// Rows and ledger entries of the caller that commit with the run, or not at all.
-    pub alongside: Tx,
+    pub idempotency_key: Option<RunKey>,
 }
 
 /// A run that is about to be repeated.
@@ -131,17 +123,7 @@ pub struct RunHandle {
 }
 
 /// Starts a run. It is durable when this returns.
-pub async fn start(flow: &Flow, permit: &Permit, ask: StartRun) -> Result<RunHandle, EngineError> {
-    start_with(flow, permit, ask, &Alongside::default()).await
-}
-
-/// The same, with what others stored or wrote for it.
-pub async fn start_with(
-    flow: &Flow,
-    permit: &Permit,
-    mut ask: StartRun,
-    alongside: &Alongside,
-) -> Result<RunHandle, EngineError> {
+pub async fn start(flow: &Flow, permit: &Permit, mut ask: StartRun) -> Result<RunHandle, EngineError> {
     // The versions of child workflows are pinned now; later versions are for later runs.
     let ResolvedWorkflow { workflow, inside } = match ask.looked_up.take() {
         Some(looked_up) => looked_up,
@@ -153,7 +135,7 @@ pub async fn start_with(
     // Whether the workflow itself may be started was checked when it was looked up.
     share::check_shared(&flow.inner.workflows, permit.tenant(), None, &inside).await?;
     share::copy_shared(&flow.inner.workflows, permit.tenant(), Some(&workflow), &inside).await?;
-    let mut writers = alongside.writers.clone();
+    let mut writers = std::mem::take(&mut ask.writers);
     writers.extend(workflow.author().into_iter().chain(inside.authors()).map(str::to_owned));
     let FoundWorkflow { version, graph, .. } = workflow;
     let now = flow.inner.parts.clock.steady();
@@ -191,7 +173,7 @@ pub async fn start_with(
         created_at: now,
         timeout_at: Some(RunHead::timeout_for(&graph, now)),
     };
-    let first = FirstTurn { graph, recorded: None, alongside: &alongside.tx };
+    let first = FirstTurn { graph, recorded: None };
     begin_once(flow, permit, ask.idempotency_key, head, first).await
 }
 
@@ -212,14 +194,13 @@ async fn begin_once(
     permit: &Permit,
     key: Option<RunKey>,
     head: RunHead,
-    first: FirstTurn<'_>,
+    first: FirstTurn,
 ) -> Result<RunHandle, EngineError> {
     let Some(key) = key else { return begin(flow, permit, head, first).await };
     let mut form = key.first_form();
     loop {
         let head = RunHead { idempotency_key: Some(form.clone()), ..head.clone() };
-        let again = FirstTurn { graph: Arc::clone(&first.graph), recorded: None, ..first };
-        let taken = match begin(flow, permit, head, again).await {
+        let taken = match begin(flow, permit, head, first.clone()).await {
             Err(error) if is_key_taken(&error) => error,
             begun => return begun,
         };
@@ -308,7 +289,7 @@ pub async fn replay(
     writers.extend(workflow.author().into_iter().chain(inside.authors()).map(str::to_owned));
     let now = flow.inner.parts.clock.steady();
     let level = again.level.map_or(original.level, |level| level.min(original.level));
-    let request = Arc::new(json!({"replay_of": replay.of, "mode": replay.mode.as_str(), "from": replay.from}));
+    let request = Arc::new(replay.request());
     let head = RunHead {
         id: flow.inner.id(),
         actor: permit.actor().to_owned(),
@@ -333,12 +314,12 @@ pub async fn replay(
         timeout_at: Some(RunHead::timeout_for(&graph, now)),
         ..original
     };
-    let first = FirstTurn { graph, recorded: Some(recorded), alongside: &again.alongside };
-    begin(flow, permit, head, first).await
+    let first = FirstTurn { graph, recorded: Some(recorded) };
+    begin_once(flow, permit, again.idempotency_key, head, first).await
 }
 
-async fn begin(flow: &Flow, permit: &Permit, head: RunHead, first: FirstTurn<'_>) -> Result<RunHandle, EngineError> {
-    let FirstTurn { graph, recorded, alongside } = first;
+async fn begin(flow: &Flow, permit: &Permit, head: RunHead, first: FirstTurn) -> Result<RunHandle, EngineError> {
+    let FirstTurn { graph, recorded } = first;
     let inner = &flow.inner;
     if let Some(hold) = inner.parts.records.hold() {
         return Err(CommitError::from(Blocked::from(hold)).into());
@@ -389,8 +370,7 @@ async fn begin(flow: &Flow, permit: &Permit, head: RunHead, first: FirstTurn<'_>
     let mut tx = turn.tx.take().unwrap_or_default();
     ledger_notes::add_entries_of(&mut tx, inner, run.head(), &mut turn.notes, permit.operator_of())?;
     approval_messages::add_approval_messages(&mut tx, inner, run.head(), &turn.asked).await?;
-    tx.append(alongside.clone());
-    permit.add_nonces(&mut tx);
+    permit.add_alongside(&mut tx);
     slots.keep();
     let launched = inner.launch(run, turn, tx, made);
     launched.durable.await.unwrap_or(Err(CommitError::Unknown))?;

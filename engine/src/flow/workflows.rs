@@ -8,7 +8,7 @@ use super::lookup::{FoundWorkflow, Origin};
 use super::newest::NewestVersions;
 use super::share::is_own;
 use super::{ToolRegistry, lookup};
-use crate::access::{Permit, WORKFLOWS_READ, WORKFLOWS_WRITE, is_nonce_conflict};
+use crate::access::{Permit, WORKFLOWS_READ, WORKFLOWS_WRITE};
 use crate::error::EngineError;
 use crate::flow::error::invalid_document;
 use crate::ledger::audit::Writer;
@@ -317,7 +317,7 @@ impl Workflows {
                 self.newest.keep(permit.tenant(), &graph.document.workflow_id, version, self.clock.steady());
                 Ok(true)
             }
-            Err(error @ CommitError::Conflict(_)) if !is_nonce_conflict(&error) => Ok(false),
+            Err(error @ CommitError::Conflict(_)) if !permit.is_alongside_conflict(&error) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
@@ -345,7 +345,7 @@ impl Workflows {
         let mut tx = Tx { inserts: vec![row], ..Tx::default() };
         let data = json!({"version": version, "digest": graph.digest});
         self.writer().event(&mut tx, permit.event(id, "workflow.applied", data))?;
-        permit.add_nonces(&mut tx);
+        permit.add_alongside(&mut tx);
         Ok(tx)
     }
 

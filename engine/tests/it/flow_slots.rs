@@ -219,3 +219,27 @@ async fn a_start_that_fails_or_is_given_up_keeps_no_slot() {
     let run = start(&stage, "acme", 1, 5).await;
     all_ended(&stage, "acme", &[run]).await;
 }
+
+/// The priority of a node counts instead of the run's, also for the items of a map and for child runs.
+#[tokio::test(start_paused = true)]
+async fn a_node_may_be_more_urgent_than_its_run() {
+    let watch = ConcurrencyProbe::default();
+    let stage = stage(1).call_limits(slots(1, 1, 1)).tool(busy(&watch, "t").build()).open().await;
+    let child = workflow("kid").function("k", "t", json!({"n": 5}));
+    stage.apply(&child).await;
+    let air = workflow("w")
+        .function("first", "t", json!({"n": 1}))
+        .function("late", "t", json!({"n": 2}))
+        .with_node_member("priority", json!(9))
+        .function("usual", "t", json!({"n": 3}))
+        .map("each", json!([1]), "t", json!({"n": 4}))
+        .with_node_member("priority", json!(2))
+        .child("kid", "kid", json!({}))
+        .with_node_member("priority", json!(1));
+    let run = stage.run(&air, Level::ExecuteSilent).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+    let order = order(&watch);
+    let at = |n: i64| order.iter().position(|seen| *seen == json!(n)).expect("a call");
+    assert!(at(4) < at(3) && at(3) < at(2), "{order:?}");
+    assert!(at(5) < at(3), "a child run has the priority of its node: {order:?}");
+}

@@ -9,6 +9,7 @@ use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::run::{RunStatus, StepStatus};
 use chimera_core::flow::status::RequestStatus;
+use chimera_core::flow::tables::{EVENT_WAITS, event_waits};
 use chimera_core::flow::tables::{RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS, runs, scoped_approvals, steps};
 use chimera_core::flow::work::NoJobs;
 use chimera_core::job::executions::ExecutionLog;
@@ -19,7 +20,8 @@ use chimera_engine::act::rules::Rules;
 use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::view::StepView;
 use chimera_engine::flow::{
-    self, Asking, Decide, Decision, Flow, FlowPorts, OutcomeReport, RunFilter, RunKey, StartRun, ToolRegistry,
+    self, Asking, Decide, Decision, Flow, FlowPorts, OutcomeReport, PublishEvent, RunFilter, RunKey, StartRun,
+    ToolRegistry,
 };
 use chimera_engine::port::{NoSpans, Records};
 use serde_json::json;
@@ -139,6 +141,9 @@ impl RunClient<'_> {
         loop {
             moves.borrow_and_update();
             let mut asked = false;
+            if finds(records, Select::from(&EVENT_WAITS, Scope::System).with(event_waits::event_key, "later")).await {
+                self.tell(flow, "later").await;
+            }
             // This runs after every commit, so it checks the rows before it loads whole documents.
             if finds(records, pending.clone()).await || finds(records, unknown.clone()).await {
                 for id in self.runs(flow).await {
@@ -166,7 +171,20 @@ impl RunClient<'_> {
         }
     }
 
+    /// Publishes an event. A repetition counts once.
+    async fn tell(&self, flow: &Flow, key: &str) {
+        let event = PublishEvent {
+            name: "told".to_owned(),
+            key: key.to_owned(),
+            payload: json!({"key": key}),
+            event_id: Some(format!("the only one {key}")),
+            ttl_seconds: None,
+        };
+        flow::publish_event(flow, &self.world.actor("agent_bell"), event).await.expect("an event that counts");
+    }
+
     async fn begin(&self, flow: &Flow) -> Uuid {
+        self.tell(flow, "before").await;
         let (admin, ann) = (self.world.actor("admin"), self.world.actor("user_ann"));
         for document in [workflow::child_workflow(), workflow::parent_workflow()] {
             let id = document["workflow_id"].as_str().unwrap_or_default().to_owned();

@@ -4,7 +4,9 @@
 use super::UNCERTAIN_TOOL;
 use crate::flow::ExternalSystem;
 use crate::simulate::port_switch::CrashPoint;
+use chimera_core::flow::air::NodeKind;
 use chimera_core::flow::status::RequestStatus;
+use chimera_core::flow::tables::EventWaitRow;
 use chimera_core::flow::tables::{ApprovalRow, EffectRow, RunRow, SignalRow, StepRow};
 use chimera_core::job::tables::ScopedAgentExecutionRow;
 use chimera_core::record::{Json, Scope, StoredRow};
@@ -68,7 +70,12 @@ impl FinalState {
             }
         }
         for row in &steps {
-            end.steps.insert(place(row), (row.status.as_str().to_owned(), json(&row.output)));
+            let mut output = json(&row.output);
+            // When a wait ended depends on when its engine crashed.
+            if let Some(members) = output.as_object_mut().filter(|_| row.node_type == NodeKind::Wait) {
+                members.retain(|name, _| name != "until" && name != "sent_at");
+            }
+            end.steps.insert(place(row), (row.status.as_str().to_owned(), output));
         }
         for row in all::<EffectRow>(records).await {
             let (run, node, item) = by_id.get(&row.step_id).cloned().unwrap_or_default();
@@ -83,6 +90,8 @@ impl FinalState {
         end.executions_ended = executions.len() - end.executions_open;
         let signals = all::<SignalRow>(records).await.into_iter();
         end.left.extend(signals.map(|row| format!("signal {} was not consumed", row.kind)));
+        let waits = all::<EventWaitRow>(records).await.into_iter();
+        end.left.extend(waits.map(|row| format!("{} is waited for", row.event_key)));
         for sent in outside.sent() {
             let (run, node) = sent.key.split_once(':').unwrap_or_default();
             let run = Uuid::parse_str(run).map(name).unwrap_or_default();

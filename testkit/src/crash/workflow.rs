@@ -63,6 +63,9 @@ pub(super) fn parent_workflow() -> Value {
             judged(function("odd", "read"), "odd", json!({
                 "checks": [{"require": "${output.echo.n == 'even'}", "on_fail": "escalate"}],
             })),
+            {"id": "nap", "type": "wait", "for_seconds": 2},
+            {"id": "told_before", "type": "wait", "event": {"name": "told", "key": "before"}},
+            {"id": "told_later", "type": "wait", "event": {"name": "told", "key": "later"}, "timeout_seconds": 86_400},
             function("last", "pure"),
         ],
         "edges": [
@@ -79,6 +82,7 @@ pub(super) fn parent_workflow() -> Value {
             edge("begin", "draft"), edge("draft", "publish"), edge("publish", "last"),
             edge("make", "odd"), edge("odd", "last"),
             edge("guarded", "last"), edge("part_two", "last"), edge("stubborn", "last"), edge("late", "last"),
+            edge("make", "nap"), edge("nap", "told_before"), edge("told_before", "told_later"), edge("told_later", "last"),
         ],
     })
 }

@@ -71,6 +71,7 @@ fn document(id: &str, dice: &Seeded, nodes: u64, nested: bool) -> Value {
 fn node(name: &str, dice: &Seeded, nested: bool) -> Value {
     let tool = *dice.pick(&WORDS);
     let mut node = match dice.below(if nested { 12 } else { 8 }) {
+        1 if dice.below(2) == 0 => wait(name, dice),
         0 => json!({"id": name, "type": "hitl", "prompt": "go on?"}),
         8 | 9 => json!({
             "id": name, "type": "map", "over": "${inputs.list}", "max_parallel": 1 + dice.below(3),
@@ -141,6 +142,25 @@ fn judge(by_output: bool, dice: &Seeded) -> (Option<&'static str>, Value) {
         1 => (Some(FORBIDDEN), json!({"checks": [{"require": "${input.n != 'forbidden'}"}]})),
         _ => (None, json!({"checks": [{"require": is("input.n", "never"), "on_fail": "escalate"}]})),
     }
+}
+
+/// The name of every event.
+pub(super) const EVENT: &str = "told";
+
+/// The keys of events.
+pub(super) const KEYS: [&str; 3] = ["k0", "k1", "k2"];
+
+/// A wait for a time, or for one of a few events.
+fn wait(name: &str, dice: &Seeded) -> Value {
+    if dice.below(4) == 0 {
+        return json!({"id": name, "type": "wait", "for_seconds": *dice.pick(&[1, 4, 20])});
+    }
+    let mut node = json!({"id": name, "type": "wait", "event": {"name": EVENT, "key": *dice.pick(&KEYS)}});
+    if dice.below(2) == 0 {
+        node["timeout_seconds"] = json!(1 + dice.below(40));
+        node["on_timeout"] = json!(*dice.pick(&["fail", "continue"]));
+    }
+    node
 }
 
 /// A patch that adds a node after another.

@@ -21,6 +21,7 @@ words! {
         Hitl = "hitl",
         Workflow = "workflow",
         Map = "map",
+        Wait = "wait",
     }
 
     /// A factor that makes a plan risky.

@@ -22,6 +22,7 @@ words! {
         RolledBack = "rolled_back",
         RetryWait = "retry_wait",
         Paused = "paused",
+        Waiting = "waiting",
         OutcomeUnknown = "outcome_unknown",
     }
 
@@ -44,6 +45,7 @@ words! {
         Hitl = "hitl",
         Workflow = "workflow",
         Map = "map",
+        Wait = "wait",
         Agent = "agent",
         Swarm = "swarm",
     }

@@ -186,7 +186,7 @@ async fn a_replay_looks_its_workflows_up_once_each() {
     let (run, _) = node.act(&permit, by_id("outer", None)).await;
     let mut node = node.restart().await;
     for mode in [ReplayMode::Freeze, ReplayMode::Shadow, ReplayMode::Retry] {
-        let again = act::replay(&node.actions, &permit, Replay { of: run, mode, from: None }).await;
+        let again = act::replay(&node.actions, &permit, Replay { of: run, mode, from: None }, None).await;
         let again = again.unwrap_or_else(|error| panic!("{}", json!(error.body()))).run_id;
         let looked = node.lookups(&permit, again).await;
         assert_eq!(looked, ["acme inner v1", "acme middle v1", "acme outer v1"], "{mode:?}");

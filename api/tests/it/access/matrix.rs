@@ -64,6 +64,8 @@ const CASES: &[Case] = &[
     ("GET /workflows/{id}", none, Forbidden, NotThere),
     // Before a workflow of the same name is made next door.
     ("POST /workflows/{id}/call", || json!({}), Forbidden, NotThere),
+    ("GET /events", none, Nothing, Nothing),
+    ("POST /events", || json!({"name": "paid", "key": "o1"}), Forbidden, Own),
     ("GET /schedules", none, Nothing, Nothing),
     ("POST /schedules", || json!({"name": "x", "workflow_id": "reviewed", "every": "1d"}), Forbidden, NotThere),
     ("GET /schedules/{name}", none, NotThere, NotThere),

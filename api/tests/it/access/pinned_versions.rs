@@ -171,7 +171,7 @@ async fn what_is_done_again_is_done_by_the_versions_of_the_first_time() {
     yard.stage.apply(&inner("DELETE")).await;
     yard.stage.pass(Duration::from_secs(2)).await;
     let replay = Replay { of: run, mode: ReplayMode::Retry, from: Some("s".to_owned()) };
-    let again = act::replay(&yard.access, &service(), replay).await.map_err(|error| error.body()).unwrap();
+    let again = act::replay(&yard.access, &service(), replay, None).await.map_err(|error| error.body()).unwrap();
     assert_eq!(again.level, Level::ExecuteNotify);
     let ended = yard.stage.ended(again.run_id).await;
     assert_eq!((&ended["status"], yard.sent()), (&json!("completed"), vec!["GET /inner".to_owned(); 2]), "{ended:#}");
@@ -194,7 +194,7 @@ async fn a_patch_runs_the_versions_that_it_was_judged_by() {
     assert_eq!(yard.let_go(run).await["status"], "completed");
     assert_eq!(yard.sent(), ["GET /inner"]);
     let replay = Replay { of: run, mode: ReplayMode::Retry, from: Some("p".to_owned()) };
-    let again = act::replay(&yard.access, &service(), replay).await.map_err(|error| error.body()).unwrap();
+    let again = act::replay(&yard.access, &service(), replay, None).await.map_err(|error| error.body()).unwrap();
     yard.stage.ended(again.run_id).await;
     assert_eq!(yard.sent(), ["GET /inner", "GET /inner"], "also when it is repeated");
 }

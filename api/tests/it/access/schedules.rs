@@ -8,13 +8,15 @@ use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::limits::SCHEDULE_SCAN_INTERVAL;
 use chimera_engine::access::Settings;
 use chimera_engine::act::schedule;
-use chimera_engine::port::Hold;
+use chimera_engine::commit::BatchOutcome;
+use chimera_engine::port::{Hold, Outage, Unavailable};
 use chimera_testkit::access::settings;
 use chimera_testkit::build::NOON;
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{TENANT, workflow};
 use reqwest::Method;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::Duration;
 
 fn people() -> Vec<ActorEntry> {
@@ -172,13 +174,23 @@ async fn a_schedule_never_has_more_rights_than_the_token_that_made_it() {
 
 #[tokio::test]
 async fn what_a_tick_does_while_a_run_is_not_finished_is_the_schedules_choice() {
-    for (overlap, runs, outcome) in [("skip", 1, "skipped"), ("queue", 1, "queued"), ("allow", 2, "started")] {
+    let policies =
+        [("skip", 1, "skipped"), ("queue", 1, "queued"), ("allow", 2, "started"), ("cancel_previous", 2, "started")];
+    for (overlap, runs, outcome) in policies {
         let server = server().await;
         server.schedule(json!({"workflow_id": "waits", "overlap": overlap})).await;
         server.tick().await;
         let first = server.shown().await;
         let shown = server.tick_after(60).await;
         assert_eq!((server.runs(), &shown["last_tick"]["outcome"]), (runs, &json!(outcome)), "{overlap}");
+        let second = shown["last_tick"]["run_id"].as_str().unwrap_or_default();
+        if overlap == "cancel_previous" {
+            let run = first["last_tick"]["run_id"].as_str().unwrap();
+            server.house.until(&json!({ "run_id": run }), "cancelled").await;
+            let ended = server.get("user_ann", &format!("/runs/{run}")).await.body;
+            assert_eq!(ended["error"]["message"], "schedule often has started its next tick", "{ended}");
+            server.house.until(&json!({ "run_id": second }), "awaiting_approval").await;
+        }
         if overlap == "queue" {
             let full = server.tick_after(60).await;
             assert_eq!((&full["last_tick"]["outcome"], server.runs()), (&json!("skipped"), 1), "the queue holds one");
@@ -312,4 +324,62 @@ async fn a_definition_that_makes_no_sense_is_refused_with_the_member_that_is_wro
     assert_eq!(server.ask("user_ann", Method::POST, "/schedules", again).await.status, 409);
     let absent = json!({"name": "y", "workflow_id": "absent", "every": "1m"});
     assert_eq!(server.ask("user_ann", Method::POST, "/schedules", absent).await.status, 404);
+}
+
+/// The crash matrix of a tick: its node dies before or after each commit. Another node starts what was not started, and
+/// never a second run.
+#[tokio::test]
+async fn a_tick_whose_node_dies_at_any_moment_starts_one_run() {
+    for (moment, durable) in (1..=3).flat_map(|moment| [(moment, false), (moment, true)]) {
+        let one = server().await;
+        let other = one.second_node(settings(TENANT, people()), None).await;
+        one.schedule(json!({"overlap": "allow"})).await;
+        let records = Arc::clone(&one.house.stage.records);
+        let mut commits = records.commits();
+        let before = *commits.borrow_and_update();
+        if !durable {
+            let mut batch = 0;
+            let dead = || BatchOutcome::Unavailable(Unavailable::new(Outage::Full, "the node is dead"));
+            records.inject_batch_fault(Box::new(move |_| {
+                batch += 1;
+                (batch == moment).then(dead)
+            }));
+        }
+        let schedules = Arc::clone(&one.schedules);
+        let mut dying = tokio::spawn(async move { schedule::run_due(&schedules).await });
+        loop {
+            tokio::select! {
+                _ = &mut dying => break,
+                changed = commits.changed() => changed.unwrap(),
+            }
+            if durable && *commits.borrow_and_update() >= before + moment {
+                dying.abort();
+                break;
+            }
+        }
+        let what = format!("dead at commit {moment}, durable: {durable}");
+        records.inject_batch_fault(Box::new(|_| None));
+        other.tick().await;
+        assert_eq!(other.runs(), 1, "{what}");
+        let shown = other.tick_after(60).await;
+        assert_eq!((other.runs(), &shown["last_tick"]["outcome"]), (2, &json!("started")), "{what}");
+        let started = other.events().into_iter().filter(|event| event == "schedule.tick_started").count();
+        assert_eq!(started, 2, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_run_outside_of_the_times_starts_once_under_a_key() {
+    let server = server().await;
+    server.schedule(json!({"starts_at": "2999-01-01T00:00:00Z"})).await;
+    let run = || server.ask("user_ann", Method::POST, "/schedules/often/run", json!({"idempotency_key": "now"}));
+    let first = run().await;
+    assert_eq!(first.status, 202, "{first:?}");
+    let again = run().await;
+    assert_eq!(
+        (code(&again), again.detail("run_id")),
+        ((409, "CONFLICT_IDEMPOTENCY"), &first.body["run_id"]),
+        "{again:?}"
+    );
+    assert_eq!((server.runs(), server.shown().await["active_runs"].as_array().map(Vec::len)), (1, Some(1)));
 }

@@ -119,6 +119,8 @@ pub(super) const CASES: &[(&str, &str, Body)] = &[
     ("PUT /workflows/{id}/share", "", none),
     ("DELETE /workflows/{id}/share", "", none),
     ("DELETE /workflows/{id}/cache", "", none),
+    ("GET /events", "?key={workflow}", none),
+    ("POST /events", "", |of| json!({"name": "paid", "key": of.workflow})),
     ("GET /schedules", "?cursor={cursor}", none),
     ("POST /schedules", "", scheduled),
     ("GET /schedules/{name}", "", none),
@@ -164,7 +166,7 @@ pub(super) fn named(id: &str) -> Air {
 
 /// Scopes for everything, short of the operator's.
 fn wide(actor: &str, tenant: &str) -> ActorEntry {
-    let scopes = "actors.* approvals.* audit.* autonomy.* runs.* workflows.* think change broken".split(' ');
+    let scopes = "actors.* approvals.* audit.* autonomy.* events.* runs.* workflows.* think change broken".split(' ');
     let scopes = scopes.map(str::to_owned).collect();
     let kind = chimera_core::access::Kind::Human;
     ActorEntry { scopes, quota_per_minute: RATE_HITS_MAX, kind, ..ActorEntry::default_for(actor, tenant) }
@@ -208,6 +210,9 @@ pub(super) async fn settled(house: &FlowServer, actor: &'static str, tenant: &'s
     let resources = TenantResources { tenant, actor, workflow, run: id(&runs[0]), digest, key, cursor, marks };
     let (status, made) = house.ask_as(actor, Method::POST, "/schedules", scheduled(&resources)).await;
     assert_eq!(status, 201, "{made}");
+    let event = json!({"name": "paid", "key": resources.workflow});
+    let (status, sent) = house.ask_as(actor, Method::POST, "/events", event).await;
+    assert_eq!(status, 201, "{sent}");
     resources
 }
 

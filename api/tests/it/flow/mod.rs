@@ -3,6 +3,7 @@
 mod decisions;
 mod events;
 mod links;
+mod published_events;
 mod runs;
 mod steering;
 mod work;

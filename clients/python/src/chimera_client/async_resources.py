@@ -493,6 +493,8 @@ class AsyncRuns(AsyncResource):
         run_id: str,
         *,
         from_: str | None = None,
+        idempotency_key: str | None = None,
+        on_duplicate: models.DuplicatePolicy | None = None,
         wait: float | None = None,
         for_tenant: str | None = None,
     ) -> models.RunDocument | models.StartedDocument:
@@ -500,6 +502,8 @@ class AsyncRuns(AsyncResource):
 
         :param run_id: Id of the run to retry
         :param from_: Node to start from; the beginning if omitted.
+        :param idempotency_key: A request with a key that was used starts no second run.
+        :param on_duplicate: What to return for a used idempotency key.
         :param wait: How long to wait for the end of the run, in seconds.
         :param for_tenant: Operators only: slug of the tenant to act for
         """
@@ -511,8 +515,9 @@ class AsyncRuns(AsyncResource):
             "json",
             path={"id": run_id},
             query={"for_tenant": for_tenant},
-            members={"from": from_, "wait": wait},
+            members={"from": from_, "idempotency_key": idempotency_key, "on_duplicate": on_duplicate, "wait": wait},
             optional_body=True,
+            keyed=True,
         )
         return await self._send(call)
 
@@ -522,6 +527,8 @@ class AsyncRuns(AsyncResource):
         *,
         mode: models.ReplayMode,
         from_: str | None = None,
+        idempotency_key: str | None = None,
+        on_duplicate: models.DuplicatePolicy | None = None,
         wait: float | None = None,
         for_tenant: str | None = None,
     ) -> models.RunDocument | models.StartedDocument:
@@ -530,6 +537,8 @@ class AsyncRuns(AsyncResource):
         :param run_id: Id of the run to replay
         :param mode: Replay mode.
         :param from_: Node to start from; the beginning if omitted.
+        :param idempotency_key: A request with a key that was used starts no second run.
+        :param on_duplicate: What to return for a used idempotency key.
         :param wait: How long to wait for the end of the run, in seconds.
         :param for_tenant: Operators only: slug of the tenant to act for
         """
@@ -541,7 +550,14 @@ class AsyncRuns(AsyncResource):
             "json",
             path={"id": run_id},
             query={"for_tenant": for_tenant},
-            members={"mode": mode, "from": from_, "wait": wait},
+            members={
+                "mode": mode,
+                "from": from_,
+                "idempotency_key": idempotency_key,
+                "on_duplicate": on_duplicate,
+                "wait": wait,
+            },
+            keyed=True,
         )
         return await self._send(call)
 
@@ -775,6 +791,7 @@ class AsyncWorkflows(AsyncResource):
         inputs: models.JsonObject,
         *,
         wait: float | None = None,
+        idempotency_key: str | None = None,
         for_tenant: str | None = None,
     ) -> Any:
         """Runs a workflow and returns its result.
@@ -785,6 +802,8 @@ class AsyncWorkflows(AsyncResource):
         :param workflow_id: Workflow id
         :param inputs: The inputs
         :param wait: How long to wait for the result, in seconds; 30 if omitted.
+        :param idempotency_key: A call with a key that was used starts no second run and is refused with
+        `CONFLICT_IDEMPOTENCY`, which names the run.
         :param for_tenant: Operators only: slug of the tenant to act for
         """
         call = Call[Any](
@@ -794,7 +813,7 @@ class AsyncWorkflows(AsyncResource):
             "token_and_message",
             "json",
             path={"id": workflow_id},
-            query={"wait": wait, "for_tenant": for_tenant},
+            query={"wait": wait, "idempotency_key": idempotency_key, "for_tenant": for_tenant},
             body=inputs,
         )
         return await self._send(call)
@@ -1144,6 +1163,7 @@ class AsyncSchedules(AsyncResource):
         self,
         name: str,
         *,
+        idempotency_key: str | None = None,
         wait: float | None = None,
         for_tenant: str | None = None,
     ) -> models.RunDocument | models.StartedDocument:
@@ -1152,6 +1172,8 @@ class AsyncSchedules(AsyncResource):
         counts as a requester too.
 
         :param name: Name of the schedule
+        :param idempotency_key: A request with a key that was used starts no second run and is refused with
+        `CONFLICT_IDEMPOTENCY`.
         :param wait: How long to wait for the end of the run, in seconds.
         :param for_tenant: Operators only: slug of the tenant to act for
         """
@@ -1163,10 +1185,97 @@ class AsyncSchedules(AsyncResource):
             "json",
             path={"name": name},
             query={"for_tenant": for_tenant},
-            members={"wait": wait},
+            members={"idempotency_key": idempotency_key, "wait": wait},
             optional_body=True,
         )
         return await self._send(call)
+
+
+
+class AsyncEvents(AsyncResource):
+    """Events that runs wait for."""
+
+    async def publish(
+        self,
+        *,
+        key: str,
+        name: str,
+        event_id: str | None = None,
+        payload: Any = None,
+        ttl_seconds: int | None = None,
+        for_tenant: str | None = None,
+    ) -> models.PublishedEventDocument:
+        """Publishes an event.
+
+        :param key: Key of the event, such as the number of an order.
+        :param name: Name of the event, such as `payment.received`.
+        :param event_id: Id of the event. An event with an id that was published before counts once; without an
+        id, Chimera draws one.
+        :param payload: Any JSON; the wait node outputs it as `payload`.
+        :param ttl_seconds: How long the event is kept for runs that begin to wait later; a day by default.
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        call = Call[models.PublishedEventDocument](
+            "publish_event",
+            "POST",
+            "/events",
+            "token_and_message",
+            "json",
+            query={"for_tenant": for_tenant},
+            members={"key": key, "name": name, "event_id": event_id, "payload": payload, "ttl_seconds": ttl_seconds},
+        )
+        return await self._send(call)
+
+    async def list_page(
+        self,
+        *,
+        name: str | None = None,
+        key: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+        for_tenant: str | None = None,
+    ) -> models.PublishedEventPage:
+        """Lists events, newest first: those that you published, or all of the tenant with the scope `runs.read`.
+
+        :param name: Only events with this name
+        :param key: Only events with this key
+        :param limit: Maximum number of events
+        :param cursor: Cursor from the previous page
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        call = Call[models.PublishedEventPage](
+            "list_events",
+            "GET",
+            "/events",
+            "token",
+            "json",
+            query={"name": name, "key": key, "limit": limit, "cursor": cursor, "for_tenant": for_tenant},
+        )
+        return await self._send(call)
+
+    async def list(
+        self,
+        *,
+        name: str | None = None,
+        key: str | None = None,
+        limit: int | None = None,
+        for_tenant: str | None = None,
+    ) -> AsyncIterator[models.PublishedEventDocument]:
+        """Lists events, newest first: those that you published, or all of the tenant with the scope `runs.read`.
+
+        :param name: Only events with this name
+        :param key: Only events with this key
+        :param limit: Maximum number of events
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        cursor: str | None = None
+        while True:
+            page = await self.list_page(name=name, key=key, limit=limit, cursor=cursor, for_tenant=for_tenant)
+            for item in page["items"]:
+                yield item
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return
 
 
 

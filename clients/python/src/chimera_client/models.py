@@ -101,6 +101,9 @@ __all__ = [
     "PreviewDocument",
     "ProblemDocument",
     "ProposedDocument",
+    "PublishEventBody",
+    "PublishedEventDocument",
+    "PublishedEventPage",
     "QuestionDocument",
     "ReadinessResult",
     "ReadsWhenDocument",
@@ -267,19 +270,21 @@ LevelReason: TypeAlias = Literal[
 MessageStatus: TypeAlias = Literal["pending", "sent", "failed", "unknown", "dropped"]
 """Status of a notification. `dropped`: it no longer applied."""
 
-NodeType: TypeAlias = Literal["function", "hitl", "workflow", "map", "agent", "swarm"]
+NodeType: TypeAlias = Literal["function", "hitl", "workflow", "map", "wait", "agent", "swarm"]
 """Type of a node."""
 
 OutcomeWord: TypeAlias = Literal["happened", "never"]
 """Outcome of the call."""
 
-OverlapPolicy: TypeAlias = Literal["skip", "queue", "allow"]
-"""What a tick does while a run of an earlier tick is not finished: `skip`, `queue` (wait for its end) or `allow`."""
+OverlapPolicy: TypeAlias = Literal["skip", "queue", "allow", "cancel_previous"]
+"""What a tick does while a run of an earlier tick is not finished: `skip`, `queue` (wait for its end), `allow` or
+`cancel_previous`.
+"""
 
 PatchStatus: TypeAlias = Literal["proposed", "applied", "reverted", "refused"]
 """Status of a patch."""
 
-PlanLineKind: TypeAlias = Literal["hitl", "workflow", "map"]
+PlanLineKind: TypeAlias = Literal["hitl", "workflow", "map", "wait"]
 """What happens at a node that calls no tool itself."""
 
 PlanLineStatus: TypeAlias = Literal["skipped", "recorded"]
@@ -349,6 +354,7 @@ StepStatus: TypeAlias = Literal[
     "rolled_back",
     "retry_wait",
     "paused",
+    "waiting",
     "outcome_unknown",
 ]
 """Status of a step."""
@@ -1452,6 +1458,53 @@ class ProposedDocument(TypedDict):
     """Id of the run."""
 
 
+class PublishEventBody(TypedDict):
+    """An event."""
+
+    key: str
+    """Key of the event, such as the number of an order."""
+    name: str
+    """Name of the event, such as `payment.received`."""
+    event_id: NotRequired[str | None]
+    """Id of the event. An event with an id that was published before counts once; without an id, Chimera draws
+    one.
+    """
+    payload: NotRequired[Any]
+    """Any JSON; the wait node outputs it as `payload`."""
+    ttl_seconds: NotRequired[int | None]
+    """How long the event is kept for runs that begin to wait later; a day by default."""
+
+
+class PublishedEventDocument(TypedDict):
+    """An event that was published. It has no payload here, because that is for the runs that wait."""
+
+    event_id: str
+    """Event id, unique in the tenant while the event is kept."""
+    expires_at: str
+    """Runs that begin to wait later do not get it."""
+    key: str
+    """Key of the event."""
+    name: str
+    """Name of the event."""
+    payload_digest: str
+    """SHA-256 of the payload's canonical JSON."""
+    runs: int
+    """Number of runs that waited for it when it was published."""
+    sent_at: str
+    """When it was published."""
+    sent_by: str
+    """Actor who published it."""
+
+
+class PublishedEventPage(TypedDict):
+    """A page of published events."""
+
+    items: list[PublishedEventDocument]
+    """Newest first."""
+    next_cursor: str | None
+    """Cursor of the next page; null on the last one."""
+
+
 class QuestionDocument(TypedDict):
     """The question of a `hitl` node."""
 
@@ -1546,6 +1599,8 @@ ReplayBody = TypedDict(
     {
         "mode": ReplayMode,
         "from": NotRequired[str | None],
+        "idempotency_key": NotRequired[str | None],
+        "on_duplicate": NotRequired[DuplicatePolicy],
         "wait": NotRequired[float | None],
     },
 )
@@ -1576,6 +1631,8 @@ RetryBody = TypedDict(
     "RetryBody",
     {
         "from": NotRequired[str | None],
+        "idempotency_key": NotRequired[str | None],
+        "on_duplicate": NotRequired[DuplicatePolicy],
         "wait": NotRequired[float | None],
     },
 )
@@ -1844,6 +1901,8 @@ class RunPage(TypedDict):
 class RunScheduleBody(TypedDict):
     """Options of a run outside of the schedule's times."""
 
+    idempotency_key: NotRequired[str | None]
+    """A request with a key that was used starts no second run and is refused with `CONFLICT_IDEMPOTENCY`."""
     wait: NotRequired[float | None]
     """How long to wait for the end of the run, in seconds."""
 

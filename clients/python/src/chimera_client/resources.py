@@ -487,6 +487,8 @@ class Runs(Resource):
         run_id: str,
         *,
         from_: str | None = None,
+        idempotency_key: str | None = None,
+        on_duplicate: models.DuplicatePolicy | None = None,
         wait: float | None = None,
         for_tenant: str | None = None,
     ) -> models.RunDocument | models.StartedDocument:
@@ -494,6 +496,8 @@ class Runs(Resource):
 
         :param run_id: Id of the run to retry
         :param from_: Node to start from; the beginning if omitted.
+        :param idempotency_key: A request with a key that was used starts no second run.
+        :param on_duplicate: What to return for a used idempotency key.
         :param wait: How long to wait for the end of the run, in seconds.
         :param for_tenant: Operators only: slug of the tenant to act for
         """
@@ -505,8 +509,9 @@ class Runs(Resource):
             "json",
             path={"id": run_id},
             query={"for_tenant": for_tenant},
-            members={"from": from_, "wait": wait},
+            members={"from": from_, "idempotency_key": idempotency_key, "on_duplicate": on_duplicate, "wait": wait},
             optional_body=True,
+            keyed=True,
         )
         return self._send(call)
 
@@ -516,6 +521,8 @@ class Runs(Resource):
         *,
         mode: models.ReplayMode,
         from_: str | None = None,
+        idempotency_key: str | None = None,
+        on_duplicate: models.DuplicatePolicy | None = None,
         wait: float | None = None,
         for_tenant: str | None = None,
     ) -> models.RunDocument | models.StartedDocument:
@@ -524,6 +531,8 @@ class Runs(Resource):
         :param run_id: Id of the run to replay
         :param mode: Replay mode.
         :param from_: Node to start from; the beginning if omitted.
+        :param idempotency_key: A request with a key that was used starts no second run.
+        :param on_duplicate: What to return for a used idempotency key.
         :param wait: How long to wait for the end of the run, in seconds.
         :param for_tenant: Operators only: slug of the tenant to act for
         """
@@ -535,7 +544,14 @@ class Runs(Resource):
             "json",
             path={"id": run_id},
             query={"for_tenant": for_tenant},
-            members={"mode": mode, "from": from_, "wait": wait},
+            members={
+                "mode": mode,
+                "from": from_,
+                "idempotency_key": idempotency_key,
+                "on_duplicate": on_duplicate,
+                "wait": wait,
+            },
+            keyed=True,
         )
         return self._send(call)
 
@@ -764,6 +780,7 @@ class Workflows(Resource):
         inputs: models.JsonObject,
         *,
         wait: float | None = None,
+        idempotency_key: str | None = None,
         for_tenant: str | None = None,
     ) -> Any:
         """Runs a workflow and returns its result.
@@ -774,6 +791,8 @@ class Workflows(Resource):
         :param workflow_id: Workflow id
         :param inputs: The inputs
         :param wait: How long to wait for the result, in seconds; 30 if omitted.
+        :param idempotency_key: A call with a key that was used starts no second run and is refused with
+        `CONFLICT_IDEMPOTENCY`, which names the run.
         :param for_tenant: Operators only: slug of the tenant to act for
         """
         call = Call[Any](
@@ -783,7 +802,7 @@ class Workflows(Resource):
             "token_and_message",
             "json",
             path={"id": workflow_id},
-            query={"wait": wait, "for_tenant": for_tenant},
+            query={"wait": wait, "idempotency_key": idempotency_key, "for_tenant": for_tenant},
             body=inputs,
         )
         return self._send(call)
@@ -1122,6 +1141,7 @@ class Schedules(Resource):
         self,
         name: str,
         *,
+        idempotency_key: str | None = None,
         wait: float | None = None,
         for_tenant: str | None = None,
     ) -> models.RunDocument | models.StartedDocument:
@@ -1130,6 +1150,8 @@ class Schedules(Resource):
         counts as a requester too.
 
         :param name: Name of the schedule
+        :param idempotency_key: A request with a key that was used starts no second run and is refused with
+        `CONFLICT_IDEMPOTENCY`.
         :param wait: How long to wait for the end of the run, in seconds.
         :param for_tenant: Operators only: slug of the tenant to act for
         """
@@ -1141,10 +1163,97 @@ class Schedules(Resource):
             "json",
             path={"name": name},
             query={"for_tenant": for_tenant},
-            members={"wait": wait},
+            members={"idempotency_key": idempotency_key, "wait": wait},
             optional_body=True,
         )
         return self._send(call)
+
+
+
+class Events(Resource):
+    """Events that runs wait for."""
+
+    def publish(
+        self,
+        *,
+        key: str,
+        name: str,
+        event_id: str | None = None,
+        payload: Any = None,
+        ttl_seconds: int | None = None,
+        for_tenant: str | None = None,
+    ) -> models.PublishedEventDocument:
+        """Publishes an event.
+
+        :param key: Key of the event, such as the number of an order.
+        :param name: Name of the event, such as `payment.received`.
+        :param event_id: Id of the event. An event with an id that was published before counts once; without an
+        id, Chimera draws one.
+        :param payload: Any JSON; the wait node outputs it as `payload`.
+        :param ttl_seconds: How long the event is kept for runs that begin to wait later; a day by default.
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        call = Call[models.PublishedEventDocument](
+            "publish_event",
+            "POST",
+            "/events",
+            "token_and_message",
+            "json",
+            query={"for_tenant": for_tenant},
+            members={"key": key, "name": name, "event_id": event_id, "payload": payload, "ttl_seconds": ttl_seconds},
+        )
+        return self._send(call)
+
+    def list_page(
+        self,
+        *,
+        name: str | None = None,
+        key: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+        for_tenant: str | None = None,
+    ) -> models.PublishedEventPage:
+        """Lists events, newest first: those that you published, or all of the tenant with the scope `runs.read`.
+
+        :param name: Only events with this name
+        :param key: Only events with this key
+        :param limit: Maximum number of events
+        :param cursor: Cursor from the previous page
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        call = Call[models.PublishedEventPage](
+            "list_events",
+            "GET",
+            "/events",
+            "token",
+            "json",
+            query={"name": name, "key": key, "limit": limit, "cursor": cursor, "for_tenant": for_tenant},
+        )
+        return self._send(call)
+
+    def list(
+        self,
+        *,
+        name: str | None = None,
+        key: str | None = None,
+        limit: int | None = None,
+        for_tenant: str | None = None,
+    ) -> Iterator[models.PublishedEventDocument]:
+        """Lists events, newest first: those that you published, or all of the tenant with the scope `runs.read`.
+
+        :param name: Only events with this name
+        :param key: Only events with this key
+        :param limit: Maximum number of events
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        cursor: str | None = None
+        while True:
+            page = self.list_page(name=name, key=key, limit=limit, cursor=cursor, for_tenant=for_tenant)
+            for item in page["items"]:
+                yield item
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return
 
 
 

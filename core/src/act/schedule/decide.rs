@@ -1,10 +1,10 @@
 //! What is done when a schedule is looked at: start a tick, skip it, queue it, or wait.
 //!
-//! | what is due | runs | `skip` | `queue` | `allow` |
-//! |---|---|---|---|---|
-//! | a queued tick | ended | start | start | start |
-//! | a tick | none | start | start | start |
-//! | a tick | active | skip | queue, or skip when the queue is full | start |
+//! | what is due | runs | `skip` | `queue` | `allow` | `cancel_previous` |
+//! |---|---|---|---|---|---|
+//! | a queued tick | ended | start | start | start | start |
+//! | a tick | none | start | start | start | start |
+//! | a tick | active | skip | queue, or skip when the queue is full | start | start, and cancel the others |
 //!
 //! A tick that is later than the grace time has been missed, and the catch-up policy says whether it still counts. So a
 //! downtime, a clock that jumps and a schedule that was held up are one case, and none of them starts a flood.
@@ -161,7 +161,7 @@ impl ScheduleRules {
 /// Decides what is done about a schedule now. Its active runs are those that are not finished at this moment.
 #[must_use]
 pub fn decide(schedule: Uuid, rules: &ScheduleRules, backlog: Backlog, now: Timestamp) -> Wake {
-    let is_free = backlog.active_runs.is_empty() || rules.overlap == Overlap::Allow;
+    let is_free = backlog.active_runs.is_empty() || matches!(rules.overlap, Overlap::Allow | Overlap::CancelPrevious);
     if is_free && let Some((tick, rest)) = backlog.queued.split_first() {
         let (tick, queued) = (*tick, rest.to_vec());
         return Wake { missed: None, action: TickAction::Start { tick }, backlog: Backlog { queued, ..backlog } };
@@ -178,7 +178,7 @@ pub fn decide(schedule: Uuid, rules: &ScheduleRules, backlog: Backlog, now: Time
     let active = backlog.active_runs.len();
     let action = match rules.overlap {
         _ if active == 0 && backlog.queued.is_empty() => TickAction::Start { tick },
-        Overlap::Allow if active < SCHEDULE_ACTIVE_RUNS_MAX => TickAction::Start { tick },
+        Overlap::Allow | Overlap::CancelPrevious if active < SCHEDULE_ACTIVE_RUNS_MAX => TickAction::Start { tick },
         Overlap::Queue if backlog.queued.len() < rules.queue_max => {
             backlog.queued.push(tick);
             TickAction::Queue { tick }
@@ -240,6 +240,8 @@ mod tests {
         assert_eq!(act(Overlap::Skip, busy(&[], 1)), TickAction::Skip { tick });
         assert_eq!(act(Overlap::Allow, busy(&[], 1)), TickAction::Start { tick });
         assert_eq!(act(Overlap::Allow, busy(&[], SCHEDULE_ACTIVE_RUNS_MAX)), TickAction::Skip { tick });
+        assert_eq!(act(Overlap::CancelPrevious, busy(&[], 1)), TickAction::Start { tick });
+        assert_eq!(act(Overlap::CancelPrevious, busy(&[], SCHEDULE_ACTIVE_RUNS_MAX)), TickAction::Skip { tick });
         assert_eq!(act(Overlap::Queue, busy(&[], 1)), TickAction::Queue { tick });
         assert_eq!(act(Overlap::Queue, busy(&["00:03:00", "00:04:00"], 1)), TickAction::Skip { tick });
         let freed = look(&rules(Overlap::Queue, CatchUp::Last), busy(&["00:03:00", "00:04:00"], 0), "00:05:00");

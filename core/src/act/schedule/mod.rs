@@ -26,6 +26,8 @@ words! {
         /// The tick waits for the run to end.
         Queue = "queue",
         Allow = "allow",
+        /// The runs of earlier ticks are cancelled.
+        CancelPrevious = "cancel_previous",
     }
 }
 

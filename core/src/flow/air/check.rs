@@ -7,6 +7,7 @@
 use super::document::Body;
 use super::graph::CompiledNode;
 use super::problem::{DocumentProblem, ProblemCode, Problems};
+use super::wait;
 use crate::flow::expr::{Mismatch, Shape, Template, TemplatePart, Type, TypeScope, pointer_token};
 use crate::flow::{judgement, outputs};
 use crate::json::schema::Schema;
@@ -134,10 +135,14 @@ impl Check<'_> {
         }
         let inputs = format!("{action}/inputs");
         self.judged.feedback = node.judge.as_ref().map(|_| judgement::feedback_type());
-        match (&node.inputs, wanted) {
-            (Some(template), Some(wanted)) => self.check_input(template, wanted, &inputs),
-            (Some(template), None) => self.check_untyped(template, &inputs),
-            _ => {}
+        match (&node.inputs, wanted, &node.node.body) {
+            // Its templates are members of the node itself.
+            (Some(template), _, Body::Wait(wait)) => {
+                self.check_part(template.root(), &wait::expected_type(wait), &mut path.clone(), &mut Vec::new());
+            }
+            (Some(template), Some(wanted), _) => self.check_input(template, wanted, &inputs),
+            (Some(template), None, _) => self.check_untyped(template, &inputs),
+            (None, ..) => {}
         }
         self.judged.feedback = None;
         if let Some(judge) = &node.judge {

@@ -254,6 +254,10 @@ impl Compiler<'_> {
                 compiled.show = hitl.show.as_ref().map(|show| self.template(show, &format!("{path}/show")));
                 compiled.output_type = outputs::approved_type();
             }
+            Body::Wait(wait) => {
+                compiled.inputs = Some(self.template(&wait.templates(), &path));
+                compiled.output_type = outputs::waited_type(wait);
+            }
             Body::Agent(members) | Body::Swarm(members) => {
                 let inputs = members.get("inputs");
                 compiled.inputs = inputs.map(|inputs| self.template(inputs, &format!("{path}/inputs")));

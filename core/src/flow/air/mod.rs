@@ -18,13 +18,15 @@ mod reach;
 mod read;
 mod references;
 mod source;
+mod wait;
 mod write;
 
 pub use catalog::{Catalog, WorkflowInfo};
 pub use compile::compile;
 pub(crate) use compile::compile_onto;
 pub use document::{
-    Approval, Body, Cache, ChildWorkflow, Document, Edge, Function, Hitl, Join, MapBody, MapItem, Node, NodeKind, Retry,
+    Approval, Body, Cache, ChildWorkflow, Document, Edge, EventWait, Function, Hitl, Join, MapBody, MapItem, Node,
+    NodeKind, Retry, TimeoutPolicy, Wait,
 };
 pub use graph::{CompiledEdge, CompiledNode, Graph};
 pub use judge::{CompiledJudge, Judge, JudgeCheck, OnExhausted, OnFail, SharedJudge};

@@ -10,9 +10,10 @@ use super::judge::{Judge, read_judge};
 use super::logging::read_logging;
 use super::problem::{ProblemCode, Problems};
 use super::read::Members;
+use super::wait;
 use crate::limits::{
-    APPROVALS_NEEDED_MAX, APPROVERS_MAX, FLOW_SECONDS_MAX, MAP_PARALLEL_DEFAULT, MAP_PARALLEL_MAX, RETRIES_MAX,
-    WORKFLOW_EDGES_MAX, WORKFLOW_ID_CHARS_MAX, WORKFLOW_NODES_MAX,
+    APPROVALS_NEEDED_MAX, APPROVERS_MAX, FLOW_SECONDS_MAX, MAP_PARALLEL_DEFAULT, MAP_PARALLEL_MAX, PRIORITY_MAX,
+    PRIORITY_MIN, RETRIES_MAX, WORKFLOW_EDGES_MAX, WORKFLOW_ID_CHARS_MAX, WORKFLOW_NODES_MAX,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -21,7 +22,7 @@ use std::collections::BTreeSet;
 pub const CURRENT_NODE: &str = "CURRENT_NODE";
 
 const VERSIONS: &[&str] = &["1.0", "0.1"];
-const KINDS: &[&str] = &["function", "hitl", "workflow", "map", "agent", "swarm"];
+const KINDS: &[&str] = &["function", "hitl", "workflow", "map", "wait", "agent", "swarm"];
 
 /// Whether a text is a valid node id.
 #[must_use]
@@ -142,6 +143,9 @@ fn read_node(value: Value, path: String, out: &mut Problems) -> Node {
         out.add(ProblemCode::InvalidId, members.path("id"), reason);
     }
     let kind = members.text("type", out);
+    if kind == "wait" {
+        wait::check_members(&members, out);
+    }
     let mut judge = None;
     let node = Node {
         id,
@@ -150,11 +154,17 @@ fn read_node(value: Value, path: String, out: &mut Problems) -> Node {
         timeout_seconds: members.count("timeout_seconds", 1..=FLOW_SECONDS_MAX, out),
         retry: read_retry(&mut members, out),
         requires_approval: read_requires_approval(&mut members, out),
+        priority: read_priority(&mut members, out),
         body: read_body(&kind, &mut members, &mut judge, out),
         judge: None,
     };
     members.finish(out);
     Node { judge: judge.map(Box::new), ..node }
+}
+
+fn read_priority(members: &mut Members, out: &mut Problems) -> Option<i32> {
+    let bounds = i64::from(PRIORITY_MIN)..=i64::from(PRIORITY_MAX);
+    members.number("priority", bounds, out).and_then(|number| i32::try_from(number).ok())
 }
 
 fn read_join(members: &mut Members, out: &mut Problems) -> Join {
@@ -235,6 +245,7 @@ fn read_body(kind: &str, members: &mut Members, judge: &mut Option<Judge>, out: 
             Body::Workflow(read_child(members, out))
         }
         "map" => Body::Map(read_map(members, judge, out)),
+        "wait" => Body::Wait(wait::read(members, out)),
         "agent" => {
             check_agent(members, out);
             Body::Agent(members.take_rest())

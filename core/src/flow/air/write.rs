@@ -1,7 +1,8 @@
 //! Writes a document as JSON, omitting defaults.
 
 use super::document::{
-    Approval, Body, Cache, ChildWorkflow, Document, Edge, Function, Hitl, Join, MapBody, MapItem, Node,
+    Approval, Body, Cache, ChildWorkflow, Document, Edge, Function, Hitl, Join, MapBody, MapItem, Node, TimeoutPolicy,
+    Wait,
 };
 use super::judge::{Judge, write_judge};
 use super::logging::ExecutionLogging;
@@ -42,6 +43,7 @@ pub(super) fn write_node(node: &Node) -> Value {
         Body::Hitl(hitl) => write_hitl(&mut out, hitl),
         Body::Workflow(child) => write_child(&mut out, child),
         Body::Map(each) => write_each(&mut out, each, node.judge.as_deref()),
+        Body::Wait(wait) => write_wait(&mut out, wait),
         Body::Agent(members) | Body::Swarm(members) => out.extend(members.clone()),
     }
     put(&mut out, "id", node.id.as_str());
@@ -58,6 +60,7 @@ pub(super) fn write_node(node: &Node) -> Value {
     if !matches!(node.body, Body::Map(_)) {
         put_some(&mut out, "judge", node.judge.as_deref().map(write_judge));
     }
+    put_some(&mut out, "priority", node.priority);
     Value::Object(out)
 }
 
@@ -114,6 +117,17 @@ fn write_child(out: &mut Object, child: &ChildWorkflow) {
     put_some(out, "version", child.version);
     if !child.inputs.is_empty() {
         put(out, "inputs", child.inputs.clone());
+    }
+}
+
+fn write_wait(out: &mut Object, wait: &Wait) {
+    if let Value::Object(members) = wait.templates() {
+        out.extend(members);
+    }
+    if let Wait::Event(event) = wait
+        && event.on_timeout != TimeoutPolicy::Fail
+    {
+        put(out, "on_timeout", event.on_timeout.as_str());
     }
 }
 

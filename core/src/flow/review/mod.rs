@@ -348,7 +348,7 @@ fn call(node: Option<&str>, line: &Value) -> PlannedCall {
         // The headline of a question already says it.
         would: text_of(&result["would_execute"])
             .or_else(|| text_of(&line["would_execute"]))
-            .filter(|_| line["type"] != "hitl"),
+            .filter(|_| line["type"] != "hitl" && line["type"] != "wait"),
         notes: notes(line),
         refused,
         failed: failed.or_else(|| text_of(&line["error"])),
@@ -363,12 +363,28 @@ fn describe_action(line: &Value) -> String {
         (Some("skipped"), ..) => "is skipped".to_owned(),
         (Some("recorded"), ..) => "is already done and not repeated".to_owned(),
         (_, Some("hitl"), _) => "a person decides".to_owned(),
+        (_, Some("wait"), _) => describe_wait(&line["input"]),
         (_, Some("map"), _) => match line["items"].as_u64() {
             Some(items) => format!("iterates over a list of {items} items"),
             None => "iterates over a list that is not known yet".to_owned(),
         },
         (_, _, Some(tool)) => format!("calls {tool}"),
         _ => String::new(),
+    }
+}
+
+/// What a wait waits for, as far as it is known.
+fn describe_wait(input: &Value) -> String {
+    if let Some(until) = input["until"].as_str() {
+        return format!("waits until {until}");
+    }
+    if let Some(seconds) = input["for_seconds"].as_i64() {
+        return format!("waits for {seconds} s");
+    }
+    match (input["event"]["name"].as_str(), input["event"]["key"].as_str()) {
+        (Some(name), Some(key)) => format!("waits for the event {name} with the key {key}"),
+        (Some(name), None) => format!("waits for the event {name}"),
+        _ => "waits until a time that is not known yet".to_owned(),
     }
 }
 

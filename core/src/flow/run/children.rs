@@ -118,6 +118,7 @@ pub(crate) fn start_child(
         timeout_at: child_timeout(run, at, &cx.env),
         replay: None,
         co_requesters: requesters::requesters_of(run, at).split_off(1),
+        priority: run.priority_at(at),
         ..(*run.head).clone()
     };
     cx.turn.add_child_run(&head)?;

@@ -92,7 +92,7 @@ fn add_item(
             (work_items::tool, call.tool.as_str().into()),
             (work_items::idempotency_key, call.key.as_str().into()),
             (work_items::attempt, i64::from(call.attempt).into()),
-            (work_items::priority, i64::from(head.priority).into()),
+            (work_items::priority, i64::from(run.priority_at(call.at)).into()),
             (work_items::repeatable, is_repeatable.into()),
             (work_items::in_doubt, run.tasks.task(call.at).is_some_and(Task::is_in_doubt).into()),
             (work_items::lease_seconds, i64::from(queue.lease_seconds).into()),

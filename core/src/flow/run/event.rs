@@ -9,6 +9,7 @@ use super::status::RunStatus;
 use crate::access::Actor;
 use crate::error::ErrorBody;
 use crate::flow::call::CallOutcome;
+use crate::flow::event::{EventLookup, ReceivedEvent};
 use crate::flow::tables::{RUN_SIGNALS, SignalRow, run_signals};
 use crate::flow::work::{Elsewhere, WorkStatus};
 use crate::ledger::decision::{DecisionSource, Outcome};
@@ -54,6 +55,13 @@ pub enum Event {
     CacheLookedUp {
         at: RunPlace,
         hit: Option<Value>,
+    },
+    /// A lookup of an event ended.
+    EventLookedUp {
+        at: RunPlace,
+        /// Whether it began after the timeout of the wait.
+        last: bool,
+        found: EventLookup,
     },
     Signalled(Signal),
     /// A deadline may have passed, or a slot may be free.
@@ -150,6 +158,10 @@ pub enum SignalKind {
         #[serde(default)]
         changed_by: Vec<String>,
     },
+    /// An event was published that the run waited for.
+    EventReceived {
+        event: ReceivedEvent,
+    },
     Cancel {
         by: Actor,
         reason: Option<String>,
@@ -224,6 +236,7 @@ impl SignalKind {
             Self::Edited { .. } => "edited",
             Self::PlanEdited { .. } => "plan_edited",
             Self::WorkEnded { .. } => "work_ended",
+            Self::EventReceived { .. } => "event_received",
             Self::Cancel { .. } => "cancel",
             Self::Pause { .. } => "pause",
             Self::Resume { .. } => "resume",
@@ -249,6 +262,7 @@ impl SignalKind {
             | Self::Edited { .. }
             | Self::PlanEdited { .. }
             | Self::WorkEnded { .. }
+            | Self::EventReceived { .. }
             | Self::Cancel { .. }
             | Self::Pause { .. }
             | Self::Resume { .. }
@@ -302,6 +316,8 @@ pub enum Effect {
     Cancel(RunPlace),
     /// Look up a cached output. Reply with `CacheLookedUp`.
     LookUpCache { at: RunPlace, key: String },
+    /// Look for the oldest event that the run has not received. Reply with `EventLookedUp`.
+    LookUpEvent(EventQuery),
     /// Another run has something to do: a child run was created, or a run was sent a signal.
     Wake(Uuid),
     /// There is a new row in `notifications`.
@@ -310,6 +326,18 @@ pub enum Effect {
     WorkQueued(String),
     /// Release the slot of this place.
     Release(RunPlace),
+}
+
+/// What a waiting place looks for in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventQuery {
+    pub at: RunPlace,
+    pub name: String,
+    pub key: String,
+    /// The ids of the events that the run has received.
+    pub received: Vec<String>,
+    /// The timeout of the wait has passed.
+    pub last: bool,
 }
 
 /// A ledger entry of the run.

@@ -51,6 +51,7 @@ mod stop;
 mod stopping;
 mod tasks;
 mod turn_builder;
+mod waits;
 
 pub use crate::flow::approval::{ApprovalRequirement, SamePerson};
 pub use approval_rows::{ApprovalRequested, INBOX, OutboxMessage, inbox_row, outbox_row};
@@ -59,7 +60,8 @@ pub use close::affinity;
 pub use doubts::UnknownOutcome;
 pub use env::{Env, Gate, SlotRequest};
 pub use event::{
-    Call, CallMode, Effect, Event, GovernanceDecision, LedgerNote, ReceivedAnswer, RunPlace, Signal, SignalKind, Turn,
+    Call, CallMode, Effect, Event, EventQuery, GovernanceDecision, LedgerNote, ReceivedAnswer, RunPlace, Signal,
+    SignalKind, Turn,
 };
 pub use head::{Replay, ReplayMode, RunHead, Source, WorkflowRef};
 pub use load::{RunRecording, StepRecording, StoredPatch, StoredRun, with_descendants};
@@ -257,6 +259,12 @@ impl Run {
     #[must_use]
     pub fn wants_slot(&self) -> bool {
         (self.tasks.has_ready() && start::may_start(self)) || self.rollback.wants_slot()
+    }
+
+    /// The priority of the calls of a place: that of its node, or of the run.
+    pub(crate) fn priority_at(&self, at: RunPlace) -> i32 {
+        let node = self.tasks.graph().nodes.get(at.node).and_then(|compiled| compiled.node.priority);
+        node.unwrap_or(self.head.priority)
     }
 
     /// Whether calls are in flight.

@@ -16,7 +16,9 @@ use super::rollback::undo::RollbackRequest;
 use super::start::Work;
 use super::tasks::task::TaskState;
 use super::turn_builder::TurnContext;
-use super::{EffectStatus, Run, RunPlace, answer, approve, approvers, children, elsewhere, requesters, start, stop};
+use super::{
+    EffectStatus, Run, RunPlace, answer, approve, approvers, children, elsewhere, requesters, start, stop, waits,
+};
 use crate::access::Actor;
 use crate::flow::approval::{ApprovalRequirement, Decision};
 use crate::flow::policy::PolicyVerdict;
@@ -55,6 +57,7 @@ pub(crate) fn apply(run: &mut Run, signal: Signal, cx: &mut TurnContext<'_>) -> 
         | SignalKind::Denied { .. }
         | SignalKind::Edited { .. }
         | SignalKind::PlanEdited { .. }
+        | SignalKind::EventReceived { .. }
         | SignalKind::Unpatch { .. }
             if run.stopping.can_only_end() =>
         {
@@ -76,6 +79,7 @@ pub(crate) fn apply(run: &mut Run, signal: Signal, cx: &mut TurnContext<'_>) -> 
             let end = WorkEnd { status, result, error, may_have_happened, took_ms };
             elsewhere::work_ended(run, step, work, end, cx)
         }
+        SignalKind::EventReceived { event } => waits::event_received(run, event, cx),
         SignalKind::Cancel { by, reason } => {
             stop::cancel_run(run, by, reason, cx);
             Ok(())

@@ -15,7 +15,7 @@ use super::turn_builder::EffectRecord;
 use super::turn_builder::{TurnBuilder, TurnContext};
 use super::{
     EffectStatus, Run, RunPlace, answer, approve, approvers, children, demands, elsewhere, judge, maps, policy_verdict,
-    projecting, replay, restore, step,
+    projecting, replay, restore, step, waits,
 };
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
@@ -37,6 +37,7 @@ pub(crate) enum Work {
     Child { workflow: String, version: Option<i64> },
     Person,
     Map,
+    Wait,
     Unsupported(&'static str),
 }
 
@@ -90,6 +91,7 @@ pub(crate) fn work(run: &Run, at: RunPlace) -> Work {
         (Body::Map(_), None) => Work::Map,
         (Body::Workflow(started), _) => child(started),
         (Body::Hitl(_), _) => Work::Person,
+        (Body::Wait(_), _) => Work::Wait,
         (Body::Agent(_), _) => Work::Unsupported("agent"),
         (Body::Swarm(_), _) => Work::Unsupported("swarm"),
     }
@@ -103,6 +105,7 @@ fn start(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -> Result<bool, 
         Work::Person => approve::start_person(run, at, cx).map(|()| true),
         Work::Child { workflow, version } => children::start_child(run, at, workflow, version, cx).map(|()| true),
         Work::Map => maps::start_map(run, at, cx),
+        Work::Wait => waits::start_wait(run, at, cx).map(|()| true),
         Work::Unsupported(kind) => {
             let message = format!("nodes of type {kind} are not supported yet");
             answer::fail_step(run, at, ErrorBody::new(Code::ToolUnavailable, message), cx).map(|()| true)
@@ -154,7 +157,7 @@ fn start_tool(run: &mut Run, at: RunPlace, spec: &Arc<Spec>, cx: &mut TurnContex
 
 /// Takes a slot for a call. False: none is free, and the request is queued.
 pub(crate) fn take_slot(run: &Run, at: RunPlace, spec: &Spec, env: &mut Env<'_>) -> bool {
-    let (id, tenant, priority) = (run.head.id, run.head.tenant.as_str(), run.head.priority);
+    let (id, tenant, priority) = (run.head.id, run.head.tenant.as_str(), run.priority_at(at));
     // The run's values grow only with the outputs of calls.
     if !env.gate.may_grow(id, run.memory_bytes()) {
         return false;

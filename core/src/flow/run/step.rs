@@ -14,7 +14,7 @@ use super::tasks::task::TaskState;
 use super::turn_builder::{TurnBuilder, TurnContext};
 use super::{
     Run, RunPlace, RunStatus, answer, approve, close, elsewhere, end, judge, map_calls, maps, refused_turn, renew,
-    signals, start,
+    signals, start, waits,
 };
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
@@ -57,6 +57,7 @@ pub(crate) fn advance(run: &mut Run, events: Vec<Event>, cx: &mut TurnContext<'_
         draft::proceed(run, cx)?;
     }
     handle_due(run, cx)?;
+    waits::start_lookups(run, cx);
     propagate_and_start(run, cx)?;
     end::conclude(run, cx)
 }
@@ -73,6 +74,7 @@ fn apply_event(run: &mut Run, event: Event, cx: &mut TurnContext<'_>) -> Result<
             answer::apply_answer(run, at, call, answer, cx)
         }
         Event::CacheLookedUp { at, hit } => start::cache_looked_up(run, at, hit, cx),
+        Event::EventLookedUp { at, last, found } => waits::looked_up(run, at, last, found, cx),
         Event::Signalled(signal) => signals::apply(run, signal, cx),
         Event::Tick => Ok(()),
         Event::TurnRefused { answers, again } => refused_turn::reapply_answers(run, answers, again, cx),
@@ -146,6 +148,7 @@ fn resume_claimed(run: &mut Run, owns_all_calls: bool, cx: &mut TurnContext<'_>)
     }
     run.tasks.queue_roots();
     maps::settle_maps(run, cx)?;
+    waits::resume(run, cx);
     let lost: Vec<RunPlace> = run.tasks.places().filter(|at| run.tasks.is_lost(*at)).collect();
     for at in lost {
         if owns_all_calls {
@@ -191,6 +194,7 @@ fn handle_timer(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -> Result
         }
         Some(TaskState::Lost { .. }) => answer::settle_lost(run, at, cx),
         Some(TaskState::Elsewhere { .. }) => elsewhere::deadline_passed(run, at, cx),
+        Some(TaskState::Waiting(_)) => waits::time_has_come(run, at, cx),
         _ => Ok(()),
     }
 }

@@ -6,7 +6,7 @@
 use super::event::Effect;
 use super::tasks::task::TaskState;
 use super::turn_builder::TurnContext;
-use super::{EffectStatus, Run, RunPlace, answer, elsewhere};
+use super::{EffectStatus, Run, RunPlace, answer, elsewhere, waits};
 use crate::access::Actor;
 use crate::flow::approval::RequestStatus;
 use crate::limits;
@@ -28,6 +28,7 @@ pub(crate) fn stop_step(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -
     if let Some(asked) = asked {
         cx.turn.close_approval_request(&asked, RequestStatus::Cancelled, cx.env.now)?;
     }
+    waits::close(run, at, &mut cx.turn);
     if answer::may_have_happened(run, at) {
         return answer::outcome_unknown(run, at, "the run was stopped before the outcome was known", cx);
     }
@@ -69,6 +70,7 @@ pub(crate) fn cancel_waiting(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<
             | TaskState::Ready
             | TaskState::Judging
             | TaskState::AwaitingApproval(_)
+            | TaskState::Waiting(_)
             | TaskState::RetryWait { .. } => {
                 under_way |= answer::may_have_happened(run, at);
                 stop_step(run, at, cx)?;

@@ -13,6 +13,7 @@ use super::{EffectStatus, RunHead, RunPlace, RunStatus};
 use crate::access::Actor;
 use crate::flow::approval::{ApprovalRequest, RequestStatus};
 use crate::flow::call::{Sent, ToolError};
+use crate::flow::event::rows::{EventChannel, NewWait, end_of_wait};
 use crate::flow::tables::{
     APPROVAL_REQUESTS, CACHE_ENTRIES, EFFECTS, RUN_SIGNALS, RUNS, TOOL_CALLS, approval_requests, cache_entries,
     effects, run_signals, runs, tool_calls,
@@ -260,6 +261,18 @@ impl TurnBuilder {
             self.rows.steps.push(Step::Delete { table: &RUN_SIGNALS, conditions, rows: RowCount::Exactly(1) });
         }
         fresh
+    }
+
+    /// A step begins to wait for an event.
+    pub(crate) fn begin_wait(&mut self, channel: EventChannel<'_>, wait: NewWait) -> Result<(), Unstorable> {
+        self.rows.inserts.push(channel.wait_row(wait)?);
+        self.rows.steps.extend(channel.mark(wait)?);
+        Ok(())
+    }
+
+    /// A step no longer waits for an event.
+    pub(crate) fn end_wait(&mut self, step: Uuid) {
+        self.rows.steps.push(end_of_wait(step));
     }
 
     /// Sends a signal to another run.

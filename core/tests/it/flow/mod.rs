@@ -12,3 +12,4 @@ mod types;
 #[path = "../../../../expr/tests/it/run_scope.rs"]
 #[allow(dead_code)]
 mod values;
+mod waits;

@@ -14,7 +14,7 @@ mod comparison;
 mod recent_keys;
 
 use super::Actions;
-use super::request::{ActOutcome, ActRequest, Objective};
+use super::request::{ActRequest, Objective};
 use crate::access::Permit;
 use crate::error::EngineError;
 use crate::flow::{self, Flow, KeyedRun, RunKey};
@@ -26,6 +26,7 @@ pub(super) use claim::claim_key;
 use recent_keys::{KeyLock, RecentKeys};
 use serde_json::Value;
 use std::sync::Arc;
+use uuid::Uuid;
 
 /// The idempotency key of a request, and what the request is compared by.
 #[derive(Clone, Debug)]
@@ -55,7 +56,14 @@ pub(super) struct KeyState {
 pub(super) enum KeyCheck<'a> {
     /// No run is known to have the key. The request holds the guard until it is answered.
     Free(KeyGuard<'a>),
-    Used(ActOutcome),
+    Used(DuplicateRun),
+}
+
+/// The run that used the key of a request, for a caller who wants it.
+pub(super) struct DuplicateRun {
+    pub(super) run: Uuid,
+    /// The earlier request was different.
+    pub(super) differs: bool,
 }
 
 /// The key of one request, locked in this process. It answers the request if a run has the key.
@@ -81,8 +89,29 @@ pub(super) async fn handle_idempotency<'a>(
         comparison::seal_request(Arc::make_mut(&mut ask.request), seal, permit, unmasked);
     }
     let is_costly = matches!(ask.what, Objective::Goal { .. });
+    lock_key(actions, permit, (asked, key), Arc::clone(&ask.request), is_costly).await
+}
+
+/// The same for a request to repeat a run, which has nothing to mask.
+pub(super) async fn handle_replay_key<'a>(
+    actions: &'a Actions,
+    permit: &Permit,
+    asked: RequestKey,
+    request: Arc<Value>,
+) -> Result<KeyCheck<'a>, EngineError> {
+    let key = RunKey::new(&actions.access.directory.parts.seal, permit, &asked.key).map_err(invalid_key)?;
+    lock_key(actions, permit, (asked, key), request, false).await
+}
+
+async fn lock_key<'a>(
+    actions: &'a Actions,
+    permit: &Permit,
+    (asked, key): (RequestKey, RunKey),
+    request: Arc<Value>,
+    is_costly: bool,
+) -> Result<KeyCheck<'a>, EngineError> {
     let lock = actions.keys.recent.lock(permit, key.said()).await;
-    let guard = KeyGuard { asked, key, request: Arc::clone(&ask.request), lock };
+    let guard = KeyGuard { asked, key, request, lock };
     if (guard.lock.seen_before || is_costly)
         && let Some(run) = flow::find_run_by_key(&actions.flow, permit, &guard.key).await?
     {
@@ -98,12 +127,12 @@ impl KeyGuard<'_> {
     }
 
     /// The answer after an attempt: its outcome, unless a run has the key.
-    pub(super) async fn answer(
+    pub(super) async fn answer<T: From<DuplicateRun>>(
         self,
         flow: &Flow,
         permit: &Permit,
-        attempted: Result<ActOutcome, EngineError>,
-    ) -> Result<ActOutcome, EngineError> {
+        attempted: Result<T, EngineError>,
+    ) -> Result<T, EngineError> {
         let run = match attempted {
             Err(EngineError::KeyUsed(run)) => *run,
             // A used key takes precedence over other refusals.
@@ -111,16 +140,16 @@ impl KeyGuard<'_> {
                 Some(run) => run,
                 None => return Err(error),
             },
-            acted => return acted,
+            done => return done,
         };
-        self.duplicate(&run)
+        self.duplicate(&run).map(T::from)
     }
 
     /// The response to a request whose key was used by a run.
-    fn duplicate(&self, run: &KeyedRun) -> Result<ActOutcome, EngineError> {
+    fn duplicate(&self, run: &KeyedRun) -> Result<DuplicateRun, EngineError> {
         let differs = comparison::differ(&run.request, &self.request);
         if self.asked.on_duplicate == DuplicatePolicy::Return {
-            return Ok(ActOutcome::Duplicate { run: run.id, differs });
+            return Ok(DuplicateRun { run: run.id, differs });
         }
         let mut body = run.conflict().with("request_differs", differs);
         if differs {

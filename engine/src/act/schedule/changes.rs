@@ -5,7 +5,7 @@
 use super::definition::{check_jitter, check_name, masked_reason, rules_of};
 use super::records::{Cells, add_dropped, add_summary, backlog_cells, paused_cells, streak_cell, streak_of, update};
 use super::{ScheduleDefinition, ScheduleView, Schedules, reading};
-use crate::access::{Credential, Permit, RUNS_MANAGE, is_nonce_conflict};
+use crate::access::{Credential, Permit, RUNS_MANAGE};
 use crate::act::assess::{StartableWorkflow, check_startable};
 use crate::error::EngineError;
 use crate::port::CommitError;
@@ -67,8 +67,8 @@ async fn try_create(
     let mut tx = Tx { inserts: vec![Insert::new(&SCHEDULES, cells)?], ..Tx::default() };
     let event = permit.event(id.to_string(), "schedule.created", described(name, wanted, checked));
     scheduler.writer().event(&mut tx, event)?;
-    permit.add_nonces(&mut tx);
-    commit(scheduler, name, tx).await?;
+    permit.add_alongside(&mut tx);
+    commit(scheduler, permit, name, tx).await?;
     reading::show(scheduler, permit, name).await
 }
 
@@ -81,7 +81,7 @@ pub async fn replace(
 ) -> Result<ScheduleView, EngineError> {
     for _ in 1..DECIDE_TRIES_MAX {
         match try_replace(scheduler, permit, name, wanted.clone()).await {
-            Err(error) if is_race(&error) => {}
+            Err(error) if is_race(permit, &error) => {}
             result => return result,
         }
     }
@@ -120,7 +120,7 @@ pub async fn pause(
     let reason = masked_reason(reason)?;
     for _ in 1..DECIDE_TRIES_MAX {
         match try_pause(scheduler, permit, name, reason.clone()).await {
-            Err(error) if is_race(&error) => {}
+            Err(error) if is_race(permit, &error) => {}
             result => return result,
         }
     }
@@ -148,7 +148,7 @@ async fn try_pause(
 pub async fn resume(scheduler: &Schedules, permit: &Permit, name: &str) -> Result<ScheduleView, EngineError> {
     for _ in 1..DECIDE_TRIES_MAX {
         match try_resume(scheduler, permit, name).await {
-            Err(error) if is_race(&error) => {}
+            Err(error) if is_race(permit, &error) => {}
             result => return result,
         }
     }
@@ -179,7 +179,7 @@ async fn try_resume(scheduler: &Schedules, permit: &Permit, name: &str) -> Resul
 pub async fn remove(scheduler: &Schedules, permit: &Permit, name: &str) -> Result<(), EngineError> {
     for _ in 1..DECIDE_TRIES_MAX {
         match try_remove(scheduler, permit, name).await {
-            Err(error) if is_race(&error) => {}
+            Err(error) if is_race(permit, &error) => {}
             result => return result,
         }
     }
@@ -196,8 +196,8 @@ async fn try_remove(scheduler: &Schedules, permit: &Permit, name: &str) -> Resul
     add_dropped(&mut data, &row);
     add_summary(scheduler, &mut tx, &row, streak_of(&row).and_then(|streak| streak.summary()))?;
     scheduler.writer().event(&mut tx, permit.event(row.id.to_string(), "schedule.removed", data))?;
-    permit.add_nonces(&mut tx);
-    commit(scheduler, name, tx).await
+    permit.add_alongside(&mut tx);
+    commit(scheduler, permit, name, tx).await
 }
 
 /// A definition that its owner could start now.
@@ -248,8 +248,8 @@ fn is_place(row: &RowKey) -> bool {
 }
 
 /// Whether a tick or somebody else changed the schedule meanwhile.
-fn is_race(error: &EngineError) -> bool {
-    matches!(error, EngineError::Commit(error @ CommitError::Conflict(_)) if !is_nonce_conflict(error))
+fn is_race(permit: &Permit, error: &EngineError) -> bool {
+    matches!(error, EngineError::Commit(error @ CommitError::Conflict(_)) if !permit.is_alongside_conflict(error))
 }
 
 /// Commits a change of a schedule's row together with its ledger entry.
@@ -266,18 +266,18 @@ async fn change_schedule(
     add_summary(scheduler, &mut tx, row, streak_of(row).and_then(|streak| streak.summary()))?;
     add_dropped(&mut data, row);
     scheduler.writer().event(&mut tx, permit.event(row.id.to_string(), event, data))?;
-    permit.add_nonces(&mut tx);
-    commit(scheduler, &row.name, tx).await?;
+    permit.add_alongside(&mut tx);
+    commit(scheduler, permit, &row.name, tx).await?;
     reading::show(scheduler, permit, &row.name).await
 }
 
-async fn commit(scheduler: &Schedules, name: &str, tx: Tx) -> Result<(), EngineError> {
+async fn commit(scheduler: &Schedules, permit: &Permit, name: &str, tx: Tx) -> Result<(), EngineError> {
     match scheduler.records().commit(tx).await {
         Ok(_) => {
             scheduler.changed.notify_one();
             Ok(())
         }
-        Err(error) if is_nonce_conflict(&error) => Err(error.into()),
+        Err(error) if permit.is_alongside_conflict(&error) => Err(error.into()),
         Err(CommitError::Conflict(Conflict::Exists(row))) if !is_place(&row) => {
             let body = ErrorBody::new(Code::OccConflict, format!("there is already a schedule {name}"));
             Err(body.with("pointer", "/name").into())

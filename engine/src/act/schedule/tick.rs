@@ -9,11 +9,12 @@ use super::records::{
     paused_cells, report_cells, streak_cell, streak_of, update,
 };
 use super::{Schedules, reading, records};
-use crate::access::{Credential, Permit, RUNS_MANAGE, is_nonce_conflict};
+use crate::access::{Credential, Permit, RUNS_MANAGE};
 use crate::act::{
     ActOutcome, ActRequest, ConfirmedWorkflow, DuplicatePolicy, LevelCeiling, Objective, RequestKey, StartedAction, act,
 };
 use crate::error::EngineError;
+use crate::flow::{add_cancellations, wake_runs};
 use crate::port::CommitError;
 use crate::rows;
 use chimera_core::act::schedule::{
@@ -86,25 +87,35 @@ fn skip_reason(rules: &ScheduleRules, backlog: &Backlog) -> String {
         Overlap::Queue => {
             format!("{} ticks wait for a run to end, which is the limit of queue_max", backlog.queued.len())
         }
-        Overlap::Allow => {
+        Overlap::Allow | Overlap::CancelPrevious => {
             format!("{} runs of earlier ticks are not finished, which is the limit", backlog.active_runs.len())
         }
     }
 }
 
-/// Starts a run of a schedule now, in the caller's name.
-pub async fn run_now(scheduler: &Schedules, permit: &Permit, name: &str) -> Result<Box<StartedAction>, EngineError> {
+/// Starts a run of a schedule now, in the caller's name. A key that was used is refused.
+pub async fn run_now(
+    scheduler: &Schedules,
+    permit: &Permit,
+    name: &str,
+    key: Option<&str>,
+) -> Result<Box<StartedAction>, EngineError> {
     // A tick at the same moment changes the row; the request is repeated with the new one.
     for _ in 1..DECIDE_TRIES_MAX {
-        match try_run_now(scheduler, permit, name).await {
-            Err(EngineError::Commit(error @ CommitError::Conflict(_))) if !is_nonce_conflict(&error) => {}
+        match try_run_now(scheduler, permit, name, key).await {
+            Err(EngineError::Commit(error @ CommitError::Conflict(_))) if !permit.is_alongside_conflict(&error) => {}
             result => return result,
         }
     }
-    try_run_now(scheduler, permit, name).await
+    try_run_now(scheduler, permit, name, key).await
 }
 
-async fn try_run_now(scheduler: &Schedules, permit: &Permit, name: &str) -> Result<Box<StartedAction>, EngineError> {
+async fn try_run_now(
+    scheduler: &Schedules,
+    permit: &Permit,
+    name: &str,
+    key: Option<&str>,
+) -> Result<Box<StartedAction>, EngineError> {
     let row = reading::visible_row(scheduler, permit, name).await?;
     if !permit.may_manage(&row.owner) {
         return Err(EngineError::missing_scope(RUNS_MANAGE));
@@ -121,9 +132,10 @@ async fn try_run_now(scheduler: &Schedules, permit: &Permit, name: &str) -> Resu
     scheduler.writer().event(&mut tx, event.of_run(run))?;
     // Its inputs are the owner's, whoever starts it.
     let writers = vec![row.owner.clone()];
-    let ask =
-        ActRequest { alongside: tx, run_id: Some(run), writers, ceiling: ceiling_of(&row), ..request(&row, None)? };
-    match act(&scheduler.actions, permit, ask).await? {
+    let key =
+        key.map(|key| RequestKey { key: key.to_owned(), on_duplicate: DuplicatePolicy::Conflict, unmasked: None });
+    let ask = ActRequest { run_id: Some(run), key, writers, ceiling: ceiling_of(&row), ..request(&row, None)? };
+    match act(&scheduler.actions, &permit.with_alongside(tx), ask).await? {
         ActOutcome::Started(started) => Ok(started),
         ActOutcome::Duplicate { .. } => Err(EngineError::not_found("run")),
     }
@@ -209,20 +221,45 @@ async fn try_start_tick(
     add_summary(scheduler, &mut tx, row, left).map_err(Failure::Store)?;
     let event = permit.event(row.id.to_string(), "schedule.tick_started", json!({"name": row.name, "tick_at": tick}));
     scheduler.writer().event(&mut tx, event.of_run(run)).map_err(|error| Failure::Store(error.into()))?;
+    let cancelled =
+        cancellable_runs(scheduler, row, rules, &permit, &wake.backlog.active_runs).await.map_err(Failure::Store)?;
+    let reason = format!("schedule {} has started its next tick", row.name);
+    add_cancellations(&scheduler.actions.flow, &permit, &cancelled, &reason, &mut tx).map_err(Failure::Store)?;
     let key = format!("schedule:{}:{tick}", row.id);
     let ceiling = LevelCeiling { level: row.level_max, ..ceiling_of(row) };
     let ask = ActRequest {
-        alongside: tx,
         run_id: Some(run),
         key: Some(RequestKey { key, on_duplicate: DuplicatePolicy::Return, unmasked: None }),
         ceiling,
         ..request(row, Some(tick)).map_err(Failure::Store)?
     };
-    match act(&scheduler.actions, &permit, ask).await {
-        Ok(ActOutcome::Started(_)) => Ok(()),
+    match act(&scheduler.actions, &permit.with_alongside(tx), ask).await {
+        Ok(ActOutcome::Started(_)) => {
+            wake_runs(&scheduler.actions.flow, &cancelled);
+            Ok(())
+        }
         Ok(ActOutcome::Duplicate { run, .. }) => Err(duplicate_tick(scheduler, row, run).await),
         Err(error) => Err(Failure::of(error)),
     }
+}
+
+/// The unfinished runs that the policy cancels when the next tick starts: those that the owner may manage.
+async fn cancellable_runs(
+    scheduler: &Schedules,
+    row: &ScheduleRow,
+    rules: &ScheduleRules,
+    permit: &Permit,
+    active: &[Uuid],
+) -> Result<Vec<Uuid>, EngineError> {
+    let mut cancelled = Vec::new();
+    for run in active.iter().filter(|_| rules.overlap == Overlap::CancelPrevious) {
+        let select = RunBrief::select(Scope::Tenant(row.tenant_id.clone())).with(runs::id, *run);
+        let found: Option<RunBrief> = rows::find(scheduler.records(), select).await?;
+        if found.is_some_and(|found| permit.may_manage(&found.actor)) {
+            cancelled.push(*run);
+        }
+    }
+    Ok(cancelled)
 }
 
 /// The tick has a run: another node started it, unless the row has not moved. Then the key was used by somebody

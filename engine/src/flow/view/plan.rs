@@ -127,6 +127,7 @@ pub enum LineKind {
     Hitl,
     Workflow,
     Map,
+    Wait,
 }
 
 /// What the input of a line waits for.

@@ -5,7 +5,7 @@
 
 use super::lease::{check_scope, claim_digest, derived_token, lease_end, new_token, token_digest, unchanged};
 use super::queues::{TOPIC, hint};
-use crate::access::{Permit, is_nonce_conflict};
+use crate::access::Permit;
 use crate::error::EngineError;
 use crate::flow::error::check_text;
 use crate::flow::{Flow, signals};
@@ -175,7 +175,7 @@ async fn claim_now(flow: &Flow, permit: &Permit, request: &ClaimRequest) -> Resu
         let (tx, claimed) = claim_items(flow, permit, request, found)?;
         match flow.inner.parts.records.commit(tx).await {
             Ok(_) => return Ok(claimed),
-            Err(error @ CommitError::Conflict(_)) if !is_nonce_conflict(&error) => {}
+            Err(error @ CommitError::Conflict(_)) if !permit.is_alongside_conflict(&error) => {}
             Err(error) => return Err(error.into()),
         }
     }

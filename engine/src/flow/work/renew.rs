@@ -1,7 +1,7 @@
 //! Renewing a lease. The answer says whether the run still wants the outcome.
 
 use super::lease::{Lease, lease_end, lease_lost, leased_item, unchanged};
-use crate::access::{Permit, is_nonce_conflict};
+use crate::access::Permit;
 use crate::error::EngineError;
 use crate::flow::Flow;
 use crate::port::CommitError;
@@ -33,10 +33,10 @@ pub async fn renew(flow: &Flow, permit: &Permit, lease: &Lease) -> Result<Renewe
         let set = vec![(work_items::state, WorkState::Claimed.into()), (work_items::lease_until, lease_until.into())];
         let update = Update::new(&WORK_ITEMS, vec![item.id.into()], unchanged(&item), set)?;
         let mut tx = Tx { updates: vec![update], affinity: affinity(item.run_id), ..Tx::default() };
-        permit.add_nonces(&mut tx);
+        permit.add_alongside(&mut tx);
         match flow.inner.parts.records.commit(tx).await {
             Ok(_) => return Ok(RenewedLease { lease_until, cancelled: item.cancel_requested }),
-            Err(error @ CommitError::Conflict(_)) if !is_nonce_conflict(&error) => {}
+            Err(error @ CommitError::Conflict(_)) if !permit.is_alongside_conflict(&error) => {}
             Err(error) => return Err(error.into()),
         }
     }

@@ -1,7 +1,7 @@
 //! Reporting an outcome: the item's change and the signal to its run, in one transaction.
 
 use super::lease::{Lease, lease_lost, leased_item, unchanged};
-use crate::access::{Permit, is_nonce_conflict};
+use crate::access::Permit;
 use crate::error::EngineError;
 use crate::flow::{Flow, signals};
 use crate::port::CommitError;
@@ -100,7 +100,7 @@ pub(super) async fn report(flow: &Flow, permit: &Permit, lease: &Lease, report: 
                 flow.inner.wake(item.run_id);
                 return Ok(());
             }
-            Err(error @ CommitError::Conflict(_)) if !is_nonce_conflict(&error) => {}
+            Err(error @ CommitError::Conflict(_)) if !permit.is_alongside_conflict(&error) => {}
             Err(error) => return Err(error.into()),
         }
     }

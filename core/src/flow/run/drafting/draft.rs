@@ -171,6 +171,9 @@ fn visit(run: &mut Run, at: RunPlace, env: &mut Env<'_>) -> Result<DraftOutcome,
         Work::Tool(spec) => return draft_tool(run, at, spec, env),
         Work::Map => return draft_map(run, at, env).map(|()| DraftOutcome::Done),
         Work::Person => json!({"node": node, "type": "hitl", "would_execute": "a person decides"}),
+        Work::Wait => json!({
+            "node": node, "type": "wait", "would_execute": "waits", "input": draft_inputs(run, at)?,
+        }),
         Work::Child { workflow, version } => {
             let mut line = json!({
                 "node": node, "item": at.item, "type": "workflow", "would_execute": format!("workflow {workflow}"),

@@ -15,6 +15,7 @@ use crate::flow::run::load::value_or_null;
 use crate::flow::run::patches::apply::RunPatch;
 use crate::flow::run::requesters::merge_names;
 use crate::flow::run::restore::is_written_since_restore;
+use crate::flow::run::waits::WaitState;
 use crate::flow::run::{EffectStatus, Run, RunPlace, StepStatus, elsewhere};
 use crate::flow::status::EffectPurpose;
 use crate::flow::tables::{EffectRow, StepRow, WorkItemState};
@@ -149,6 +150,7 @@ fn load_state(run: &Run, stored: &StoredTask<'_>) -> Result<TaskState, DamagedRo
         StepStatus::RetryWait => {
             TaskState::RetryWait { until: due.unwrap_or(Timestamp::from_micros(0)), error: error()? }
         }
+        StepStatus::Waiting => TaskState::Waiting(WaitState::load(&value_or_null(row.input.as_ref())?, due)),
         StepStatus::OutcomeUnknown => TaskState::OutcomeUnknown { error: error()? },
         StepStatus::Completed => TaskState::Completed { output: output()?, seq, items: Vec::new() },
         StepStatus::Failed => TaskState::Failed { error: error()?, output: output()?, seq, items: Vec::new() },

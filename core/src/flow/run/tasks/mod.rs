@@ -43,6 +43,8 @@ pub(crate) struct Tasks {
     timers: BTreeSet<(Timestamp, RunPlace)>,
     /// Places with a call in flight.
     calls: BTreeSet<RunPlace>,
+    /// Places that are to look for their event, and whether for the last time.
+    lookups: VecDeque<(RunPlace, bool)>,
     /// The number of nodes that have not settled.
     open_nodes: usize,
     /// The number of places that await approval.
@@ -66,6 +68,7 @@ impl Tasks {
             judging: VecDeque::new(),
             timers: BTreeSet::new(),
             calls: BTreeSet::new(),
+            lookups: VecDeque::new(),
             awaiting_approval: 0,
             calls_elsewhere: 0,
             places_by_step: BTreeMap::new(),
@@ -329,7 +332,7 @@ impl Tasks {
 
     /// Whether nothing is in flight, no edge is to be decided and nothing is to be judged.
     pub(crate) fn are_idle(&self) -> bool {
-        self.calls.is_empty() && !self.has_undecided() && !self.has_judging()
+        self.calls.is_empty() && self.lookups.is_empty() && !self.has_undecided() && !self.has_judging()
     }
 
     /// When the next timer is due.
@@ -361,6 +364,16 @@ impl Tasks {
 
     pub(crate) fn call_ended(&mut self, at: RunPlace) {
         self.calls.remove(&at);
+    }
+
+    /// A place is to look for its event once fewer calls are in flight.
+    pub(crate) fn queue_lookup(&mut self, at: RunPlace, last: bool) {
+        self.lookups.push_back((at, last));
+    }
+
+    /// The next place that is to look for its event, if another call may be in flight.
+    pub(crate) fn next_lookup(&mut self) -> Option<(RunPlace, bool)> {
+        if self.calls.len() < limits::RUN_CALLS_MAX { self.lookups.pop_front() } else { None }
     }
 
     /// The places with a call or lookup in flight.

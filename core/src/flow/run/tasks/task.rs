@@ -4,7 +4,7 @@
 //! |--------------------------------------|----------------------------------------|---|
 //! | `Pending`                            | its last edge is decided; the run ends | `Delayed`, `Ready`, `Skipped`; `Skipped`, `Cancelled` |
 //! | `Delayed`                            | its time has come                      | `Ready` |
-//! | `Ready`                              | it is started                          | `AwaitingApproval`, `Judging`, `LookingUpCache`, `Running`, `Elsewhere`, `Mapping`, `Completed` (a recording), `Failed` |
+//! | `Ready`                              | it is started                          | `AwaitingApproval`, `Judging`, `LookingUpCache`, `Running`, `Elsewhere`, `Mapping`, `Waiting`, `Completed` (a recording), `Failed` |
 //! | `AwaitingApproval`                   | approved, edited                       | `Ready` or, at a `hitl` node, `Completed`; `AwaitingApproval` |
 //! | `AwaitingApproval`                   | rejected, expired                      | `Cancelled`, and the run stops; a rejected `hitl` node: `Failed` |
 //! | `LookingUpCache`                     | found, not found                       | `Completed`, `Judging`, `Ready` |
@@ -15,6 +15,7 @@
 //! | `Elsewhere`                          | the work ended                         | `Completed`, `Judging`, `Failed`, `RetryWait`, `OutcomeUnknown` |
 //! | `Elsewhere`                          | its deadline passed                    | `Failed`, `OutcomeUnknown`; `Elsewhere` (a child run, which is cancelled) |
 //! | `Mapping`                            | the last item ended                    | `Completed`, `Failed` |
+//! | `Waiting`                            | its time has come, its event, timeout  | `Completed`; `Completed`; `Completed`, `Failed` |
 //! | `OutcomeUnknown`                     | a person resolves the outcome          | `Completed`, `Ready`, `AwaitingApproval` |
 //! | `OutcomeUnknown`                     | a worker reports the outcome late      | `Completed`, `RetryWait`, `Failed` |
 //! | `Completed`                          | undone                                 | `RolledBack` |
@@ -29,6 +30,7 @@ use crate::flow::judgement::{JudgedPart, Judgement};
 use crate::flow::run::event::CallMode;
 use crate::flow::run::requesters::merge_names;
 use crate::flow::run::status::{EffectStatus, StepStatus};
+use crate::flow::run::waits::WaitState;
 use crate::flow::work::{Elsewhere, WorkKind, WorkState};
 use crate::json::Digest32;
 use crate::limits;
@@ -198,6 +200,7 @@ pub(crate) enum TaskState {
         until: Timestamp,
     },
     Mapping(MapProgress),
+    Waiting(WaitState),
     OutcomeUnknown {
         error: Box<ErrorBody>,
     },
@@ -552,6 +555,7 @@ impl Task {
             | TaskState::Elsewhere { .. }
             | TaskState::Mapping(_) => StepStatus::Running,
             TaskState::RetryWait { .. } => StepStatus::RetryWait,
+            TaskState::Waiting(_) => StepStatus::Waiting,
             TaskState::OutcomeUnknown { .. } => StepStatus::OutcomeUnknown,
             TaskState::Completed { .. } => StepStatus::Completed,
             TaskState::Failed { .. } => StepStatus::Failed,
@@ -568,6 +572,7 @@ impl Task {
             TaskState::Lost { deadline } => Some(*deadline),
             TaskState::Elsewhere { until, .. } => Some(*until),
             TaskState::AwaitingApproval(asked) => asked.deadline(),
+            TaskState::Waiting(wait) => wait.timer(),
             _ => None,
         }
     }
@@ -577,6 +582,7 @@ impl Task {
         match &self.state {
             TaskState::Delayed { until } | TaskState::RetryWait { until, .. } => Some(*until),
             TaskState::Lost { deadline } => Some(*deadline),
+            TaskState::Waiting(wait) => wait.until,
             _ => None,
         }
     }
