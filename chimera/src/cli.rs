@@ -6,6 +6,7 @@ mod access;
 mod backup;
 mod flow;
 mod schedule;
+mod tools;
 mod work;
 
 pub(crate) use access::{
@@ -17,6 +18,7 @@ pub(crate) use flow::{
     RetryArgs, RollbackArgs, RunIds, RunsCommand, WorkflowCommand,
 };
 pub(crate) use schedule::{ScheduleArgs, ScheduleCommand, ScheduleName};
+pub(crate) use tools::ToolsCommand;
 pub(crate) use work::{WorkCommand, WorkListArgs};
 
 use crate::config::Flags;
@@ -129,6 +131,8 @@ pub(crate) enum Command {
     Tenant(TenantCommand),
     /// Apply, list, show, check and share workflows.
     Workflow(TenantScoped<WorkflowCommand>),
+    /// List tools, and reload those that files declare.
+    Tools(TenantScoped<ToolsCommand>),
     /// Start workflows by the clock: cron or an interval.
     Schedule(TenantScoped<ScheduleCommand>),
     /// Watch and control runs.
@@ -310,6 +314,7 @@ impl Command {
         match self {
             Self::Actor(TenantScoped { for_tenant, .. })
             | Self::Workflow(TenantScoped { for_tenant, .. })
+            | Self::Tools(TenantScoped { for_tenant, .. })
             | Self::Schedule(TenantScoped { for_tenant, .. })
             | Self::Runs(TenantScoped { for_tenant, .. }) => for_tenant.as_deref(),
             _ => None,

@@ -10,7 +10,7 @@ use super::memory::MemoryBudget;
 use super::work::WorkQueues;
 use super::{Asking, ToolRegistry, Workflows, load, spans};
 use crate::error::EngineError;
-use crate::flow::port::Notifier;
+use crate::flow::port::{CallLogSink, Notifier};
 use crate::heartbeat::Heartbeat;
 use crate::offload::{CostFlag, Offload, SizeBudget, WorkSlot};
 use crate::port::{Bus, Clock, CommitError, Hold, Outage, Random, Records, Span, Spans, Unavailable};
@@ -51,6 +51,8 @@ pub struct FlowPorts {
     pub spans: Arc<dyn Spans>,
     /// Starts and cancels sandboxed jobs.
     pub jobs: Arc<dyn Jobs>,
+    /// Takes what tools write about their calls.
+    pub call_log: Arc<dyn CallLogSink>,
     pub asking: Asking,
     /// Limits of calls in flight.
     pub slots: CallLimits,

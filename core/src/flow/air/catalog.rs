@@ -18,6 +18,11 @@ pub trait Catalog {
     fn allows_placeholders(&self) -> bool {
         false
     }
+    /// Why a placeholder replaces a tool, and what to do about it, if there is more to say than that it is not
+    /// configured.
+    fn absence_reason(&self, _name: &str) -> Option<String> {
+        None
+    }
     /// All tool names, for suggestions.
     fn tool_names(&self) -> Vec<String> {
         Vec::new()
