@@ -125,6 +125,15 @@ impl ToolSet {
     pub(super) fn why_disabled(&self, name: &str) -> Option<&str> {
         self.disabled.get(name).map(String::as_str)
     }
+
+    /// The tools that an operator forbids to call.
+    pub(super) fn disabled(&self) -> impl Iterator<Item = &str> {
+        self.disabled.keys().map(String::as_str)
+    }
+
+    fn refusal_if_disabled(&self, name: &str) -> Option<String> {
+        Some(format!("tool {name}: {}", disabled(self.why_disabled(name)?)))
+    }
 }
 
 impl ToolRegistry {
@@ -290,14 +299,23 @@ impl ToolRegistry {
     /// decided now.
     pub(super) fn callable(&self, tenant: &str, spec: &Spec) -> Callable {
         let set = self.snapshot();
-        if let Some(reason) = set.disabled.get(&spec.name) {
-            return Callable::Refused(format!("tool {}: {}", spec.name, disabled(reason)));
+        if let Some(why) = set.refusal_if_disabled(&spec.name) {
+            return Callable::Refused(why);
         }
         match self.exact(tenant, &spec.name, &spec.version) {
             Some((tool, origin)) if self.may_use(tenant, origin, tool.spec()) => Callable::Tool(tool),
             None if self.declared.is_some() => Callable::Stored,
             _ => Callable::Refused(not_configured(&spec.name)),
         }
+    }
+
+    /// Why a tenant may not call a definition at the moment of a snapshot, for calls that reach no tool of this process.
+    pub(super) fn refusal(&self, set: &ToolSet, tenant: &str, spec: &Spec) -> Option<String> {
+        let is_shared = || {
+            let found = set.find(self.home(), tenant, &spec.name);
+            found.is_none_or(|(_, origin)| self.may_use(tenant, origin, spec))
+        };
+        set.refusal_if_disabled(&spec.name).or_else(|| (!is_shared()).then(|| not_configured(&spec.name)))
     }
 
     /// Where a stored definition comes from.

@@ -131,6 +131,10 @@ impl Catalog for ToolCatalog<'_> {
         }
     }
 
+    fn refusal(&self, tool: &Spec) -> Option<String> {
+        self.registry.refusal(&self.set, self.tenant?, tool)
+    }
+
     fn allows_placeholders(&self) -> bool {
         self.stands_in
     }

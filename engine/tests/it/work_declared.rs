@@ -91,6 +91,26 @@ async fn a_removed_tool_of_workers_serves_the_runs_that_began_with_it() {
     assert_eq!(stage.ended(run).await["status"], "completed");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_disabled_tool_of_workers_is_called_by_nobody() {
+    let source = first_definition();
+    let stage = stage(1).declared_by(Arc::new(source.clone())).open().await;
+    let (queued, later) = (waiting(&stage).await, waiting(&stage).await);
+    stage.approve("user_ann", queued).await;
+    stage.step(queued, "a", "running").await;
+    source.disable("print", "it prints too much");
+    reload_tools(&stage.flow).await.unwrap();
+    assert!(claimable(&stage, "desk").await.is_empty(), "what waits in the queue stays there");
+    let asked = stage.asks(later).await.remove(0);
+    stage.decide("user_ann", later, flow::Decision::Approve, Some(&asked)).await.unwrap();
+    let ended = stage.ended(later).await;
+    assert_eq!(ended["error"]["code"], "TOOL_UNAVAILABLE");
+    assert!(ended["error"]["message"].as_str().unwrap().contains("it prints too much"), "{ended:#}");
+    source.enable("print");
+    reload_tools(&stage.flow).await.unwrap();
+    assert_eq!(claimable(&stage, "desk").await, [queued]);
+}
+
 /// Acme is the default tenant, and nothing is shared with the other.
 struct Two;
 

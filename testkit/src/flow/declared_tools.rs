@@ -85,6 +85,10 @@ impl ScriptedSource {
         lock(&self.now).disabled.insert(name.to_owned(), reason.to_owned());
     }
 
+    pub fn enable(&self, name: &str) {
+        lock(&self.now).disabled.remove(name);
+    }
+
     pub fn break_file(&self, file: &str, reason: &str) {
         let problem = DeclarationProblem { file: file.to_owned(), reason: reason.to_owned(), is_in_use: true };
         lock(&self.now).problems = vec![problem];

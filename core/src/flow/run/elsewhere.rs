@@ -47,6 +47,12 @@ pub(crate) fn start(run: &mut Run, at: RunPlace, spec: &Arc<Spec>, cx: &mut Turn
     let Some(call) = start::record_dispatch(run, at, spec, CallMode::Execute, cx)? else { return Ok(()) };
     let (kind, item) = match &spec.execution {
         Execution::Workers(queue) => {
+            // No tool of this process is reached that would refuse the call.
+            if let Some(reason) = cx.env.catalog.refusal(spec) {
+                let body = Box::new(ErrorBody::new(Code::ToolUnavailable, reason));
+                let error = ToolError { body, sent: Sent::No };
+                return answer::settle_elsewhere(run, at, call.id, CallOutcome::Failed(error), cx);
+            }
             let is_repeatable = run.tasks.is_resendable(at, spec);
             add_item(run, &call, queue, is_repeatable, cx)?;
             let in_doubt = run.tasks.task(at).is_some_and(Task::is_in_doubt);
