@@ -10,8 +10,9 @@
 use super::call_tasks::CallTasks;
 use super::commit_turn::{CommitOutcome, RunAfterTurn, commit, owner_once_claimed};
 use super::definitions::PinnedSpecs;
-use super::engine::{EngineState, RunProgress, Shutdown, is_heavy};
+use super::engine::{EngineState, Shutdown, is_heavy};
 use super::perform::execute_tool;
+use super::progress::RunProgress;
 use super::turn_gate::TurnGate;
 use super::work::wake_workers;
 use super::{load, observe, spans};
