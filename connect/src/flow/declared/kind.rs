@@ -16,12 +16,12 @@ pub struct FileTool {
     pub definition: Arc<Value>,
 }
 
-enum Kind {
+enum FileKind {
     Http,
     Workers,
 }
 
-impl Kind {
+impl FileKind {
     fn of(document: &Value, at: &FilePosition<'_>) -> Result<Self, DeclareError> {
         match document.get("kind") {
             None => Ok(Self::Http),
@@ -43,9 +43,9 @@ impl From<HttpTool> for FileTool {
 pub fn file_tools(text: &str, origin: &str, toolbox: &ToolDependencies) -> Result<Vec<FileTool>, DeclareError> {
     let at = FilePosition { origin, key: String::new() };
     let document = read(text, &at)?;
-    match Kind::of(&document, &at)? {
-        Kind::Http => Ok(tools(text, origin, toolbox)?.into_iter().map(FileTool::from).collect()),
-        Kind::Workers => worker_tools(&document, &at),
+    match FileKind::of(&document, &at)? {
+        FileKind::Http => Ok(tools(text, origin, toolbox)?.into_iter().map(FileTool::from).collect()),
+        FileKind::Workers => worker_tools(&document, &at),
     }
 }
 
@@ -53,9 +53,9 @@ pub fn file_tools(text: &str, origin: &str, toolbox: &ToolDependencies) -> Resul
 pub fn restore(definition: &Value, toolbox: &ToolDependencies) -> Result<Arc<dyn Tool>, DeclareError> {
     let at = FilePosition { origin: "a stored definition", key: String::new() };
     let document = document_of(definition, &at)?;
-    match Kind::of(&document, &at)? {
-        Kind::Http => Ok(Arc::new(tool::restore(definition, toolbox)?)),
-        Kind::Workers => {
+    match FileKind::of(&document, &at)? {
+        FileKind::Http => Ok(Arc::new(tool::restore(definition, toolbox)?)),
+        FileKind::Workers => {
             let restored = worker_tools(&document, &at)?.pop();
             restored.map(|restored| restored.tool).ok_or_else(|| at.child("tool").error("there is none"))
         }
