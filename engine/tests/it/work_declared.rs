@@ -140,15 +140,15 @@ async fn a_tenants_own_tool_is_executed_by_the_workers_of_the_tenant_alone() {
     let guest = stage.permit_of("other", "user_bob");
     stage.flow.workflows().apply(&guest, "own", &air).await.unwrap();
     let ask_own = StartRun { level: SILENT, ..StartRun::of("own", json!({})) };
-    let mut run = flow::start(&stage.flow, &guest, ask_own).await.unwrap();
+    let run = flow::start(&stage.flow, &guest, ask_own).await.unwrap().run_id;
     source.declare_worker(Some("other"), ("tenant.print", "1+p"), "press", "p");
     reload_tools(&stage.flow).await.unwrap();
     assert!(claimable(&stage, "desk").await.is_empty(), "another tenant's worker");
     let own_worker = stage.permit_of("other", "worker_1");
     let claimed = work::claim(&stage.flow, &own_worker, &ask(1, 20)).await.unwrap().remove(0);
-    assert_eq!(claimed.run_id, run.run_id);
+    assert_eq!(claimed.run_id, run);
     let wrong = work::complete(&stage.flow, &own_worker, &lease(&claimed), json!({"p": 1})).await;
     assert_eq!(code_of(wrong), "VALIDATION_FAILED");
     work::complete(&stage.flow, &own_worker, &lease(&claimed), json!({"o": 1})).await.unwrap();
-    run.progress.wait_for(|progress| progress.ended.is_some()).await.unwrap();
+    stage.wait_for_in("other", run, |shown| shown["status"] == "completed").await;
 }
