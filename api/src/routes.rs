@@ -17,7 +17,8 @@ use crate::flow::wire::EventDocument;
 use crate::flow::{
     artifact_get, cache_forget, call_list, doubt_list, event_list, event_publish, inbox_list, link_decide, link_open,
     run_approve, run_cancel, run_events, run_get, run_list, run_mark, run_pause, run_reject, run_resume, run_rollback,
-    run_steps, run_unpatch, step_edit, step_resolve, tool_list, work_claim, work_complete, work_fail, work_list,
+    run_steps, run_unpatch, step_edit, step_resolve, tool_list, tool_problems, tool_reload, work_claim, work_complete,
+    work_fail, work_list,
     work_renew, workflow_apply, workflow_check, workflow_get, workflow_list, workflow_share, workflow_unshare,
 };
 use crate::job::execution_list;
@@ -90,6 +91,8 @@ routes! {
     GET "/tenants/{slug}" get_tenant tenant_get::get READ;
     PATCH "/tenants/{slug}" update_tenant tenant_set::set CHANGE;
     GET "/tools" list_tools tool_list::list READ;
+    GET "/tools/problems" list_tool_problems tool_problems::list READ;
+    POST "/tools/reload" reload_tools tool_reload::reload CHANGE;
     GET "/tool-calls" list_tool_calls call_list::list READ;
     GET "/doubts" list_doubts doubt_list::list READ;
     GET "/inbox" list_inbox inbox_list::list READ;

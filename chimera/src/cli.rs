@@ -7,6 +7,7 @@ mod backup;
 mod event;
 mod flow;
 mod schedule;
+mod tools;
 mod work;
 
 pub(crate) use access::{
@@ -19,6 +20,7 @@ pub(crate) use flow::{
     RetryArgs, RollbackArgs, RunIds, RunsCommand, WorkflowCommand,
 };
 pub(crate) use schedule::{ScheduleArgs, ScheduleCommand, ScheduleName};
+pub(crate) use tools::ToolsCommand;
 pub(crate) use work::{WorkCommand, WorkListArgs};
 
 use crate::config::Flags;
@@ -131,6 +133,8 @@ pub(crate) enum Command {
     Tenant(TenantCommand),
     /// Apply, list, show, check and share workflows.
     Workflow(TenantScoped<WorkflowCommand>),
+    /// List tools, and reload those that files declare.
+    Tools(TenantScoped<ToolsCommand>),
     /// Start workflows by the clock: cron or an interval.
     Schedule(TenantScoped<ScheduleCommand>),
     /// Publish events that runs wait for.
@@ -314,6 +318,7 @@ impl Command {
         match self {
             Self::Actor(TenantScoped { for_tenant, .. })
             | Self::Workflow(TenantScoped { for_tenant, .. })
+            | Self::Tools(TenantScoped { for_tenant, .. })
             | Self::Schedule(TenantScoped { for_tenant, .. })
             | Self::Event(TenantScoped { for_tenant, .. })
             | Self::Runs(TenantScoped { for_tenant, .. }) => for_tenant.as_deref(),

@@ -13,6 +13,7 @@ mod node;
 mod restore;
 mod server;
 mod signing;
+mod tool_folder;
 mod traced;
 
 pub(crate) use access::{

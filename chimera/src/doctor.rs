@@ -170,7 +170,10 @@ async fn examine(config: &Config, ambient: &Ambient, findings: &Report) {
     findings.extend(shared_access(config));
     findings.begin_check("workflows");
     findings.push(match compose::workflow_facts(config, ambient) {
-        Ok((tools, rules)) => ok("workflows", format!("tools: {tools}, rules: {rules}")),
+        Ok((tools, rules, broken)) if broken.is_empty() => ok("workflows", format!("tools: {tools}, rules: {rules}")),
+        Ok((_, _, broken)) => {
+            warn("workflows", broken.join("; "), "correct the file; docs/guides/tools.md describes it")
+        }
         Err(failure) => fail("workflows", failure.message, "correct the setting; docs/reference/config.md lists them"),
     });
     findings.begin_check("services");

@@ -77,6 +77,8 @@ RESOURCES: dict[str, dict[str, Method]] = {
     },
     "tools": {
         "list": Method("list_tools"),
+        "problems": Method("list_tool_problems"),
+        "reload": Method("reload_tools"),
         "calls": Method("list_tool_calls"),
         "doubts": Method("list_doubts"),
     },

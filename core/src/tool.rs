@@ -207,14 +207,22 @@ pub fn is_dry_run(input: &Value) -> bool {
     input.get("dry_run").and_then(Value::as_bool).unwrap_or(false)
 }
 
+/// Specs with one name and version describe the same tool.
+impl PartialEq for Spec {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.name, &self.version) == (&other.name, &other.version)
+    }
+}
+
 impl Spec {
-    /// A placeholder for a tool that existed when something was stored and is no longer configured. It assumes the
-    /// worst: a call in flight may have changed something.
-    pub fn placeholder(name: &str) -> Result<Self, InvalidSchema> {
+    /// A placeholder for a tool that existed when something was stored and is not available any more. It assumes the
+    /// worst: a call in flight may have changed something. Its description is why it is not available.
+    pub fn placeholder(name: &str, why: Option<String>) -> Result<Self, InvalidSchema> {
+        let plain = || format!("the tool {name} is not configured in this process");
         Ok(Self {
             name: name.to_owned(),
             version: "absent".to_owned(),
-            description: "It is not set up in this process.".to_owned(),
+            description: why.unwrap_or_else(plain),
             metadata: Metadata::default(),
             effect: EffectKind::Write,
             reads_when: None,

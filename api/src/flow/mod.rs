@@ -26,6 +26,8 @@ pub(crate) mod step_edit;
 pub(crate) mod step_resolve;
 pub(crate) mod stream_limit;
 pub(crate) mod tool_list;
+pub(crate) mod tool_problems;
+pub(crate) mod tool_reload;
 pub(crate) mod wire;
 pub(crate) mod work_claim;
 pub(crate) mod work_complete;

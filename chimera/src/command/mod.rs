@@ -24,6 +24,7 @@ mod serve;
 mod sign;
 mod tenant;
 mod token;
+mod tools;
 mod work;
 mod workflow;
 
@@ -140,6 +141,7 @@ impl CommandContext<'_> {
             Command::Role(command) => role::run(self, command),
             Command::Tenant(command) => tenant::run(self, command).await,
             Command::Workflow(of) => workflow::run(self, of.command).await,
+            Command::Tools(of) => tools::run(self, of.command).await,
             Command::Schedule(of) => schedule::run(self, of.command).await,
             Command::Event(of) => event::run(self, of.command).await,
             Command::Runs(of) => runs::run(self, of.command).await,

@@ -18,7 +18,7 @@ use chimera_engine::access::Access;
 use chimera_engine::act::rules::Rules;
 use chimera_engine::act::{Actions, Guard};
 use chimera_engine::flow::call_slots::CallLimits;
-use chimera_engine::flow::{Asking, Flow, FlowPorts, TenantBlobs, ToolRegistry};
+use chimera_engine::flow::{Asking, Flow, FlowPorts, ProcessLog, TenantBlobs, ToolRegistry};
 use chimera_engine::port::{Clock, NoSpans, Records};
 use chimera_storage::bench::{BareLoad, ScratchSchema, Workload, bare_postgres, bare_sqlite, drive};
 use chimera_storage::blob::{FolderBlobs, LinkSigner};
@@ -92,6 +92,7 @@ impl FlowBench {
         let actor = access::bench_actor(ambient);
         let directory = access::bench_directory(ambient, &records, &actor, alone).await?;
         let flow = Flow::new(FlowPorts {
+            call_log: Arc::new(ProcessLog),
             records: Arc::clone(&records),
             clock: Arc::clone(&ambient.clock),
             random: Arc::clone(&ambient.random),

@@ -150,6 +150,16 @@ const METRICS: &[(&str, &[Metric])] = &[
             ),
             histogram("chimera_tool_call_duration_seconds", &[("tool", OPEN)], "Duration of calls of external tools."),
             gauge(
+                "chimera_tool_files_broken",
+                &[],
+                "Tool files that can't be used as they are. `chimera tools list` names them.",
+            ),
+            counter(
+                "chimera_tool_reloads_total",
+                &[("outcome", &["changed", "failed"])],
+                "Reloads that changed the declared tools, and reloads that could not be recorded.",
+            ),
+            gauge(
                 "chimera_calls_in_doubt",
                 &[],
                 "Calls in the store whose outcome is unknown and must be resolved by a person.",

@@ -38,5 +38,6 @@ mod soak;
 mod stopping;
 mod support;
 mod tenants;
+mod tools;
 mod traces;
 mod work;

@@ -1970,6 +1970,8 @@ export interface ToolDocument {
     metadata: ToolMetadata;
     /** Name, as used in `fn` of a workflow node. */
     name: string;
+    /** Where it comes from. */
+    origin: ToolOrigin;
     /** JSON Schema of the output. */
     output_schema: JsonObject;
     /** Input member, and its values, for which a call only reads. */
@@ -1982,6 +1984,16 @@ export interface ToolDocument {
     undo_repeatable: boolean;
     /** Changes whenever the same input may have a different effect. */
     version: string;
+}
+
+/** A file that declares tools and can't be used as it is. */
+export interface ToolFileProblem {
+    /** Name of the file, relative to the folder of tool files. */
+    file: string;
+    /** Whether the tools that it declared before are still in use. */
+    is_in_use: boolean;
+    /** What is wrong with it. */
+    reason: string;
 }
 
 /** Metadata of a tool that policies use. */
@@ -1998,12 +2010,37 @@ export interface ToolMetadata {
     risk_level: RiskLevel;
 }
 
+/**
+ * Where a tool comes from: it is part of the program, declared for everybody it is shared with, or declared for
+ * this
+ * tenant alone.
+ */
+export type ToolOrigin = "built_in" | "declared" | "tenant";
+
 /** All tools. */
 export interface ToolPage {
     /** Ordered by name. */
     items: ToolDocument[];
     /** Always null: the list is complete. */
     next_cursor: string | null;
+}
+
+/** Tool files that can't be used as they are. */
+export interface ToolProblemPage {
+    /** Ordered by file. */
+    items: ToolFileProblem[];
+    /** Always null: the list is complete. */
+    next_cursor: string | null;
+}
+
+/** What a reload found. */
+export interface ToolReload {
+    /** Whether new runs use other tools than before. */
+    changed: boolean;
+    /** Number of declared tools, those of all tenants together. */
+    declared: number;
+    /** Files that can't be used as they are. */
+    problems: ToolFileProblem[];
 }
 
 /** Who does the work that a step waits for. */

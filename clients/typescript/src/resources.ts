@@ -59,7 +59,10 @@ import type {
     TenantPage,
     TokenDocument,
     ToolDocument,
+    ToolFileProblem,
     ToolPage,
+    ToolProblemPage,
+    ToolReload,
     WebhookKeys,
     WorkItemDocument,
     WorkItemPage,
@@ -1198,6 +1201,18 @@ export interface ToolsListOptions {
     for_tenant?: string;
 }
 
+/** Options of `tools.problems`. */
+export interface ToolsProblemsOptions {
+    /** Operators only: slug of the tenant to act for */
+    for_tenant?: string;
+}
+
+/** Options of `tools.reload`. */
+export interface ToolsReloadOptions {
+    /** Operators only: slug of the tenant to act for */
+    for_tenant?: string;
+}
+
 /** Options of `tools.calls`. */
 export interface ToolsCallsOptions {
     /** Only calls of this actor's runs */
@@ -1245,6 +1260,35 @@ export class Tools extends Resource {
     /** Lists tools. */
     list(options: ToolsListOptions = {}): AsyncGenerator<ToolDocument, void, undefined> {
         return this.items((_) => this.listPage(options), (page) => page.items);
+    }
+
+    /** Lists broken tool files. */
+    problemsPage(options: ToolsProblemsOptions = {}): Promise<ToolProblemPage> {
+        return this.send({
+            operation: "list_tool_problems",
+            method: "GET",
+            path: "/tools/problems",
+            auth: "token",
+            result: "json",
+            query: { for_tenant: options.for_tenant },
+        });
+    }
+
+    /** Lists broken tool files. */
+    problems(options: ToolsProblemsOptions = {}): AsyncGenerator<ToolFileProblem, void, undefined> {
+        return this.items((_) => this.problemsPage(options), (page) => page.items);
+    }
+
+    /** Reloads declared tools. */
+    reload(options: ToolsReloadOptions = {}): Promise<ToolReload> {
+        return this.send({
+            operation: "reload_tools",
+            method: "POST",
+            path: "/tools/reload",
+            auth: "token_and_message",
+            result: "json",
+            query: { for_tenant: options.for_tenant },
+        });
     }
 
     /** Lists tool calls. */

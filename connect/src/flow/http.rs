@@ -4,6 +4,7 @@
 //! may be sent to (`secret://http.api.example.com`). Otherwise the author of a workflow could send any secret
 //! anywhere.
 
+use super::exchange_log::{self, ExchangeLog, TOO_MANY_REQUESTS};
 use crate::http::{
     Answer, Call, Client, EgressRule, IDEMPOTENCY_KEY, Keyring, ParsedAnswer, Request, Retryability, SentSecrets,
     authority_of, host_of, parse_url, reference,
@@ -147,8 +148,16 @@ impl HttpRequest {
             };
             request.headers.insert(name, value);
         }
-        let answer = self.client.send(call, request).await?;
-        let answer = expected(answer, input, keys)?;
+        let exchange = ExchangeLog::begin(call, &request, keys);
+        let answer = self.client.send(call, request).await;
+        exchange.end(call, &answer);
+        let answer = answer?;
+        let is_limited = answer.status == TOO_MANY_REQUESTS;
+        let answer = expected(answer, input, keys).inspect_err(|error| {
+            if is_limited {
+                exchange_log::rate_limited(call, error)
+            }
+        })?;
         let sent = keys.sent();
         answer.open(move |answer| output(answer, &sent)).await?
     }
@@ -219,6 +228,7 @@ impl Tool for HttpRequest {
             let output = json!({"status": 200, "headers": {}, "body": null, "truncated": false});
             return Ok(Spec::dry_run_response(output, would_execute(&request)));
         }
+        exchange_log::retried(ctx);
         let call = Call::for_tool(ctx);
         let mut keys = Keyring::of_call(&self.secrets, &call);
         let outcome = self.ask(&call, request, input, &mut keys).await;

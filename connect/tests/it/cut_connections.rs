@@ -19,7 +19,7 @@ use chimera_engine::EngineError;
 use chimera_engine::act::rules::Rules;
 use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::port::Tool;
-use chimera_engine::flow::{self, Asking, Flow, FlowPorts, OutcomeReport, RunKey, StartRun, ToolRegistry};
+use chimera_engine::flow::{self, Asking, Flow, FlowPorts, OutcomeReport, ProcessLog, RunKey, StartRun, ToolRegistry};
 use chimera_engine::port::{NoSpans, Records};
 use chimera_storage::records::{AccessMode, PostgresOptions, PostgresRecords, SqliteRecords};
 use chimera_testkit::cells::Cells;
@@ -180,6 +180,7 @@ impl CutCase {
             registry.add(Arc::new(SwitchedTool::new(tool, Arc::clone(wire)))).unwrap();
         }
         Flow::new(FlowPorts {
+            call_log: Arc::new(ProcessLog),
             records: Arc::new(SwitchedRecords::new(Arc::clone(records), Arc::clone(wire))),
             clock: Arc::clone(&self.world.clock),
             random: Arc::clone(&self.world.random) as _,

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![allow(clippy::disallowed_methods, reason = "tests hold the real environment")]
 
+mod call_log;
 mod client;
 mod cut_connections;
 mod declared;

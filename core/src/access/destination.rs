@@ -145,7 +145,7 @@ mod tests {
     use serde_json::json;
 
     fn sender(input: Value) -> Spec {
-        let mut spec = Spec { input: Schema::compile(input).unwrap(), ..Spec::placeholder("chat").unwrap() };
+        let mut spec = Spec { input: Schema::compile(input).unwrap(), ..Spec::placeholder("chat", None).unwrap() };
         spec.metadata.capabilities = vec!["desk.send".to_owned()];
         spec
     }

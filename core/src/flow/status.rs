@@ -20,6 +20,17 @@ words! {
 }
 
 words! {
+    /// Whether new runs use a definition of a tool. Runs that began with it use it in any case.
+    DefinitionStatus {
+        Current = "current",
+        /// Another definition replaced it.
+        Superseded = "superseded",
+        /// Nothing declares the tool any more.
+        Removed = "removed",
+    }
+}
+
+words! {
     PatchStatus {
         /// Waiting for its approval or for the run.
         Proposed = "proposed",

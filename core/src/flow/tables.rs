@@ -2,10 +2,12 @@
 //! `approval_requests` may not carry a tenant column: read `scoped_approvals` instead.
 
 mod blobs;
+mod catalog;
 mod events;
 mod work;
 
 pub use blobs::*;
+pub use catalog::*;
 pub use events::*;
 pub use work::*;
 
@@ -20,42 +22,6 @@ use crate::ledger::ActorType;
 use crate::record::{Json, Table, part, table};
 use crate::time::Timestamp;
 use uuid::Uuid;
-
-table! {
-    /// Workflow documents by version.
-    WORKFLOWS = workflows -> WorkflowRow {
-        tenant_id: String,
-        workflow_id: String,
-        version: i64,
-        digest: Digest32,
-        document: Json [exact],
-        created_by: String,
-        created_at: Timestamp [default],
-        shared_from: Option<String>,
-    }
-    key: [tenant_id, workflow_id, version],
-    tenant: tenant_id,
-    rank: 300,
-}
-
-part! {
-    WorkflowId of WorkflowRow in workflows {
-        workflow_id: String,
-    }
-}
-
-table! {
-    /// Workflows that every tenant may start.
-    WORKFLOW_SHARES = workflow_shares -> WorkflowShareRow {
-        workflow_id: String,
-        tenant_id: String,
-        shared_by: String,
-        created_at: Timestamp [default],
-    }
-    key: [workflow_id],
-    tenant: tenant_id,
-    rank: 301,
-}
 
 table! {
     /// One execution of a plan or workflow.
@@ -275,6 +241,7 @@ part! {
         node_type: NodeKind,
         map_index: Option<u32>,
         tool: Option<String>,
+        tool_version: Option<String>,
         status: StepStatus,
         attempt: u32,
         child_run_id: Option<Uuid>,
@@ -579,6 +546,7 @@ part! {
 pub static ALL: &[&Table] = &[
     &WORKFLOWS,
     &WORKFLOW_SHARES,
+    &TOOL_DEFINITIONS,
     &RUNS,
     &STEPS,
     &TOOL_CALLS,

@@ -554,6 +554,11 @@ impl Tenancy for Directory {
         (tenant != self.settings.tenant).then(guest)
     }
 
+    fn id_of_slug(&self, slug: &str) -> Option<String> {
+        let id = self.snapshot().find_by_slug(slug)?.id.clone();
+        (id != self.settings.tenant).then_some(id)
+    }
+
     fn is_shared(&self) -> bool {
         self.snapshot().shared_by_tenants
     }

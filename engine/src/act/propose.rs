@@ -119,7 +119,7 @@ pub(super) async fn propose(actions: &Actions, permit: &Permit, what: Objective)
             return propose_workflow(actions, permit, &id, version, &inputs).await;
         }
         Objective::Goal { goal, inputs } => {
-            let tools: Vec<Arc<Spec>> = actions.flow.registry().specs_of(permit.tenant()).cloned().collect();
+            let tools = actions.flow.registry().specs_of(permit.tenant());
             actions.planner.plan(&goal, &inputs, &tools).await.map_err(|error| error.body())?
         }
         Objective::Steps(steps) => plan_of_steps(steps)?,
@@ -145,6 +145,7 @@ pub(super) async fn propose(actions: &Actions, permit: &Permit, what: Objective)
     }
     let (workflow_id, inputs) = (compiled.workflow_id, compiled.inputs);
     let (stored, graph) = actions.flow.workflows().plan(permit, &workflow_id, &compiled.document).await?;
+    check_same_tools(&tools, &graph)?;
     Ok(Proposal { plan, tools, workflow_id, stored, graph, inputs, inside: ChildWorkflows::default(), digests: None })
 }
 
@@ -186,6 +187,18 @@ pub(super) async fn propose_graph(
     let digests = Some((graph.digest, (!within.is_empty()).then(|| Digest32::of(&json!(within)))));
     let graph = Arc::clone(graph);
     Ok(Proposal { plan, tools, workflow_id: id.to_owned(), stored: None, graph, inputs, inside, digests })
+}
+
+/// Refuses a plan whose tools were changed between two looks at them: what is judged is what runs.
+fn check_same_tools(tools: &[Arc<Spec>], graph: &Graph) -> Result<(), EngineError> {
+    for tool in tools {
+        let mut compiled = graph.nodes.iter().filter_map(|node| node.tool.as_ref());
+        if compiled.any(|compiled| compiled.name == tool.name && compiled.version != tool.version) {
+            let message = format!("{} changed while the request was being checked; try again", tool.name);
+            return Err(EngineError::refused(Code::OccConflict, message));
+        }
+    }
+    Ok(())
 }
 
 /// The plan for explicit steps.

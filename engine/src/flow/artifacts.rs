@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 /// page.
 pub async fn referenced_blobs(flow: &Flow) -> Result<BTreeSet<BlobId>, EngineError> {
     let mut found = BTreeSet::new();
-    for spec in flow.inner.parts.registry.specs().filter(|spec| spec.has_artifacts()) {
+    for spec in flow.inner.parts.registry.specs().iter().filter(|spec| spec.has_artifacts()) {
         let steps = StepOutput::select(Scope::System).with(steps::tool, spec.name.as_str());
         let mut steps = steps.take(limits::PAGE_ROWS_MAX);
         loop {

@@ -5,8 +5,6 @@ use super::{Flow, share, suggest};
 use crate::access::{Permit, WORKFLOWS_READ};
 use crate::error::EngineError;
 use chimera_core::text::did_you_mean;
-use chimera_core::tool::Spec;
-use std::sync::Arc;
 
 /// The newest version of each workflow, by id.
 pub async fn list_workflows(
@@ -46,15 +44,15 @@ pub async fn show_workflow(
 /// The tools that the caller may call.
 #[must_use]
 pub fn list_tools(flow: &Flow, permit: &Permit) -> Vec<ToolView> {
-    callable_tools(flow, permit).map(|spec| ToolView::of(spec)).collect()
+    let tools = flow.registry().tools_of(permit.tenant()).into_iter();
+    let callable = tools.filter(|(spec, _)| permit.missing_scope(spec).is_none());
+    callable.map(|(spec, origin)| ToolView::of(&spec, origin)).collect()
 }
 
 /// Says that a tool does not exist, with the closest name that the caller may call.
 pub(crate) fn no_tool(flow: &Flow, permit: &Permit, name: &str) -> String {
-    let close = did_you_mean(name, callable_tools(flow, permit).map(|spec| spec.name.as_str()));
+    let specs = flow.registry().specs_of(permit.tenant());
+    let callable = specs.iter().filter(|spec| permit.missing_scope(spec).is_none());
+    let close = did_you_mean(name, callable.map(|spec| spec.name.as_str()));
     format!("no tool `{name}`{close}")
-}
-
-fn callable_tools<'a>(flow: &'a Flow, permit: &'a Permit) -> impl Iterator<Item = &'a Arc<Spec>> {
-    flow.registry().specs_of(permit.tenant()).filter(|spec| permit.missing_scope(spec).is_none())
 }

@@ -3,7 +3,7 @@
 //! A rule about an actor would be worthless if that actor could make another actor's run do the same: by editing its
 //! step, undoing it, or reporting that a call never happened so that it is sent again.
 
-use super::{Flow, load, undo_scopes};
+use super::{Flow, definitions, load};
 use crate::access::Permit;
 use crate::error::EngineError;
 use crate::rows;
@@ -34,7 +34,8 @@ pub(super) fn check_edit(flow: &Flow, permit: &Permit, tool: &Spec, input: &Valu
 /// Refuses to repeat a step that a rule denies to the caller or requires approval for.
 pub(super) async fn check_repeat(flow: &Flow, permit: &Permit, run: Uuid, step: &StepBrief) -> Result<(), EngineError> {
     let head = head_of(flow, permit, run).await?;
-    check_contributor(flow, permit, &head, step)
+    let Some(tool) = definitions::tool_of_step(flow, permit, step).await? else { return Ok(()) };
+    check_contributor(flow, permit, &head, step, &tool)
 }
 
 /// Refuses a rollback of these steps (or all) that the rules deny to the caller or require approval for. The run
@@ -53,21 +54,30 @@ pub(super) async fn check_rollback(
     let select = StepBrief::select(scope).with(steps::run_id, run);
     let steps: Vec<StepBrief> = rows::list(&*flow.inner.parts.records, select, RUN_ROWS_MAX).await?;
     let named = |step: &&StepBrief| only.is_none_or(|only| only.contains(&step.id));
-    let undone = |step: &&StepBrief| {
-        undo_scopes::registered(flow, step.tool.as_deref()).is_some_and(|tool| tool.rollback != Rollback::Unsupported)
-    };
-    steps.iter().filter(named).filter(undone).try_for_each(|step| check_contributor(flow, permit, &head, step))
+    for step in steps.iter().filter(named) {
+        if let Some(tool) = definitions::tool_of_step(flow, permit, step).await?
+            && tool.rollback != Rollback::Unsupported
+        {
+            check_contributor(flow, permit, &head, step, &tool)?;
+        }
+    }
+    Ok(())
 }
 
 async fn head_of(flow: &Flow, permit: &Permit, run: Uuid) -> Result<RunHead, EngineError> {
     Ok(RunHead::of_row(&load::manageable_run(&*flow.inner.parts.records, permit, run).await?)?)
 }
 
-fn check_contributor(flow: &Flow, permit: &Permit, head: &RunHead, step: &StepBrief) -> Result<(), EngineError> {
-    let Some(tool) = undo_scopes::registered(flow, step.tool.as_deref()) else { return Ok(()) };
+fn check_contributor(
+    flow: &Flow,
+    permit: &Permit,
+    head: &RunHead,
+    step: &StepBrief,
+    tool: &Spec,
+) -> Result<(), EngineError> {
     let (policy, tenant, level) = (&flow.inner.parts.policy, head.tenant.as_str(), head.level);
     let (node, input) = (step.node_id.as_str(), &Value::Null);
-    let action = Action { tenant, actor: &head.actor, level, node, tool: &tool, input };
+    let action = Action { tenant, actor: &head.actor, level, node, tool, input };
     let part = policy.judge_contributor(&Action { actor: permit.actor(), ..action });
     part.check_contribution(&policy.judge(&action)).map_err(|why| EngineError::refused(Code::PolicyDenied, why))
 }

@@ -5,8 +5,9 @@
 //! with the signal that tells the run.
 
 use super::error::{check_text, mask_credentials};
+use super::registry::disabled;
 use super::void_requests::VoidRequests;
-use super::{Flow, link, load, review, signals, undo_scopes};
+use super::{Flow, FlowPorts, link, load, review, signals, undo_scopes};
 use crate::access::{APPROVALS_DECIDE, Permit, missing_scope_error};
 use crate::error::EngineError;
 use crate::ledger::audit::{DecisionRecord as Audited, Writer};
@@ -17,8 +18,8 @@ use chimera_core::flow::approval::{
     Decided, Decision, DecisionOutcome, DecisionRefusal, FindRefusal, People, PersonDecision, RequestReference,
     RequestStatus, RequestedAction, StoredApproval,
 };
-use chimera_core::flow::run::{Signal, SignalKind, affinity};
-use chimera_core::flow::tables::{APPROVAL_DETAILS, APPROVAL_REQUESTS, approval_details, approval_requests};
+use chimera_core::flow::run::{RunHead, Signal, SignalKind, affinity};
+use chimera_core::flow::tables::{APPROVAL_DETAILS, APPROVAL_REQUESTS, RunRow, approval_details, approval_requests};
 use chimera_core::json::Digest32;
 use chimera_core::ledger::ActorType;
 use chimera_core::ledger::decision::{DecisionSource, Outcome};
@@ -103,7 +104,7 @@ async fn try_decide(
     let unchanged = check_stored_decider(flow, permit, &run.actor).await?;
     if decision == Decision::Approve {
         review::check_approvable(approval)?;
-        check_tool_versions(flow, ask.run, approval)?;
+        check_tool_versions(flow, permit, &run, approval).await?;
     }
     check_narrowed_token(flow, permit, ask, approval).await?;
     let decided = apply_decision(flow, permit, ask, approval, &run.actor)?;
@@ -170,16 +171,34 @@ pub(super) fn check_decider(flow: &Flow, permit: &Permit, approval: &StoredAppro
     reason.map_or(Ok(()), |reason| Err(not_decider(&reason)))
 }
 
-/// Refuses to approve a call of a tool that changed since the request; the run asks again.
-fn check_tool_versions(flow: &Flow, run: Uuid, approval: &StoredApproval) -> Result<(), EngineError> {
-    let changed = approval.data.tools().find_map(|(name, version)| {
-        let tool = flow.inner.parts.registry.get(name)?;
-        (tool.spec().version != version).then_some(name)
-    });
-    let Some(tool) = changed else { return Ok(()) };
-    flow.inner.wake(run);
-    let message = format!("{tool} changed since this approval was requested; fetch the run for the current digest");
-    Err(EngineError::refused(Code::StaleApproval, message))
+/// Refuses to approve a call of a tool in another definition than the one that the run would call. The definition of
+/// a declared tool is fixed when its run begins, so it is still the same after a reload; that of any other tool
+/// may have changed with the program, and then the run asks again.
+async fn check_tool_versions(
+    flow: &Flow,
+    permit: &Permit,
+    run: &RunRow,
+    approval: &StoredApproval,
+) -> Result<(), EngineError> {
+    let FlowPorts { records, registry, .. } = &flow.inner.parts;
+    let pins = load::pins(&**records, &RunHead::of_row(run)?, run.id).await?;
+    for (name, version) in approval.data.tools() {
+        if let Some(reason) = registry.snapshot().why_disabled(name) {
+            let message = format!("{name} can't be called: {}", disabled(reason));
+            return Err(EngineError::refused(Code::ToolUnavailable, message));
+        }
+        let expected = match pins.tool(name).filter(|_| !registry.snapshot().is_built_in(name)) {
+            Some(pinned) => Some(pinned.to_owned()),
+            None => registry.get(permit.tenant(), name).map(|tool| tool.spec().version.clone()),
+        };
+        if expected.is_some_and(|expected| expected != version) {
+            flow.inner.wake(run.id);
+            let message =
+                format!("{name} changed since this approval was requested; fetch the run for the current digest");
+            return Err(EngineError::refused(Code::StaleApproval, message));
+        }
+    }
+    Ok(())
 }
 
 /// A narrowed token can't release what it could not request, unless it has the scope for deciding. A rejection

@@ -9,8 +9,10 @@
 
 use super::call_tasks::CallTasks;
 use super::commit_turn::{CommitOutcome, RunAfterTurn, commit, owner_once_claimed};
-use super::engine::{EngineState, RunProgress, Shutdown, is_heavy};
+use super::definitions::PinnedSpecs;
+use super::engine::{EngineState, Shutdown, is_heavy};
 use super::perform::execute_tool;
+use super::progress::RunProgress;
 use super::turn_gate::TurnGate;
 use super::work::wake_workers;
 use super::{events, load, observe, spans};
@@ -285,7 +287,9 @@ impl RunDriver {
         let parts = &inner.parts;
         let now = parts.clock.steady();
         let head = Arc::clone(self.run.head());
-        let catalog = inner.workflows.running(&head.tenant);
+        // A patch may name a tool that the run already uses: it means the same definition.
+        let pinned = PinnedSpecs::of_graph(&head.pins, self.run.graph());
+        let catalog = inner.workflows.running(&head.tenant).pinned(&pinned);
         let has_waited = self.waits_since.is_some_and(|since| since.plus_seconds(limits::PARK_SECONDS_MIN) <= now);
         let mut env = Env {
             now,
@@ -410,9 +414,7 @@ impl RunDriver {
     }
 
     fn call(&mut self, call: Call) {
-        let registry = &self.inner.parts.registry;
-        let reaches_out = registry.get(&call.tool).is_some_and(|tool| tool.spec().effect != EffectKind::Pure);
-        if reaches_out && matches!(call.mode, CallMode::Execute | CallMode::Undo { .. }) {
+        if call.tool.effect != EffectKind::Pure && matches!(call.mode, CallMode::Execute | CallMode::Undo { .. }) {
             self.calls.keep_answer(call.id);
         }
         let cancel = self.calls.register(call.at);
@@ -421,10 +423,10 @@ impl RunDriver {
             async move {
                 let parts = &inner.parts;
                 let traced = spans::CallSpan::begin(parts, &head, &call);
-                let performed = execute_tool(&parts.registry, &*parts.clock, &head, &call, cancel);
+                let performed = execute_tool(parts, &head, &call, cancel);
                 let answer: CallOutcome = performed.instrument(traced.placeholder()).await;
                 let took_ms = traced.end(&answer);
-                observe::call(&parts.registry, &call, &answer, took_ms);
+                observe::call(&call, &answer, took_ms);
                 costly.mark_costly(is_large(&answer)).await;
                 Event::CallAnswered { at: call.at, call: call.id, answer, took_ms }
             }

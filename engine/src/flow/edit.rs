@@ -3,7 +3,7 @@
 //! The pending request is superseded in the transaction that signals the change to the run. From then on nobody can
 //! approve the earlier version. Of an edit and a decision on the same request only one is accepted.
 
-use super::{Flow, contributor_rules, signals};
+use super::{Flow, contributor_rules, definitions, signals};
 use crate::access::Permit;
 use crate::error::EngineError;
 use crate::rows;
@@ -19,6 +19,7 @@ use chimera_core::json::check_depth;
 use chimera_core::ledger::ActorType;
 use chimera_core::limits::JSON_DEPTH_MAX;
 use chimera_core::record::{Json, Scope, Select, StoredRow, Tx, Unstorable, Update};
+use chimera_core::tool::Spec;
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -33,7 +34,8 @@ pub async fn edit_step(flow: &Flow, permit: &Permit, run: Uuid, step: Uuid, inpu
     let row = signals::step_with_status(flow, permit, run, step, StepStatus::AwaitingApproval).await?;
     let is_map = row.node_type == NodeKind::Map && row.map_index.is_none();
     let tool = row.tool.as_deref().filter(|_| !is_map).ok_or_else(no_input)?;
-    check_input(flow, permit, tool, &input)?;
+    let tool = definitions::find_or_current(flow, permit.tenant(), tool, row.tool_version.as_deref()).await?;
+    check_input(flow, permit, tool.as_deref(), &input)?;
     let pending = select_pending(permit, run).with(scoped_approvals::step_id, step);
     let approval = pending_request(flow, pending).await?;
     let kind = SignalKind::Edited { step, input, by: permit.by(), approval: Some(approval) };
@@ -73,10 +75,12 @@ pub async fn edit_planned(
             "the plan is already approved, and the step has not started",
         ));
     }
-    let [tool] = lines.iter().map(|line| line["tool"].as_str()).collect::<Vec<_>>()[..] else {
+    let [line] = lines[..] else {
         return Err(EngineError::refused(Code::InvalidTransition, "the items of a map can't be changed one by one"));
     };
-    check_input(flow, permit, tool.ok_or_else(no_input)?, &input)?;
+    let (tool, version) = (line["tool"].as_str().ok_or_else(no_input)?, line["tool_version"].as_str());
+    let tool = definitions::find_or_current(flow, permit.tenant(), tool, version).await?;
+    check_input(flow, permit, tool.as_deref(), &input)?;
     let pending = select_pending(permit, run).with(scoped_approvals::action_type, "plan");
     let approval = pending_request(flow, pending).await?;
     let kind = SignalKind::PlanEdited { node: node.to_owned(), input, by: permit.by(), approval };
@@ -85,15 +89,15 @@ pub async fn edit_planned(
 
 /// Refuses an input that the tool does not accept, and a caller who may not call the tool: it would run with the
 /// requester's rights.
-fn check_input(flow: &Flow, permit: &Permit, tool: &str, input: &Value) -> Result<(), EngineError> {
-    let tool = flow.inner.parts.registry.get(tool).ok_or_else(no_input)?;
-    permit.require_tool(tool.spec()).map_err(Box::new).map_err(EngineError::Refused)?;
-    contributor_rules::check_edit(flow, permit, tool.spec(), input)?;
+fn check_input(flow: &Flow, permit: &Permit, tool: Option<&Spec>, input: &Value) -> Result<(), EngineError> {
+    let tool = tool.ok_or_else(no_input)?;
+    permit.require_tool(tool).map_err(Box::new).map_err(EngineError::Refused)?;
+    contributor_rules::check_edit(flow, permit, tool, input)?;
     check_depth(input, JSON_DEPTH_MAX).map_err(|error| {
         let body = ErrorBody::new(Code::ValidationFailed, format!("the input is {error}"));
         EngineError::Refused(Box::new(body.with("pointer", error.pointer)))
     })?;
-    tool.spec().input.check(input).map_err(|faults| {
+    tool.input.check(input).map_err(|faults| {
         let body = ErrorBody::new(Code::ValidationFailed, "the input does not match the schema of the tool");
         EngineError::Refused(Box::new(body.with("faults", serde_json::to_value(faults).unwrap_or_default())))
     })

@@ -7,10 +7,11 @@ use super::active_runs::{ActiveRuns, LimitReached, RunLimits};
 use super::call_slots::{CallLimits, CallSlots};
 use super::drive::{RunChannels, RunDriver, WakeUp};
 use super::memory::MemoryBudget;
+use super::progress::RunProgress;
 use super::work::WorkQueues;
 use super::{Asking, ToolRegistry, Workflows, load, spans};
 use crate::error::EngineError;
-use crate::flow::port::Notifier;
+use crate::flow::port::{CallLogSink, Notifier};
 use crate::heartbeat::Heartbeat;
 use crate::offload::{CostFlag, Offload, SizeBudget, WorkSlot};
 use crate::port::{Bus, Clock, CommitError, Hold, Outage, Random, Records, Span, Spans, Unavailable};
@@ -19,12 +20,11 @@ use chimera_core::access::Claimant;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::policy::{Action, Policy, PolicyVerdict};
 use chimera_core::flow::projection::Projection;
-use chimera_core::flow::run::{LaneOwner, Run, RunHead, RunStatus, Turn};
+use chimera_core::flow::run::{LaneOwner, Run, RunHead, Turn};
 use chimera_core::flow::tables::RunBrief;
 use chimera_core::flow::work::Jobs;
 use chimera_core::record::{Row, StoredRow, Tx};
 use chimera_core::{json, limits};
-use serde_json::Value;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -51,6 +51,8 @@ pub struct FlowPorts {
     pub spans: Arc<dyn Spans>,
     /// Starts and cancels sandboxed jobs.
     pub jobs: Arc<dyn Jobs>,
+    /// Takes what tools write about their calls.
+    pub call_log: Arc<dyn CallLogSink>,
     pub asking: Asking,
     /// Limits of calls in flight.
     pub slots: CallLimits,
@@ -95,31 +97,6 @@ pub(super) struct PendingRun {
     pub(super) progress: watch::Receiver<RunProgress>,
     /// The result of the commit.
     pub(super) durable: oneshot::Receiver<Result<(), CommitError>>,
-}
-
-/// A run's status, for waiters in this process.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RunProgress {
-    pub status: RunStatus,
-    /// Nothing more happens without outside action or a timer.
-    pub is_resting: bool,
-    /// Set once the run has ended.
-    pub ended: Option<Arc<RunOutcome>>,
-}
-
-/// The outcome of a run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RunOutcome {
-    pub result: Option<Arc<Value>>,
-    pub error: Option<ErrorBody>,
-}
-
-impl RunProgress {
-    pub(super) fn of(run: &Run, is_resting: bool) -> Self {
-        let status = run.status();
-        let ended = || Arc::new(RunOutcome { result: run.result().cloned(), error: run.failure().cloned() });
-        Self { status, is_resting, ended: status.is_final().then(ended) }
-    }
 }
 
 impl Flow {

@@ -1,6 +1,7 @@
 //! Loads a run from the store.
 
 use super::decide::not_decider;
+use super::definitions::PinnedSpecs;
 use super::lookup::FoundWorkflow;
 use super::{Workflows, lookup};
 use crate::access::{APPROVALS_DECIDE, Permit, RUNS_MANAGE, RUNS_READ};
@@ -138,7 +139,8 @@ async fn load_decoded(
 ) -> Result<Run, EngineError> {
     costly.mark_costly(is_large(&row)).await;
     let head = RunHead::of_row(&row)?;
-    let found = base_graph(records, workflows, &head).await?;
+    let pinned = workflows.pinned_specs(&head.tenant, &head.pins).await?;
+    let found = base_graph(records, workflows, &head, &pinned).await?;
     let author = found.author().map(str::to_owned);
     let (version, graph) = (found.version, found.graph);
     let steps = steps(records, head.id).await?;
@@ -148,7 +150,7 @@ async fn load_decoded(
     let work_items = work_items(records, head.id, &steps).await?;
     let any = row.patches > 0 || !approvals.is_empty();
     let patches = if any { patches_of(records, head.id).await? } else { Vec::new() };
-    let patches = apply_patches(&patches, &graph, workflows)?;
+    let patches = apply_patches(&patches, &graph, workflows, &with_patches(workflows, &head, &patches).await?)?;
     let recorded = match &head.replay {
         None => None,
         Some(replay) => Some(recorded(records, replay, &graph, costly).await?),
@@ -199,18 +201,25 @@ async fn authorized_at(records: &dyn Records, head: &RunHead) -> Result<Timestam
     Ok(at)
 }
 
+/// The definitions of the tools that a run began with, and those that its applied patches were applied with.
+async fn with_patches(workflows: &Workflows, head: &RunHead, patches: &[PatchRow]) -> Result<PinnedSpecs, EngineError> {
+    let pins = merge_pins(&head.pins, patches.iter().filter(|row| is_applied(row)))?;
+    workflows.pinned_specs(&head.tenant, &pins).await
+}
+
 /// The workflow of a run, with the initial graph of the run: the workflow's own or, for a replay, that of the original
-/// run with every patch applied there.
+/// run with every patch applied there. Its tools have these definitions, all others the current ones.
 pub(super) async fn base_graph(
     records: &dyn Records,
     workflows: &Workflows,
     head: &RunHead,
+    pinned: &PinnedSpecs,
 ) -> Result<FoundWorkflow, EngineError> {
     let version = match head.workflow.version {
         Some(version) => Some(version),
         None => workflows.newest_at(&head.tenant, &head.workflow.id, authorized_at(records, head).await?).await?,
     };
-    let found = lookup::find_stored(workflows, &head.tenant, &head.workflow.id, version).await?;
+    let found = lookup::find_stored(workflows, &head.tenant, &head.workflow.id, version, pinned).await?;
     let mut found = found.ok_or_else(|| DamagedRows { what: "its workflow does not exist any more".to_owned() })?;
     let mut before = Vec::new();
     let mut replay = head.replay.as_ref().map(|replay| replay.of);
@@ -222,7 +231,7 @@ pub(super) async fn base_graph(
         replay = find_run(records, run).await?.and_then(|row| row.replay_of);
     }
     for run in before.into_iter().rev() {
-        let patches = apply_patches(&patches_of(records, run).await?, &found.graph, workflows)?;
+        let patches = apply_patches(&patches_of(records, run).await?, &found.graph, workflows, pinned)?;
         if let Some(graph) = patches.into_iter().filter_map(|patch| patch.applied).next_back() {
             found.graph = graph;
         }
@@ -237,8 +246,10 @@ pub(super) async fn graph(
     row: &RunRow,
 ) -> Result<Arc<Graph>, EngineError> {
     let head = RunHead::of_row(row)?;
-    let graph = base_graph(records, workflows, &head).await?.graph;
-    let patches = apply_patches(&patches_of(records, head.id).await?, &graph, workflows)?;
+    let pinned = workflows.pinned_specs(&head.tenant, &head.pins).await?;
+    let graph = base_graph(records, workflows, &head, &pinned).await?.graph;
+    let patches = patches_of(records, head.id).await?;
+    let patches = apply_patches(&patches, &graph, workflows, &with_patches(workflows, &head, &patches).await?)?;
     Ok(patches.into_iter().filter_map(|patch| patch.applied).next_back().unwrap_or(graph))
 }
 
@@ -268,7 +279,10 @@ pub(super) fn merge_pins<'a>(
     pins: &Pins,
     mut patches: impl Iterator<Item = &'a PatchRow>,
 ) -> Result<Pins, EngineError> {
-    patches.try_fold(pins.clone(), |pins, row| Ok(pins.and(&patch_of(row)?.pins)))
+    patches.try_fold(pins.clone(), |pins, row| {
+        let patch = patch_of(row)?;
+        Ok(pins.and(&patch.pins).and_tools(&patch.tools))
+    })
 }
 
 /// The patch in a row.
@@ -369,6 +383,7 @@ fn apply_patches(
     rows: &[PatchRow],
     graph: &Arc<Graph>,
     workflows: &Workflows,
+    pinned: &PinnedSpecs,
 ) -> Result<Vec<StoredPatch>, EngineError> {
     let mut graph = Arc::clone(graph);
     let mut patches = Vec::new();
@@ -381,8 +396,8 @@ fn apply_patches(
             let inverse = Inverse::from_value(inverse).map_err(|_| damaged_patch(row))?;
             let resolved = Patch { add_edges: inverse.remove_edges, ..patch.clone() };
             let known: Vec<&str> = graph.nodes.iter().map(|node| node.node.id.as_str()).collect();
-            let next = patch::apply(&graph, &resolved, &[], &known, &workflows.stored(&row.tenant_id))
-                .map_err(|_| damaged_patch(row))?;
+            let catalog = workflows.stored(&row.tenant_id).pinned(pinned);
+            let next = patch::apply(&graph, &resolved, &[], &known, &catalog).map_err(|_| damaged_patch(row))?;
             graph = Arc::new(next);
             applied = Some(Arc::clone(&graph));
         }

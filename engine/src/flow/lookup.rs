@@ -4,6 +4,7 @@
 //! shared version without reading the row again. A stored version never changes, so it is cached with its graph; a
 //! shared version is not cached before it is copied, because the tenant may still use its number for an own document.
 
+use super::definitions::PinnedSpecs;
 use super::share;
 use super::share::is_own;
 use super::workflows::{PLAN_PREFIX, Workflows};
@@ -24,6 +25,8 @@ pub(crate) struct FoundWorkflow {
     pub(crate) version: i64,
     pub(crate) graph: Arc<Graph>,
     pub(super) origin: Origin,
+    /// The set of tools that it was compiled with.
+    pub(super) generation: u64,
 }
 
 /// Whose document a version is.
@@ -103,7 +106,8 @@ pub(crate) async fn find_workflow(
     id: &str,
     version: Option<i64>,
 ) -> Result<Option<FoundWorkflow>, EngineError> {
-    let Some(found) = find_stored(workflows, tenant, id, version).await? else { return Ok(None) };
+    let found = find_stored(workflows, tenant, id, version, &PinnedSpecs::none()).await?;
+    let Some(found) = found else { return Ok(None) };
     // Copies are for existing runs; new runs need the share.
     if matches!(found.origin, Origin::Copy { is_shared: false }) && !share::is_shared_to(workflows, tenant, id).await? {
         return Ok(None);
@@ -112,27 +116,29 @@ pub(crate) async fn find_workflow(
     Ok(Some(found))
 }
 
-/// A version, whether or not its tools are still configured.
+/// A version, whether or not its tools are still configured, with these definitions of its tools and the current ones
+/// of all others.
 pub(super) async fn find_stored(
     workflows: &Workflows,
     tenant: &str,
     id: &str,
     version: Option<i64>,
+    pinned: &PinnedSpecs,
 ) -> Result<Option<FoundWorkflow>, EngineError> {
     let (asked, began) = (version, workflows.clock.steady());
     let version = version.or_else(|| workflows.newest.get(tenant, id, began));
     if let Some(version) = version
-        && let Some(found) = cached(workflows, tenant, id, version)
+        && let Some(found) = cached(workflows, tenant, id, version, pinned)
     {
         return Ok(Some(found));
     }
     let Some(row) = workflows.row(tenant, id, version).await? else {
-        return find_shared(workflows, tenant, id, version).await;
+        return find_shared(workflows, tenant, id, version, pinned).await;
     };
     if asked.is_none() {
         workflows.newest.keep(tenant, id, row.version, began);
     }
-    found_row(workflows, tenant, id, &row).await.map(Some)
+    found_row(workflows, tenant, id, &row, pinned).await.map(Some)
 }
 
 /// A shared version, after the tenant turned out to have none of its own.
@@ -141,21 +147,22 @@ async fn find_shared(
     tenant: &str,
     id: &str,
     asked: Option<i64>,
+    pinned: &PinnedSpecs,
 ) -> Result<Option<FoundWorkflow>, EngineError> {
     let Some(row) = share::shared_row(workflows, tenant, id, asked).await? else { return Ok(None) };
     let version = row.version;
     if asked.is_none() {
-        if let Some(found) = cached(workflows, tenant, id, version) {
+        if let Some(found) = cached(workflows, tenant, id, version, pinned) {
             return Ok(Some(found.found_by_share()));
         }
         if let Some(copy) = workflows.row(tenant, id, Some(version)).await?
             && copy.digest == row.digest
         {
-            return Ok(Some(found_row(workflows, tenant, id, &copy).await?.found_by_share()));
+            return Ok(Some(found_row(workflows, tenant, id, &copy, pinned).await?.found_by_share()));
         }
     }
-    let graph = compile_row(workflows, tenant, &row).await?;
-    Ok(Some(FoundWorkflow { version, graph, origin: Origin::Shared(Arc::new(row)) }))
+    let (graph, generation) = compile_row(workflows, tenant, &row, pinned).await?;
+    Ok(Some(FoundWorkflow { version, graph, origin: Origin::Shared(Arc::new(row)), generation }))
 }
 
 /// What a tenant's row holds.
@@ -164,34 +171,47 @@ async fn found_row(
     tenant: &str,
     id: &str,
     row: &WorkflowRow,
+    pinned: &PinnedSpecs,
 ) -> Result<FoundWorkflow, EngineError> {
     let version = row.version;
-    if let Some(found) = cached(workflows, tenant, id, version) {
+    if let Some(found) = cached(workflows, tenant, id, version, pinned) {
         return Ok(found);
     }
-    let graph = compile_row(workflows, tenant, row).await?;
+    let (graph, generation) = compile_row(workflows, tenant, row, pinned).await?;
     let origin = match is_own(row) {
         true => Origin::Own { author: row.created_by.clone() },
         false => Origin::Copy { is_shared: false },
     };
-    let found = FoundWorkflow { version, graph, origin };
-    cache(workflows, tenant, found.clone(), row);
+    let found = FoundWorkflow { version, graph, origin, generation };
+    // With definitions that new runs do not use, it is for the runs that began with them alone.
+    if pinned.are_current(&workflows.registry, tenant) {
+        cache(workflows, tenant, found.clone(), row);
+    }
     Ok(found)
 }
 
-async fn compile_row(workflows: &Workflows, tenant: &str, row: &WorkflowRow) -> Result<Arc<Graph>, EngineError> {
+/// The graph of a row, and the set of tools that it was compiled with.
+async fn compile_row(
+    workflows: &Workflows,
+    tenant: &str,
+    row: &WorkflowRow,
+    pinned: &PinnedSpecs,
+) -> Result<(Arc<Graph>, u64), EngineError> {
     let text = row.document.as_str();
     let document = air::parse(text).map_err(|problems| invalid_document("the stored workflow", &problems))?;
     let who = Claimant::new(tenant, "");
     let place = workflows.offload.acquire(&who, text.len() > limits::COMPILE_INLINE_BYTES_MAX).await;
+    let catalog = workflows.stored(tenant).pinned(pinned);
     let graph = place
-        .run(|| air::compile(document, &workflows.stored(tenant)))
+        .run(|| air::compile(document, &catalog))
         .map_err(|problems| invalid_document("the stored workflow", &problems))?;
-    Ok(Arc::new(graph))
+    Ok((Arc::new(graph), catalog.generation()))
 }
 
-fn cached(workflows: &Workflows, tenant: &str, id: &str, version: i64) -> Option<FoundWorkflow> {
-    workflows.compiled().get(&(tenant.to_owned(), id.to_owned(), version))
+fn cached(workflows: &Workflows, tenant: &str, id: &str, version: i64, pinned: &PinnedSpecs) -> Option<FoundWorkflow> {
+    let generation = workflows.registry.snapshot().generation;
+    let found = workflows.compiled().get(&(tenant.to_owned(), id.to_owned(), version), generation);
+    found.filter(|found| pinned.fit(&found.graph))
 }
 
 /// Caches a version that a tenant has in this row.
@@ -245,7 +265,8 @@ pub(super) async fn add_children(
         let at = match known {
             Some(at) => at,
             None => {
-                let Some(found) = find_stored(workflows, tenant, &asked.0, version).await? else {
+                let found = find_stored(workflows, tenant, &asked.0, version, &PinnedSpecs::none()).await?;
+                let Some(found) = found else {
                     inside.missing = Some(asked);
                     continue;
                 };

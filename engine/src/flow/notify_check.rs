@@ -95,7 +95,7 @@ fn check_recipient(flow: &Flow, permit: &Permit, level: Level, channel: &str, ta
     };
     let mut lacks = None;
     for way in ways {
-        let tool = flow.inner.parts.registry.get(way.tool).map(|tool| Arc::clone(tool.spec()));
+        let tool = flow.inner.parts.registry.get(permit.tenant(), way.tool).map(|tool| Arc::clone(tool.spec()));
         let covered = match &tool {
             Some(tool) => permit.require_tool(tool),
             None if permit.may(way.capability) => Ok(()),

@@ -3,6 +3,7 @@
 //! The run itself applies a patch in its next turn. Whatever can be checked before is checked here, so that a patch
 //! that can't work is refused at once.
 
+use super::definitions::PinnedSpecs;
 use super::signals::{RowVersion, RunSignal, check_unfinished};
 use super::void_requests::VoidRequests;
 use super::{ChildWorkflows, Flow, load, lookup, review, share, signals, steps, view};
@@ -17,7 +18,8 @@ use chimera_core::flow::air::Graph;
 use chimera_core::flow::patch::Patch;
 use chimera_core::flow::pins::Pins;
 use chimera_core::flow::run::{
-    Env, Event as RunEvent, Gate, LaneOwner, PatchPreview, Run, SignalKind, SlotRequest, WorkflowRef, request_of_row,
+    Env, Event as RunEvent, Gate, LaneOwner, PatchPreview, Run, RunHead, SignalKind, SlotRequest, WorkflowRef,
+    request_of_row,
 };
 use chimera_core::flow::status::{PatchStatus, RequestStatus};
 use chimera_core::flow::tables::{
@@ -154,7 +156,7 @@ pub(crate) async fn check_patch(
     let PatchPreview { patch, graph, preview } = looked;
     check_no_duplicate_nodes(&known, &patch)?;
     let together = RunDefinition {
-        graph: Arc::new(with_proposed(flow, permit.tenant(), graph, &known)?),
+        graph: Arc::new(with_proposed(flow, &head, graph, &known)?),
         inputs: Arc::clone(&head.inputs),
         workflow: head.workflow.clone(),
         level: head.level,
@@ -182,13 +184,18 @@ async fn pin(flow: &Flow, permit: &Permit, patch: &mut Patch, kept: &Pins) -> Re
     lookup::add_children(&flow.inner.workflows, &mut inside, permit.tenant(), &patch.add_nodes, kept).await?;
     share::copy_shared(&flow.inner.workflows, permit.tenant(), None, &inside).await?;
     patch.authors = inside.authors().into_iter().map(str::to_owned).collect();
+    // What the run already pins stays as it is.
+    let graphs = inside.children.values().map(Arc::as_ref);
+    let tools = flow.inner.workflows.pin_tools(Pins::default(), graphs)?.tools().clone().into_iter();
+    patch.tools = tools.filter(|(name, _)| kept.tool(name).is_none()).collect();
     patch.pins = inside.pins;
     Ok(())
 }
 
 /// The graph with every proposed patch that is not applied yet.
-fn with_proposed(flow: &Flow, tenant: &str, mut graph: Graph, known: &[PatchRow]) -> Result<Graph, EngineError> {
-    let catalog = flow.inner.workflows.running(tenant);
+fn with_proposed(flow: &Flow, head: &RunHead, mut graph: Graph, known: &[PatchRow]) -> Result<Graph, EngineError> {
+    let pinned = PinnedSpecs::of_graph(&head.pins, &graph);
+    let catalog = flow.inner.workflows.running(&head.tenant).pinned(&pinned);
     for row in known.iter().filter(|row| row.status == PatchStatus::Proposed) {
         let unfit = || {
             let message = format!("this patch conflicts with patch {}, which is not applied yet", row.number);
@@ -236,7 +243,8 @@ pub(crate) async fn propose_patch(
 fn on_copy<T>(flow: &Flow, mut run: Run, look: impl FnOnce(&Run, &Env<'_>) -> T) -> Result<T, EngineError> {
     let tenant = run.head().tenant.clone();
     let parts = &flow.inner.parts;
-    let (now, catalog) = (parts.clock.steady(), flow.inner.workflows.running(&tenant));
+    let pinned = PinnedSpecs::of_graph(&run.head().pins, run.graph());
+    let (now, catalog) = (parts.clock.steady(), flow.inner.workflows.running(&tenant).pinned(&pinned));
     let mut env = Env {
         now,
         ids: &mut || parts.random.row_id(now),

@@ -222,12 +222,15 @@ async fn details(
 /// The plan of a run without a draft.
 async fn plan_of(flow: &Flow, permit: &Permit, row: &RunRow) -> Result<PlanView, EngineError> {
     let id = row.workflow_id.as_deref().unwrap_or_default();
-    let found = lookup::find_stored(&flow.inner.workflows, permit.tenant(), id, row.workflow_version).await?;
+    let (workflows, tenant) = (&flow.inner.workflows, permit.tenant());
+    let (_, pins) = request_of_row(row)?;
+    let pinned = workflows.pinned_specs(tenant, &pins).await?;
+    let found = lookup::find_stored(workflows, tenant, id, row.workflow_version, &pinned).await?;
     let plan = match &found {
         Some(found) => {
             let inputs = row.inputs.as_ref().map(Json::value).transpose()?.unwrap_or_default();
-            let (nodes, (_, pins)) = (&found.graph.document.nodes, request_of_row(row)?);
-            let inside = lookup::stored_children_of(&flow.inner.workflows, permit.tenant(), nodes, &pins).await?;
+            let nodes = &found.graph.document.nodes;
+            let inside = lookup::stored_children_of(workflows, tenant, nodes, &pins).await?;
             expand(&found.graph, &inputs, &inside.children)
         }
         None => Plan::default(),

@@ -5,7 +5,7 @@
 
 use super::error::masked_text;
 use super::void_requests::VoidRequests;
-use super::{Flow, contributor_rules, load, lookup, review, suggest, undo_scopes};
+use super::{Flow, contributor_rules, definitions, load, lookup, review, suggest, undo_scopes};
 use crate::access::{Permit, RUNS_MANAGE, WORKFLOWS_WRITE};
 use crate::error::EngineError;
 use crate::ledger::audit::{EventRecord, Writer};
@@ -131,10 +131,10 @@ pub async fn report_outcome(flow: &Flow, permit: &Permit, run: Uuid, found: Outc
             format!("the step is at attempt {now} now; fetch the run again"),
         ));
     }
-    check_output(flow, &found, output.as_ref().filter(|_| happened))?;
+    check_output(flow, permit, &found, output.as_ref().filter(|_| happened)).await?;
     if !happened {
         // A call that never happened is made now.
-        undo_scopes::check_call_scopes(flow, permit, &found)?;
+        undo_scopes::check_call_scopes(flow, permit, &found).await?;
         contributor_rules::check_repeat(flow, permit, run, &found).await?;
     }
     // Either way the run continues, with an output that the caller chose.
@@ -146,10 +146,15 @@ pub async fn report_outcome(flow: &Flow, permit: &Permit, run: Uuid, found: Outc
 }
 
 /// Refuses an output that does not match the tool's output schema.
-fn check_output(flow: &Flow, step: &StepBrief, output: Option<&Value>) -> Result<(), EngineError> {
-    let tool = step.tool.as_deref().and_then(|tool| flow.inner.parts.registry.get(tool));
-    let (Some(tool), Some(output)) = (tool, output) else { return Ok(()) };
-    tool.spec().output.check(output).map_err(|faults| {
+async fn check_output(
+    flow: &Flow,
+    permit: &Permit,
+    step: &StepBrief,
+    output: Option<&Value>,
+) -> Result<(), EngineError> {
+    let Some(output) = output else { return Ok(()) };
+    let Some(tool) = definitions::tool_of_step(flow, permit, step).await? else { return Ok(()) };
+    tool.output.check(output).map_err(|faults| {
         let body = ErrorBody::new(Code::ValidationFailed, "the output does not match the tool's output schema");
         EngineError::Refused(Box::new(body.with("faults", serde_json::to_value(faults).unwrap_or_default())))
     })
@@ -166,7 +171,7 @@ pub async fn rollback(
     let reason = masked_text("reason", reason)?;
     undoable_run(flow, permit, run).await?;
     for step in steps.iter().flatten() {
-        check_undo_repeatable(flow, permit, &step_row(flow, permit, run, *step).await?)?;
+        check_undo_repeatable(flow, permit, &step_row(flow, permit, run, *step).await?).await?;
     }
     undo_scopes::check_undo_scopes(flow, permit, run, steps.as_deref()).await?;
     contributor_rules::check_rollback(flow, permit, run, steps.as_deref()).await?;
@@ -175,9 +180,9 @@ pub async fn rollback(
 
 /// If the outcome of a previous undo is unknown, refuses another one unless a person asks for it or it is
 /// repeatable.
-fn check_undo_repeatable(flow: &Flow, permit: &Permit, step: &StepBrief) -> Result<(), EngineError> {
-    let tool = step.tool.as_deref().and_then(|tool| flow.inner.parts.registry.get(tool));
-    let repeatable = tool.is_some_and(|tool| tool.spec().rollback == Rollback::Repeatable);
+async fn check_undo_repeatable(flow: &Flow, permit: &Permit, step: &StepBrief) -> Result<(), EngineError> {
+    let tool = definitions::tool_of_step(flow, permit, step).await?;
+    let repeatable = tool.is_some_and(|tool| tool.rollback == Rollback::Repeatable);
     if step.in_doubt_since.is_none() || repeatable || permit.kind() == ActorType::Human {
         return Ok(());
     }

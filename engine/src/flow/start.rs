@@ -1,5 +1,6 @@
 //! Starts and replays runs.
 
+use super::definitions::PinnedSpecs;
 use super::engine::EngineState;
 use super::error::check_text;
 use super::key::{RunKey, is_key_taken};
@@ -138,6 +139,8 @@ pub async fn start(flow: &Flow, permit: &Permit, mut ask: StartRun) -> Result<Ru
     let mut writers = std::mem::take(&mut ask.writers);
     writers.extend(workflow.author().into_iter().chain(inside.authors()).map(str::to_owned));
     let FoundWorkflow { version, graph, .. } = workflow;
+    let graphs = inside.children.values().chain([&graph]).map(Arc::as_ref);
+    let pins = flow.inner.workflows.pin_tools(inside.pins.clone(), graphs)?;
     let now = flow.inner.parts.clock.steady();
     let plain = || {
         json!({
@@ -160,7 +163,7 @@ pub async fn start(flow: &Flow, permit: &Permit, mut ask: StartRun) -> Result<Ru
         dry_run: ask.dry_run,
         source: ask.source,
         workflow: WorkflowRef { id: ask.workflow_id, version: Some(version) },
-        pins: Arc::new(inside.pins),
+        pins: Arc::new(pins),
         parent: None,
         depth: 0,
         replay: None,
@@ -223,7 +226,8 @@ pub(crate) async fn original_run(flow: &Flow, permit: &Permit, run: Uuid) -> Res
     let (head, has_ended) = (RunHead::of_row(&row)?, row.status.is_final());
     let repeated = Replay { of: run, mode: ReplayMode::Retry, from: None };
     let repeated = RunHead { replay: Some(repeated), ..head.clone() };
-    let workflow = load::base_graph(records, &flow.inner.workflows, &repeated).await?;
+    // A repeated run is a new one: it uses the current definitions of its tools.
+    let workflow = load::base_graph(records, &flow.inner.workflows, &repeated, &PinnedSpecs::none()).await?;
     flow.inner.workflows.check_tools(permit.tenant(), &workflow.graph)?;
     let pins = load::pins(records, &head, run).await?;
     Ok(OriginalRun { head, has_ended, workflow, pins })
@@ -285,6 +289,8 @@ pub async fn replay(
     if replay.mode == ReplayMode::Retry {
         share::check_shared(&flow.inner.workflows, permit.tenant(), Some(&workflow), &inside).await?;
     }
+    let graphs = inside.children.values().chain([&graph]).map(Arc::as_ref);
+    let pins = flow.inner.workflows.pin_tools(inside.pins.clone(), graphs)?;
     let mut writers = load::patch_authors(records, replay.of).await?;
     writers.extend(workflow.author().into_iter().chain(inside.authors()).map(str::to_owned));
     let now = flow.inner.parts.clock.steady();
@@ -296,7 +302,7 @@ pub async fn replay(
         actor_kind: permit.kind(),
         co_requesters: original.co_requesters_of_replay(permit.actor(), &writers),
         source: Source::Replay,
-        pins: Arc::new(inside.pins),
+        pins: Arc::new(pins),
         parent: None,
         depth: 0,
         // Simulated replays notify nobody.
@@ -352,13 +358,13 @@ async fn begin(flow: &Flow, permit: &Permit, head: RunHead, first: FirstTurn) ->
             owner,
         };
         let mut at_once = |run: &Run, call: &Call| {
-            let tool = parts.registry.tool_of(&run.head().tenant, &call.tool)?;
+            let tool = parts.registry.tool_of(&run.head().tenant, &call.tool.name)?;
             if !tool.answers_at_once(&call.input) {
                 return None;
             }
             let (_, cancel) = CancelToken::pair();
             let began = parts.spans.enabled().then(|| parts.clock.steady());
-            let answer = execute_tool(&parts.registry, &*parts.clock, run.head(), call, cancel).now_or_never()?;
+            let answer = execute_tool(parts, run.head(), call, cancel).now_or_never()?;
             made.extend(began.map(|began| spans::call_span(run.head(), call, &answer, began, parts.clock.steady())));
             Some(answer)
         };

@@ -1,7 +1,7 @@
 //! Scopes for indirect calls: whoever causes a tool call needs its scopes, also when the call undoes or repeats another
 //! actor's.
 
-use super::{Flow, load, lookup, start};
+use super::{Flow, definitions, load, lookup, start};
 use crate::access::Permit;
 use crate::error::EngineError;
 use crate::rows;
@@ -14,8 +14,9 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 /// Refuses a caller who may not call the tool of a step directly.
-pub(super) fn check_call_scopes(flow: &Flow, permit: &Permit, step: &StepBrief) -> Result<(), EngineError> {
-    registered(flow, step.tool.as_deref()).map_or(Ok(()), |tool| check_tool_scopes(permit, &tool))
+pub(super) async fn check_call_scopes(flow: &Flow, permit: &Permit, step: &StepBrief) -> Result<(), EngineError> {
+    let tool = definitions::tool_of_step(flow, permit, step).await?;
+    tool.map_or(Ok(()), |tool| check_tool_scopes(permit, &tool))
 }
 
 /// Refuses a caller who may not call the tools that a rollback would call: those of these steps (or all), and of
@@ -45,7 +46,7 @@ pub(super) async fn check_undo_scopes(
                 continue;
             }
             let undone = |tool: &Arc<Spec>| tool.rollback != Rollback::Unsupported;
-            if let Some(tool) = registered(flow, step.tool.as_deref()).filter(undone) {
+            if let Some(tool) = definitions::tool_of_step(flow, permit, &step).await?.filter(undone) {
                 check_tool_scopes(permit, &tool)?;
             }
             runs.extend(step.child_run_id);
@@ -105,11 +106,6 @@ async fn check_run_scopes(flow: &Flow, permit: &Permit, run: Uuid, else_: &'stat
         }
     }
     Ok(())
-}
-
-/// The tool with this name, if it is registered here.
-pub(super) fn registered(flow: &Flow, tool: Option<&str>) -> Option<Arc<Spec>> {
-    Some(Arc::clone(flow.inner.parts.registry.get(tool?)?.spec()))
 }
 
 fn check_tool_scopes(permit: &Permit, tool: &Spec) -> Result<(), EngineError> {

@@ -78,6 +78,7 @@ migrations! {
     29 = "0029_work_items",
     30 = "0030_schedule_owners",
     31 = "0031_events",
+    32 = "0032_tool_definitions",
 }
 
 /// The schema version that this binary works with.

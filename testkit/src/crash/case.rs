@@ -20,7 +20,7 @@ use chimera_engine::act::rules::Rules;
 use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::view::StepView;
 use chimera_engine::flow::{
-    self, Asking, Decide, Decision, Flow, FlowPorts, OutcomeReport, PublishEvent, RunFilter, RunKey, StartRun,
+    self, Asking, Decide, Decision, Flow, FlowPorts, OutcomeReport, ProcessLog, PublishEvent, RunFilter, RunKey, StartRun,
     ToolRegistry,
 };
 use chimera_engine::port::{NoSpans, Records};
@@ -104,10 +104,11 @@ async fn wait_until_idle(records: &dyn Records, wire: &PortSwitch) {
 
 fn engine(world: &World, records: &Arc<dyn Records>, wire: &Arc<PortSwitch>) -> Flow {
     let (tools, mut registry) = (world.registry(), ToolRegistry::default());
-    for tool in tools.specs().filter_map(|spec| tools.get(&spec.name)) {
-        registry.add(Arc::new(SwitchedTool::new(Arc::clone(tool), Arc::clone(wire)))).expect("a name of its own");
+    for tool in tools.specs().into_iter().filter_map(|spec| tools.get("", &spec.name)) {
+        registry.add(Arc::new(SwitchedTool::new(tool, Arc::clone(wire)))).expect("a name of its own");
     }
     Flow::new(FlowPorts {
+        call_log: Arc::new(ProcessLog),
         records: Arc::new(SwitchedRecords::new(Arc::clone(records), Arc::clone(wire))),
         clock: Arc::clone(&world.clock),
         random: Arc::clone(&world.random) as _,

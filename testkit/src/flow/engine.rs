@@ -16,7 +16,7 @@ use chimera_engine::access::Permit;
 use chimera_engine::act::rules::Rules;
 use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::port::{DeliveryReceipt, Message, Notifier, ToolError};
-use chimera_engine::flow::{Asking, Flow, FlowPorts, ToolRegistry};
+use chimera_engine::flow::{Asking, Flow, FlowPorts, ProcessLog, ToolRegistry};
 use chimera_engine::port::{Clock, NoSpans, Records};
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -119,6 +119,7 @@ pub fn engine(world: &World, records: Arc<dyn Records>) -> Flow {
 #[must_use]
 pub fn engine_with(world: &World, records: Arc<dyn Records>, alone: bool, rules: Rules) -> Flow {
     Flow::new(FlowPorts {
+        call_log: Arc::new(ProcessLog),
         records,
         clock: Arc::clone(&world.clock),
         random: Arc::clone(&world.random) as _,

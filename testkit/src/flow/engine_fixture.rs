@@ -24,9 +24,10 @@ use chimera_engine::access::Permit;
 use chimera_engine::access::port::{OneTenant, Tenancy};
 use chimera_engine::act::rules::Rules;
 use chimera_engine::flow::call_slots::CallLimits;
-use chimera_engine::flow::port::{Notifier, Tool};
+use chimera_engine::flow::port::{Notifier, Tool, ToolSource};
 use chimera_engine::flow::{
-    self, Asking, Decide, Decision, DecisionResult, Flow, FlowPorts, LinkSeal, RunLimits, StartRun,
+    self, Asking, Decide, Decision, DecisionResult, Flow, FlowPorts, LinkSeal, ProcessLog, RunLimits, StartRun,
+    reload_tools,
 };
 use chimera_engine::port::{NoSpans, Records, Spans};
 use serde::Serialize;
@@ -63,6 +64,7 @@ pub fn approval_link(message: &Row) -> Option<String> {
 pub struct EngineSetup {
     world: World,
     tools: Vec<Arc<dyn Tool>>,
+    source: Option<Arc<dyn ToolSource>>,
     policy: Arc<dyn Policy>,
     notifier: Arc<dyn Notifier>,
     spans: Arc<dyn Spans>,
@@ -88,6 +90,7 @@ pub fn stage(seed: u64) -> EngineSetup {
     EngineSetup {
         world: World::new(seed),
         tools: Vec::new(),
+        source: None,
         policy: Arc::new(Rules::default()),
         notifier: Arc::new(NullNotifier),
         spans: Arc::new(NoSpans),
@@ -117,6 +120,13 @@ impl EngineSetup {
     #[must_use]
     pub fn tool(mut self, tool: Arc<dyn Tool>) -> Self {
         self.tools.push(tool);
+        self
+    }
+
+    /// Tools that [`TENANT`] and other tenants declare.
+    #[must_use]
+    pub fn declared_by(mut self, source: Arc<dyn ToolSource>) -> Self {
+        self.source = Some(source);
         self
     }
 
@@ -200,7 +210,12 @@ impl EngineSetup {
         for tool in self.tools {
             registry.add(tool).expect("a name of its own");
         }
+        let mut registry = registry.shared_by(self.tenancy);
+        if let Some(source) = self.source {
+            registry = registry.declared_by(source, TENANT);
+        }
         let parts = FlowPorts {
+            call_log: Arc::new(ProcessLog),
             records: Arc::clone(&records) as Arc<dyn Records>,
             clock: Arc::clone(&self.world.clock),
             random: Arc::clone(&self.world.random) as _,
@@ -209,13 +224,14 @@ impl EngineSetup {
             spans: self.spans,
             jobs: self.jobs,
             asking: self.asking,
-            registry: Arc::new(registry.shared_by(self.tenancy)),
+            registry: Arc::new(registry),
             projection: Arc::new(ExecutionLog),
             policy: self.policy,
             slots: self.slots,
             alone: self.alone,
         };
         let flow = Flow::bounded(parts, self.places);
+        reload_tools(&flow).await.expect("the store records the declared tools");
         if self.keeps {
             let keeper = flow.clone();
             tokio::spawn(async move { flow::run_keeper(&keeper).await });

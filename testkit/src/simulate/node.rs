@@ -11,7 +11,7 @@ use chimera_core::flow::work::NoJobs;
 use chimera_core::job::executions::ExecutionLog;
 use chimera_engine::act::rules::Rules;
 use chimera_engine::flow::call_slots::CallLimits;
-use chimera_engine::flow::{self, Asking, Flow, FlowPorts, RunLimits, ToolRegistry};
+use chimera_engine::flow::{self, Asking, Flow, FlowPorts, ProcessLog, RunLimits, ToolRegistry};
 use chimera_engine::port::{Clock, NoSpans, Records};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -55,6 +55,7 @@ impl Node {
             FaultyRecords::new(Arc::clone(&records) as _, Arc::clone(&ground.weather), Arc::clone(&partitioned));
         let wired: Arc<dyn Records> = Arc::new(SwitchedRecords::new(Arc::new(weathered), Arc::clone(&wire)));
         let parts = FlowPorts {
+            call_log: Arc::new(ProcessLog),
             records: wired,
             clock: Arc::clone(&ground.clock),
             random: Arc::clone(&ground.random) as _,

@@ -29,7 +29,7 @@ pub(crate) use rollback::RollbackDocument;
 pub(crate) use run::{Accepted, ReplayMode, RunStatus, ScheduleCause, StartedDocument};
 pub use run::{RunDocument, RunPage};
 pub use step::StepList;
-pub(crate) use tool::{RiskLevel, ToolPage};
+pub(crate) use tool::{RiskLevel, ToolFileProblem, ToolPage, ToolProblemPage, ToolReload};
 pub use work::WorkItemPage;
 pub(crate) use work::{
     ClaimedCallDocument, ClaimedCallList, ElsewhereDocument, RenewedLeaseDocument, Reported, WorkStateWord,

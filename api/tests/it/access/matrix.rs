@@ -78,6 +78,8 @@ const CASES: &[Case] = &[
     ("PUT /workflows/{id}", || reviewed().document().clone(), Forbidden, Own),
     ("POST /workflows/{id}/check", || reviewed().document().clone(), Forbidden, Own),
     ("PUT /workflows/{id}/share", none, Forbidden, Forbidden),
+    ("GET /tools/problems", none, Nothing, Nothing),
+    ("POST /tools/reload", none, Forbidden, Forbidden),
     ("DELETE /workflows/{id}/share", none, Forbidden, Forbidden),
     ("DELETE /workflows/{id}/cache", none, Forbidden, Own),
     ("GET /work", none, Forbidden, Nothing),

@@ -117,6 +117,8 @@ pub(super) const CASES: &[(&str, &str, Body)] = &[
     ("PUT /workflows/{id}", "", document),
     ("POST /workflows/{id}/check", "", document),
     ("PUT /workflows/{id}/share", "", none),
+    ("GET /tools/problems", "", none),
+    ("POST /tools/reload", "", none),
     ("DELETE /workflows/{id}/share", "", none),
     ("DELETE /workflows/{id}/cache", "", none),
     ("GET /events", "?key={workflow}", none),

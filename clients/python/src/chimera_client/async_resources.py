@@ -1306,6 +1306,45 @@ class AsyncTools(AsyncResource):
         for item in page["items"]:
             yield item
 
+    async def problems_page(self, *, for_tenant: str | None = None) -> models.ToolProblemPage:
+        """Lists broken tool files.
+
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        call = Call[models.ToolProblemPage](
+            "list_tool_problems",
+            "GET",
+            "/tools/problems",
+            "token",
+            "json",
+            query={"for_tenant": for_tenant},
+        )
+        return await self._send(call)
+
+    async def problems(self, *, for_tenant: str | None = None) -> AsyncIterator[models.ToolFileProblem]:
+        """Lists broken tool files.
+
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        page = await self.problems_page(for_tenant=for_tenant)
+        for item in page["items"]:
+            yield item
+
+    async def reload(self, *, for_tenant: str | None = None) -> models.ToolReload:
+        """Reloads declared tools.
+
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        call = Call[models.ToolReload](
+            "reload_tools",
+            "POST",
+            "/tools/reload",
+            "token_and_message",
+            "json",
+            query={"for_tenant": for_tenant},
+        )
+        return await self._send(call)
+
     async def calls_page(
         self,
         *,

@@ -155,8 +155,12 @@ __all__ = [
     "TickOutcome",
     "TokenDocument",
     "ToolDocument",
+    "ToolFileProblem",
     "ToolMetadata",
+    "ToolOrigin",
     "ToolPage",
+    "ToolProblemPage",
+    "ToolReload",
     "WaitsFor",
     "WebKey",
     "WebhookKeys",
@@ -361,6 +365,12 @@ StepStatus: TypeAlias = Literal[
 
 TickOutcome: TypeAlias = Literal["started", "skipped", "queued", "refused", "missed"]
 """What became of a tick."""
+
+ToolOrigin: TypeAlias = Literal["built_in", "declared", "tenant"]
+"""Where a tool comes from: it is part of the program, declared for everybody it is shared with, or declared for
+this
+tenant alone.
+"""
 
 WaitsFor: TypeAlias = Literal["run", "job", "worker"]
 """Who does the work that a step waits for."""
@@ -2239,6 +2249,8 @@ class ToolDocument(TypedDict):
     """Metadata that policies use."""
     name: str
     """Name, as used in `fn` of a workflow node."""
+    origin: ToolOrigin
+    """Where it comes from."""
     output_schema: JsonObject
     """JSON Schema of the output."""
     reads_when: ReadsWhenDocument | None
@@ -2251,6 +2263,17 @@ class ToolDocument(TypedDict):
     """Whether undo is idempotent, so that one interrupted by a crash is sent again."""
     version: str
     """Changes whenever the same input may have a different effect."""
+
+
+class ToolFileProblem(TypedDict):
+    """A file that declares tools and can't be used as it is."""
+
+    file: str
+    """Name of the file, relative to the folder of tool files."""
+    is_in_use: bool
+    """Whether the tools that it declared before are still in use."""
+    reason: str
+    """What is wrong with it."""
 
 
 class ToolMetadata(TypedDict):
@@ -2275,6 +2298,26 @@ class ToolPage(TypedDict):
     """Ordered by name."""
     next_cursor: str | None
     """Always null: the list is complete."""
+
+
+class ToolProblemPage(TypedDict):
+    """Tool files that can't be used as they are."""
+
+    items: list[ToolFileProblem]
+    """Ordered by file."""
+    next_cursor: str | None
+    """Always null: the list is complete."""
+
+
+class ToolReload(TypedDict):
+    """What a reload found."""
+
+    changed: bool
+    """Whether new runs use other tools than before."""
+    declared: int
+    """Number of declared tools, those of all tenants together."""
+    problems: list[ToolFileProblem]
+    """Files that can't be used as they are."""
 
 
 class WebKey(TypedDict):

@@ -1284,6 +1284,45 @@ class Tools(Resource):
         for item in page["items"]:
             yield item
 
+    def problems_page(self, *, for_tenant: str | None = None) -> models.ToolProblemPage:
+        """Lists broken tool files.
+
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        call = Call[models.ToolProblemPage](
+            "list_tool_problems",
+            "GET",
+            "/tools/problems",
+            "token",
+            "json",
+            query={"for_tenant": for_tenant},
+        )
+        return self._send(call)
+
+    def problems(self, *, for_tenant: str | None = None) -> Iterator[models.ToolFileProblem]:
+        """Lists broken tool files.
+
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        page = self.problems_page(for_tenant=for_tenant)
+        for item in page["items"]:
+            yield item
+
+    def reload(self, *, for_tenant: str | None = None) -> models.ToolReload:
+        """Reloads declared tools.
+
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        call = Call[models.ToolReload](
+            "reload_tools",
+            "POST",
+            "/tools/reload",
+            "token_and_message",
+            "json",
+            query={"for_tenant": for_tenant},
+        )
+        return self._send(call)
+
     def calls_page(
         self,
         *,

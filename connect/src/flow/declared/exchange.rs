@@ -3,6 +3,7 @@
 use super::auth::{Credential, TokenCache};
 use super::plan::{HeaderTemplate, RateLimitRule, RequestTemplate, Vendor};
 use super::template::{JsonTemplate, TemplateValues, plain};
+use crate::flow::exchange_log::{self, ExchangeLog, TOO_MANY_REQUESTS};
 use crate::http::{Answer, Call, Client, Keyring, ParsedAnswer, Request, Retryability};
 use chimera_core::error::Code;
 use chimera_core::time::Timestamp;
@@ -83,7 +84,10 @@ impl VendorConnection {
 
     /// Sends it; an answer that is not a success becomes an error that quotes the vendor.
     pub(super) async fn send(&self, call: &Call, request: Request, keys: &Keyring) -> Result<Answer, ToolError> {
-        let answer = self.client.send(call, request).await?;
+        let exchange = ExchangeLog::begin(call, &request, keys);
+        let answer = self.client.send(call, request).await;
+        exchange.end(call, &answer);
+        let answer = answer?;
         if answer.status < 300 {
             return Ok(answer);
         }
@@ -96,12 +100,16 @@ impl VendorConnection {
         };
         let (limited, words) = answer.open(read).await?;
         if let Some(error) = limited {
+            exchange_log::rate_limited(call, &error);
             return Err(error);
         }
         if answer.is_success() {
             return Err(answer.unusable(&format!("answered {}", answer.status)));
         }
         let mut error = answer.refusal();
+        if answer.status == TOO_MANY_REQUESTS {
+            exchange_log::rate_limited(call, &error);
+        }
         if let Some(words) = words.map(|words| keys.quote(&words)) {
             let _ = write!(error.body.message, ": {words}");
         }

@@ -77,9 +77,27 @@ pub(super) fn load_with_base_urls(
     origin: &str,
     elsewhere: &BTreeMap<String, String>,
 ) -> Result<Vec<Declaration>, DeclareError> {
+    let document = read(text, &FilePosition { origin, key: String::new() })?;
+    load_document(&document, origin, elsewhere)
+}
+
+/// The declaration of a stored definition, with the version that it had when it was stored.
+pub(super) fn load_definition(definition: &Value, origin: &str) -> Result<Declaration, DeclareError> {
     let at = FilePosition { origin, key: String::new() };
-    let document = read(text, &at)?;
-    let file: File = parse(&document, &at)?;
+    let document = document_of(definition, &at)?;
+    let vendor = document["vendor"].as_str().unwrap_or_default().to_owned();
+    let base_url = definition["base_url"].as_str().unwrap_or_default().to_owned();
+    let mut declared = load_document(&document, origin, &BTreeMap::from([(vendor, base_url)]))?;
+    declared.pop().ok_or_else(|| at.child("tool").error("there is none"))
+}
+
+fn load_document(
+    document: &Value,
+    origin: &str,
+    elsewhere: &BTreeMap<String, String>,
+) -> Result<Vec<Declaration>, DeclareError> {
+    let at = FilePosition { origin, key: String::new() };
+    let file: File = parse(document, &at)?;
     at.child("vendor").demand(is_name(&file.vendor), "a-z, 0-9, '_' and '-', beginning with a letter")?;
     at.child("tool").demand(
         (1..=DECLARED_TOOLS_MAX).contains(&file.tools.len()),
@@ -99,21 +117,34 @@ pub(super) fn load_with_base_urls(
             let at = at.child("tool").child(&entry.name);
             at.demand(names.insert(&entry.name), "duplicate tool name")?;
             let (mut spec, plan) = tool(entry, &at)?;
-            spec.version =
-                format!("{}+{}", entry.version, definition_digest(&document, index, vendor.base_url.as_str().into()));
-            Ok(Declaration { spec: Arc::new(spec), vendor: Arc::clone(&vendor), plan: Arc::new(plan) })
+            let definition = definition(document, index, vendor.base_url.as_str().into());
+            spec.version = definition_version(&entry.version, &definition);
+            let (definition, vendor) = (Arc::new(definition), Arc::clone(&vendor));
+            Ok(Declaration { spec: Arc::new(spec), vendor, plan: Arc::new(plan), definition })
         })
         .collect()
 }
 
-/// A digest of everything that a file says about a tool, and of the vendor's base URL. It is part of the tool's
-/// version. So whatever depends on the version (approvals, plans, records) notices a changed file even if its
-/// `version` was not changed.
-pub(super) fn definition_digest(document: &Value, index: usize, base_url: Value) -> String {
+/// Everything that a file says about a tool, and the vendor's base URL.
+pub(super) fn definition(document: &Value, index: usize, base_url: Value) -> Value {
     let mut shared = document.clone();
     let tool = shared.as_object_mut().and_then(|file| file.remove("tool")).unwrap_or_default();
-    let all = json!({"shared": shared, "tool": tool.get(index), "base_url": base_url});
-    Digest32::of(&all).to_string().chars().take(DEFINITION_CHARS).collect()
+    json!({"shared": shared, "tool": tool.get(index), "base_url": base_url})
+}
+
+/// The document that a definition was made of, with its tool as the only one.
+pub(super) fn document_of(definition: &Value, at: &FilePosition<'_>) -> Result<Value, DeclareError> {
+    let shared = definition["shared"].as_object().cloned();
+    let mut document = shared.ok_or_else(|| at.child("shared").error("not an object"))?;
+    document.insert("tool".to_owned(), json!([definition["tool"]]));
+    Ok(Value::Object(document))
+}
+
+/// The version of a tool: what the file calls it, and a digest of its definition. So whatever depends on the version
+/// (approvals, plans, records) notices a changed file even if its `version` was not changed.
+pub(super) fn definition_version(version: &str, definition: &Value) -> String {
+    let digest: String = Digest32::of(definition).to_string().chars().take(DEFINITION_CHARS).collect();
+    format!("{version}+{digest}")
 }
 
 pub(super) fn read(text: &str, at: &FilePosition<'_>) -> Result<Value, DeclareError> {

@@ -6,6 +6,7 @@
 mod auth;
 mod exchange;
 mod file;
+mod kind;
 mod load;
 mod mapping;
 mod paging;
@@ -14,7 +15,8 @@ mod template;
 mod tool;
 mod worker;
 
+pub use kind::{FileTool, file_tools, restore};
 pub use load::{DeclareError, load};
 pub use plan::Declaration;
 pub use tool::{HttpTool, tools};
-pub use worker::{WorkerTool, file_tools};
+pub use worker::WorkerTool;

@@ -3,9 +3,8 @@
 //! Such a tool has no address: its calls become work items of a queue. The process itself only answers dry runs, with a
 //! mock response.
 
-use super::load::{FilePosition, check_entry, definition_digest, destinations, parse, read};
-use super::{DeclareError, tools};
-use crate::flow::toolbox::ToolDependencies;
+use super::load::{FilePosition, check_entry, definition, definition_version, destinations, parse};
+use super::{DeclareError, FileTool};
 use async_trait::async_trait;
 use chimera_core::error::Code;
 use chimera_core::json::schema::Schema;
@@ -16,12 +15,12 @@ use chimera_core::limits::{
 use chimera_core::tool::{EffectKind, Execution, Metadata, Rollback, Spec, WorkerQueue, with_dry_run};
 use chimera_engine::flow::port::{CallContext, Tool, ToolError};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The value of `kind` in such a file.
-const KIND: &str = "worker";
+pub(super) const KIND: &str = "worker";
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -58,23 +57,8 @@ pub struct WorkerTool {
     spec: Arc<Spec>,
 }
 
-/// The tools of a file of either kind.
-pub fn file_tools(text: &str, origin: &str, toolbox: &ToolDependencies) -> Result<Vec<Arc<dyn Tool>>, DeclareError> {
-    let at = FilePosition { origin, key: String::new() };
-    let document = read(text, &at)?;
-    match document.get("kind") {
-        None => Ok(tools(text, origin, toolbox)?.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>).collect()),
-        Some(kind) if kind == KIND => {
-            let declared = worker_tools(&document, &at)?.into_iter();
-            Ok(declared.map(|tool| Arc::new(tool) as Arc<dyn Tool>).collect())
-        }
-        Some(kind) => {
-            Err(at.child("kind").error(format!("{kind} is not known; give \"worker\", or leave it out for HTTP")))
-        }
-    }
-}
-
-fn worker_tools(document: &Value, at: &FilePosition<'_>) -> Result<Vec<WorkerTool>, DeclareError> {
+/// The tools of a document of this kind.
+pub(super) fn worker_tools(document: &Value, at: &FilePosition<'_>) -> Result<Vec<FileTool>, DeclareError> {
     let file: WorkerFile = parse(document, at)?;
     at.child("tool").demand(
         (1..=DECLARED_TOOLS_MAX).contains(&file.tools.len()),
@@ -93,8 +77,9 @@ fn worker_tools(document: &Value, at: &FilePosition<'_>) -> Result<Vec<WorkerToo
             let at = at.child("tool").child(&entry.name);
             at.demand(names.insert(&entry.name), "duplicate tool name")?;
             let mut spec = worker_spec(entry, &file, &at)?;
-            spec.version = format!("{}+{}", entry.version, definition_digest(document, index, json!(null)));
-            Ok(WorkerTool { spec: Arc::new(spec) })
+            let definition = definition(document, index, Value::Null);
+            spec.version = definition_version(&entry.version, &definition);
+            Ok(FileTool { tool: Arc::new(WorkerTool { spec: Arc::new(spec) }), definition: Arc::new(definition) })
         })
         .collect()
 }

@@ -376,7 +376,8 @@ impl Compiler<'_> {
         let known = self.resolved_tools.entry(name.to_owned()).or_insert_with(|| {
             let found = catalog.tool(name);
             let absent = found.is_none();
-            let stand_in = || catalog.allows_placeholders().then(|| Spec::placeholder(name).ok())?.map(Arc::new);
+            let placeholder = || Spec::placeholder(name, catalog.absence_reason(name)).ok().map(Arc::new);
+            let stand_in = || catalog.allows_placeholders().then(placeholder)?;
             let spec = found.or_else(stand_in)?;
             let wanted = Arc::new(ExpectedInput::of_tool(Arc::clone(&spec)));
             let output = outputs::completed_type(Type::from_schema(spec.output.document()));

@@ -47,6 +47,12 @@ pub(crate) fn start(run: &mut Run, at: RunPlace, spec: &Arc<Spec>, cx: &mut Turn
     let Some(call) = start::record_dispatch(run, at, spec, CallMode::Execute, cx)? else { return Ok(()) };
     let (kind, item) = match &spec.execution {
         Execution::Workers(queue) => {
+            // No tool of this process is reached that would refuse the call.
+            if let Some(reason) = cx.env.catalog.refusal(spec) {
+                let body = Box::new(ErrorBody::new(Code::ToolUnavailable, reason));
+                let error = ToolError { body, sent: Sent::No };
+                return answer::settle_elsewhere(run, at, call.id, CallOutcome::Failed(error), cx);
+            }
             let is_repeatable = run.tasks.is_resendable(at, spec);
             add_item(run, &call, queue, is_repeatable, cx)?;
             let in_doubt = run.tasks.task(at).is_some_and(Task::is_in_doubt);
@@ -89,7 +95,7 @@ fn add_item(
             (work_items::run_id, head.id.into()),
             (work_items::step_id, call.step.into()),
             (work_items::actor, head.actor.as_str().into()),
-            (work_items::tool, call.tool.as_str().into()),
+            (work_items::tool, call.tool.name.as_str().into()),
             (work_items::idempotency_key, call.key.as_str().into()),
             (work_items::attempt, i64::from(call.attempt).into()),
             (work_items::priority, i64::from(run.priority_at(call.at)).into()),
@@ -115,7 +121,7 @@ fn add_job(run: &Run, call: &Call, cx: &mut TurnContext<'_>) -> Result<Result<()
         tenant: &run.head.tenant,
         run: run.head.id,
         step: call.step,
-        tool: &call.tool,
+        tool: &call.tool.name,
         idempotency_key: &call.key,
         attempt: call.attempt,
         input: &call.input,

@@ -35,6 +35,8 @@ pub struct SlotRequest<'a> {
     pub at: RunPlace,
     pub tenant: &'a str,
     pub tool: &'a str,
+    /// The version of the tool that the call is for.
+    pub version: &'a str,
     /// The input of the call, if it may reach an external system: it determines the host.
     pub input: Option<&'a Value>,
     /// One is most urgent, ten least.

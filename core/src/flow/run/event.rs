@@ -15,6 +15,7 @@ use crate::flow::work::{Elsewhere, WorkStatus};
 use crate::ledger::decision::{DecisionSource, Outcome};
 use crate::record::{Insert, Json, JsonError, Tx, Unstorable};
 use crate::time::Timestamp;
+use crate::tool::Spec;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
@@ -299,7 +300,8 @@ pub struct Call {
     pub key: String,
     /// Counts from one.
     pub attempt: u32,
-    pub tool: String,
+    /// The definition of the tool that is to be called, and no other.
+    pub tool: Arc<Spec>,
     pub mode: CallMode,
     pub input: Arc<Value>,
     /// When the call times out.

@@ -32,7 +32,7 @@ pub(crate) fn call_started(run: &Run, call: &Call, cx: &mut TurnContext<'_>) -> 
     if call.mode != CallMode::Execute {
         return Ok(());
     }
-    let (tool, input, attempt) = (call.tool.as_str(), &*call.input, call.attempt);
+    let (tool, input, attempt) = (call.tool.name.as_str(), &*call.input, call.attempt);
     project(run, call.at, &StepChange::CallStarted { call: call.id, tool, attempt, input }, cx)
 }
 

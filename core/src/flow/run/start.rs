@@ -126,7 +126,7 @@ fn start_tool(run: &mut Run, at: RunPlace, spec: &Arc<Spec>, cx: &mut TurnContex
         RecordedOutcome::Missing => return replay::not_recorded(run, at, cx).map(|()| true),
     }
     if run.tasks.graph().nodes[at.node].is_tool_absent {
-        return answer::give_up(run, at, tool_absent(&spec.name), cx).map(|()| true);
+        return answer::give_up(run, at, tool_absent(spec), cx).map(|()| true);
     }
     if !judge::judge_before_sending(run, at, spec, cx)? {
         return Ok(true);
@@ -163,7 +163,7 @@ pub(crate) fn take_slot(run: &Run, at: RunPlace, spec: &Spec, env: &mut Env<'_>)
         return false;
     }
     let input = run.tasks.input(at).filter(|_| spec.effect != EffectKind::Pure);
-    env.gate.enter(SlotRequest { run: id, at, tenant, tool: &spec.name, input, priority })
+    env.gate.enter(SlotRequest { run: id, at, tenant, tool: &spec.name, version: &spec.version, input, priority })
 }
 
 /// At L0, steps are approved one at a time: each after the previous one has ended.
@@ -292,7 +292,7 @@ pub(crate) fn record_dispatch(
     let digest = task.input_digest();
     // A check looks for the call as it was sent, even if the row of its effect is missing.
     let effect = if mode == CallMode::Check { id::effect(head.id, &key) } else { step };
-    let mut made = Call { at, id: call, step, effect, key, attempt, tool: spec.name.clone(), mode, input, deadline };
+    let mut made = Call { at, id: call, step, effect, key, attempt, tool: Arc::clone(spec), mode, input, deadline };
     if spec.effect != EffectKind::Pure && made.mode == CallMode::Execute {
         let (key, tool, status) = (made.key.as_str(), spec.name.as_str(), EffectStatus::Dispatched);
         made.effect = cx.turn.write_effect(&head, task, EffectRecord { key, tool, status, deadline, at: now })?;
@@ -389,9 +389,9 @@ pub(crate) fn cache_key(node: &str, spec: &Spec, digest: Digest32) -> String {
 }
 
 /// The error of a place whose tool is not configured here.
-pub(crate) fn tool_absent(name: &str) -> ErrorBody {
-    let message = format!("the tool {name} is not configured in this process; configure it and retry the run");
-    ErrorBody::new(Code::ToolUnavailable, message).with("tool", name)
+pub(crate) fn tool_absent(placeholder: &Spec) -> ErrorBody {
+    let message = format!("{}; configure it and retry the run", placeholder.description);
+    ErrorBody::new(Code::ToolUnavailable, message).with("tool", placeholder.name.as_str())
 }
 
 /// Checks an input against the tool's schema and the limits.

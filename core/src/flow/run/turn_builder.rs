@@ -357,7 +357,7 @@ impl TurnBuilder {
             vec![
                 (tool_calls::id, call.id.into()),
                 (tool_calls::step_id, call.step.into()),
-                (tool_calls::tool_name, call.tool.as_str().into()),
+                (tool_calls::tool_name, call.tool.name.as_str().into()),
                 (tool_calls::tool_input, Json::encode(&*call.input)?.into()),
                 (tool_calls::dry_run, is_dry_run(&call.input).into()),
                 (tool_calls::idempotency_key, call.key.as_str().into()),

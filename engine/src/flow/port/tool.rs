@@ -1,5 +1,6 @@
 //! Tools: what the engine calls to act on the outside world.
 
+use super::CallLog;
 use async_trait::async_trait;
 use chimera_core::error::Code;
 pub use chimera_core::flow::call::{CheckResult, Sent, ToolError};
@@ -84,6 +85,8 @@ pub struct CallContext {
     pub traceparent: String,
     /// Fires when the result is no longer needed.
     pub cancel: CancelToken,
+    /// Takes what the tool has to say about the call.
+    pub log: CallLog,
 }
 
 /// A cancellation token.

@@ -197,12 +197,16 @@ async fn repeated_claim(flow: &Flow, permit: &Permit, request: &ClaimRequest) ->
 async fn queued_items(flow: &Flow, permit: &Permit, request: &ClaimRequest) -> Result<Vec<WorkItemRow>, EngineError> {
     let records = &*flow.inner.parts.records;
     let scope = || Scope::Tenant(permit.tenant().to_owned());
-    let queued = WorkItemBrief::select(scope())
+    let mut queued = WorkItemBrief::select(scope())
         .with(work_items::queue, request.queue.as_str())
         .with(work_items::state, WorkState::Queued)
         .filter(work_items::deadline, Comparison::Above, flow.inner.parts.clock.steady())
         .by(&[work_items::priority], Direction::Ascending)
         .take(request.limit);
+    // A call of a tool that was disabled since waits for its deadline, or until the tool is enabled again.
+    for tool in flow.registry().snapshot().disabled() {
+        queued = queued.filter(work_items::tool, Comparison::IsNot, tool);
+    }
     let (mut found, mut bytes) = (Vec::new(), 0_usize);
     for brief in rows::decodable::<WorkItemBrief>(records.read(queued).await?.rows).take(request.limit) {
         let whole = WorkItemRow::select(scope()).with(work_items::id, brief.id);

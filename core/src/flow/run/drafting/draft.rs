@@ -167,7 +167,7 @@ fn visit(run: &mut Run, at: RunPlace, env: &mut Env<'_>) -> Result<DraftOutcome,
         }
     }
     let line = match start::work(run, at) {
-        Work::Tool(spec) if run.tasks.graph().nodes[at.node].is_tool_absent => return Err(tool_absent(&spec.name)),
+        Work::Tool(spec) if run.tasks.graph().nodes[at.node].is_tool_absent => return Err(tool_absent(&spec)),
         Work::Tool(spec) => return draft_tool(run, at, spec, env),
         Work::Map => return draft_map(run, at, env).map(|()| DraftOutcome::Done),
         Work::Person => json!({"node": node, "type": "hitl", "would_execute": "a person decides"}),
@@ -325,7 +325,7 @@ fn draft_call(run: &mut Run, at: RunPlace, spec: Arc<Spec>, input: Arc<Value>, e
     let ms = i64::try_from(spec.timeout_ms).unwrap_or(60_000);
     let deadline = Timestamp::from_micros(env.now.micros().saturating_add(ms * 1_000));
     let key = format!("{}:dry", start::effect_key(run, at, &CallMode::DryRun));
-    let (tool, mode) = (spec.name.clone(), CallMode::DryRun);
+    let (tool, mode) = (Arc::clone(&spec), CallMode::DryRun);
     if let Some(draft) = &mut run.drafting.draft {
         draft.waiting = Some((id, at, spec, Arc::clone(&input)));
     }

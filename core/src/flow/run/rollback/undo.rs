@@ -223,7 +223,7 @@ fn may_undo(run: &Run, at: RunPlace, env: &Env<'_>) -> Result<(), String> {
         return Err("its output can't be used, so it is unknown what to undo".to_owned());
     }
     if run.tasks.graph().nodes[at.node].is_tool_absent {
-        return Err(format!("the tool {} is not configured in this process", spec.name));
+        return Err(spec.description.clone());
     }
     if !spec.is_reversible() {
         return Err(format!("{} does not support rollback", spec.name));
@@ -356,7 +356,7 @@ fn send(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
         effect,
         key: start::effect_key(run, at, &mode),
         attempt,
-        tool: spec.name.clone(),
+        tool: Arc::clone(&spec),
         input: task.shared_input(),
         mode,
         deadline,
