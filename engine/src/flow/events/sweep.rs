@@ -8,7 +8,7 @@ use chimera_core::flow::tables::{
     EVENT_CHANNELS, EXTERNAL_EVENTS, EventBrief, EventChannelRow, event_channels, external_events,
 };
 use chimera_core::limits;
-use chimera_core::record::{Comparison, Condition, RowCount, Scope, Step, StoredRow, Table, Tx};
+use chimera_core::record::{Comparison, Condition, Direction, RowCount, Scope, Step, StoredRow, Table, Tx};
 
 /// Deletes what has expired, as long as there is a full batch of it.
 pub(in crate::flow) async fn sweep_expired(flow: &Flow) -> Result<(), EngineError> {
@@ -30,6 +30,8 @@ async fn expired_rows(flow: &Flow) -> Result<Vec<Step>, EngineError> {
     let now = parts.clock.earlier();
     let events = EventBrief::select(Scope::System)
         .filter(external_events::expires_at, Comparison::AtMost, now)
+        // By the index: in the order of their ids, a store would look at every event that is kept.
+        .by(&[external_events::expires_at], Direction::Ascending)
         .take(limits::EVENT_SWEEP_ROWS_MAX);
     let is = |column, value| Condition { column, compare: Comparison::Is, value };
     let delete = |table: &'static Table, conditions| Step::Delete { table, conditions, rows: RowCount::AtMost(1) };
@@ -39,6 +41,7 @@ async fn expired_rows(flow: &Flow) -> Result<Vec<Step>, EngineError> {
     let old = now.plus_seconds(-limits::EVENT_CHANNEL_SECONDS);
     let channels = EventChannelRow::select(Scope::System)
         .filter(event_channels::updated_at, Comparison::AtMost, old)
+        .by(&[event_channels::updated_at], Direction::Ascending)
         .take(limits::EVENT_SWEEP_ROWS_MAX);
     for row in rows::decodable::<EventChannelRow>(parts.records.read(channels).await?.rows) {
         // A wait that begins now has made a new mark.

@@ -104,3 +104,37 @@ fn the_execution_records_of_a_run_are_found_by_its_trace() {
     let plan = plan(query);
     assert!(plan[0].contains("idx_record_scopes_executions (tenant_id=? AND trace_id=?)"), "{plan:?}");
 }
+
+/// Publishing, a run that begins to wait, and what the keeper deletes must not depend on how many events are kept.
+#[test]
+fn events_and_those_who_wait_for_them_are_found_by_an_index() {
+    let channel = "tenant_id = 'acme' AND event_name = ?1 AND event_key = 'k'";
+    for (query, index) in [
+        (
+            format!("SELECT id FROM external_events WHERE {channel} AND expires_at > 5 ORDER BY id LIMIT 101"),
+            "idx_external_events_channel (tenant_id=? AND event_name=? AND event_key=?)",
+        ),
+        (
+            format!("SELECT * FROM event_waits WHERE {channel} ORDER BY step_id LIMIT 1001"),
+            "idx_event_waits_channel (tenant_id=? AND event_name=? AND event_key=?)",
+        ),
+        (
+            format!("SELECT * FROM event_channels WHERE {channel} LIMIT 2"),
+            "sqlite_autoindex_event_channels_1 (tenant_id=? AND event_name=? AND event_key=?)",
+        ),
+        (
+            "SELECT id FROM external_events WHERE expires_at <= ?1 ORDER BY expires_at, id LIMIT 501".to_owned(),
+            "idx_external_events_expires_at (expires_at<?)",
+        ),
+        (
+            "SELECT * FROM event_channels WHERE updated_at <= ?1 ORDER BY updated_at, tenant_id, event_name, event_key \
+             LIMIT 501"
+                .to_owned(),
+            "idx_event_channels_updated_at (updated_at<?)",
+        ),
+    ] {
+        let plan = plan(&query);
+        assert!(plan[0].contains(index), "{query}: {plan:?}");
+        assert!(plan.iter().all(|step| !step.starts_with("SCAN")), "{query}: {plan:?}");
+    }
+}
