@@ -8,7 +8,7 @@ use axum::http::request::Parts;
 use chimera_core::error::Code;
 use chimera_engine::access::Permit;
 use chimera_engine::flow::view::RunDetails;
-use chimera_engine::flow::{Flow, SizeBudget};
+use chimera_engine::flow::{self, Flow, SizeBudget};
 use uuid::Uuid;
 
 pub(crate) struct Caller {
@@ -22,7 +22,7 @@ impl Caller {
     /// A run as `render` writes it.
     pub(crate) async fn show_run<T>(&self, run: Uuid, render: impl FnOnce(RunDetails) -> T) -> Result<T, ApiError> {
         let room = self.page_share().await?;
-        Ok(self.flow.show_as(&self.permit, run, room, render).await?)
+        Ok(flow::show_run_as(&self.flow, &self.permit, run, room, render).await?)
     }
 
     /// Memory to read a page with. What the request had is given back, unless it is more.

@@ -3,6 +3,7 @@
 use crate::json::{self, JsonError};
 use crate::problem::ApiError;
 use axum::body::{Body, HttpBody};
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
@@ -69,13 +70,30 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for ApiQuer
         if parts.uri.query().is_some_and(|query| query.contains("%00")) {
             return Err(ApiError::new(Code::SchemaInvalid, "a query parameter contains the NUL character"));
         }
-        let Query(given) = Query::from_request_parts(parts, state).await.map_err(|rejection| {
-            let reason = rejection.body_text();
-            let reason = reason.rsplit(": ").next().unwrap_or_default().to_owned();
-            ApiError::new(Code::SchemaInvalid, format!("invalid query parameters: {reason}")).with("reason", reason)
-        })?;
+        let rejected = |rejection: QueryRejection| invalid_query(&rejection.body_text());
+        let Query(given) = Query::from_request_parts(parts, state).await.map_err(rejected)?;
         Ok(Self(given))
     }
+}
+
+/// The error for a rejection such as `Failed to deserialize query string: limit: invalid digit found in string`.
+fn invalid_query(rejection: &str) -> ApiError {
+    let mut words = rejection.rsplit(": ");
+    let reason = match words.next().unwrap_or_default() {
+        "invalid digit found in string"
+        | "cannot parse integer from empty string"
+        | "number too large to fit in target type"
+        | "number too small to fit in target type" => "expected an integer in range",
+        "invalid float literal" | "cannot parse float from empty string" => "expected a number",
+        "provided string was not `true` or `false`" => "expected true or false",
+        reason => reason,
+    };
+    match words.next().filter(|name| !name.contains(' ')) {
+        Some(name) => ApiError::new(Code::SchemaInvalid, format!("invalid query parameter `{name}`: {reason}"))
+            .with("parameter", name),
+        None => ApiError::new(Code::SchemaInvalid, format!("invalid query parameters: {reason}")),
+    }
+    .with("reason", reason)
 }
 
 impl From<JsonError> for ApiError {

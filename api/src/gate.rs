@@ -31,7 +31,8 @@ use bytes::Bytes;
 use chimera_core::access::Claimant;
 use chimera_core::error::Code;
 use chimera_core::limits::{BODY_RECHECK_MS, JSON_INLINE_BYTES_MAX};
-use chimera_engine::access::{AuthenticatedCaller, Authenticator, Permit, Rate, Rejection};
+use chimera_engine::access::{self, AuthenticatedCaller, Authenticator, Permit, Rate, Rejection};
+use chimera_engine::flow;
 use std::sync::Arc;
 
 /// Query parameter with which an operator acts for another tenant.
@@ -132,7 +133,7 @@ async fn admit(
     }
     if shown.rules.link {
         let checked = match link_open::flow(edge) {
-            Ok(flow) => flow.check_link(&link_token(parts).await).await.map_err(ApiError::from),
+            Ok(flow) => flow::check_link(flow, &link_token(parts).await).await.map_err(ApiError::from),
             Err(error) => Err(error),
         };
         return checked.map(|()| None).map_err(|error| page::refused(error, &*edge.random));
@@ -196,7 +197,7 @@ async fn act_for(
             "this endpoint does not sign the query string, so it cannot act for another tenant",
         ));
     }
-    let permit = authenticator.act_for(permit, &slug, &shown.presented()).await?;
+    let permit = access::act_for(authenticator, permit, &slug, &shown.presented()).await?;
     *request.uri_mut() = uri;
     request.extensions_mut().insert(permit);
     Ok(())

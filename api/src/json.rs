@@ -112,6 +112,8 @@ fn json_type_name(kind: &str) -> String {
             "i8" | "i16" | "i32" | "i64" | "u8" | "u16" | "u32" | "u64" | "usize" => "an integer".to_owned(),
             "a sequence" => "an array".to_owned(),
             "a map" => "an object".to_owned(),
+            // An enum is a word here.
+            "string or map" => "a string".to_owned(),
             other => other.to_owned(),
         },
     }

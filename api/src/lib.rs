@@ -14,6 +14,7 @@ mod examples;
 mod extract;
 mod flow;
 mod gate;
+mod job;
 mod json;
 mod ops;
 mod page;
@@ -41,6 +42,8 @@ pub mod answer {
     pub use crate::access::tenant_list::TenantDocument;
     pub use crate::audit::audit_list::EntryPage;
     pub use crate::flow::wire::{
-        DoubtPage, EventDocument, InboxPage, RunDocument, RunPage, StepList, WorkflowDocument, WorkflowPage,
+        DoubtPage, EventDocument, InboxPage, RunDocument, RunPage, StepList, WorkItemPage, WorkflowDocument,
+        WorkflowPage,
     };
+    pub use crate::job::execution_list::ExecutionPage;
 }

@@ -15,6 +15,7 @@ use chimera_core::limits::{
     WORKFLOW_ID_CHARS_MAX,
 };
 use chimera_core::time::Timestamp;
+use chimera_engine::flow;
 use chimera_engine::flow::view::ListPage;
 use serde::Serialize;
 use std::time::Duration;
@@ -61,7 +62,7 @@ pub(crate) async fn resolve_step(caller: &Caller, run: Uuid, text: &str) -> Resu
     if text.contains(char::is_control) {
         return Err(malformed(text, "a step id or node id"));
     }
-    Ok(caller.flow.step_of(&caller.permit, run, text).await?)
+    Ok(flow::find_step(&caller.flow, &caller.permit, run, text).await?)
 }
 
 pub(crate) fn digest(text: &str) -> Result<Digest32, ApiError> {
@@ -101,7 +102,7 @@ pub(crate) fn parse_limit(limit: Option<usize>) -> Result<usize, ApiError> {
 
 /// The response after a signal was sent to a run, which processes it in its next turn.
 pub(crate) async fn accepted(caller: &Caller, run: Uuid) -> Result<Accepted, ApiError> {
-    let status = caller.flow.status(&caller.permit, run).await?;
+    let status = flow::run_status(&caller.flow, &caller.permit, run).await?;
     Ok(Accepted { run_id: run, status: status.into(), accepted: true })
 }
 

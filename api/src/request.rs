@@ -99,12 +99,23 @@ async fn run_with_timeout(edge: &Edge, request: Request, next: Next) -> Response
             return ApiError::from(damage.body("nothing can be changed")).into_response();
         }
     }
+    let changes = !request.method().is_safe();
     match tokio::time::timeout(edge.timeouts.request, next.run(request)).await {
         Ok(response) => response,
-        Err(_) => {
-            ApiError::new(Code::RequestTimeout, "the request exceeded its time limit").retry_after(1).into_response()
-        }
+        Err(_) => request_timeout(changes).into_response(),
     }
+}
+
+/// What had begun to be committed is not undone by the end of the request.
+fn request_timeout(changes: bool) -> ApiError {
+    let message = if changes {
+        "the request exceeded its time limit, and what it changes may have been changed: repeat it with the same \
+         idempotency key, which is safe, or look first if it has none"
+    } else {
+        "the request exceeded its time limit"
+    };
+    let error = ApiError::new(Code::RequestTimeout, message).retry_after(1);
+    if changes { error.with("may_have_changed", true) } else { error }
 }
 
 fn find_head_fault(request: &Request) -> Option<&'static str> {
@@ -234,6 +245,14 @@ fn set_header(headers: &mut HeaderMap, name: HeaderName, value: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_change_that_took_too_long_says_that_it_may_have_been_made() {
+        let (change, read) = (request_timeout(true).body, request_timeout(false).body);
+        assert_eq!((&change.details["may_have_changed"], change.retryable), (&true.into(), true));
+        assert!(change.message.contains("may have been changed") && change.message.contains("same idempotency key"));
+        assert!(read.details.is_empty() && !read.message.contains("changed"), "{read:?}");
+    }
 
     #[test]
     fn a_long_path_is_masked_before_it_is_cut() {

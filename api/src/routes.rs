@@ -15,11 +15,13 @@ use crate::audit::audit_list;
 use crate::edge::Edge;
 use crate::flow::wire::EventDocument;
 use crate::flow::{
-    artifact_get, cache_forget, call_list, doubt_list, inbox_list, link_decide, link_open, run_approve, run_cancel,
-    run_events, run_get, run_list, run_mark, run_pause, run_reject, run_resume, run_rollback, run_steps, run_unpatch,
-    step_edit, step_resolve, tool_list, workflow_apply, workflow_check, workflow_get, workflow_list, workflow_share,
-    workflow_unshare,
+    artifact_get, cache_forget, call_list, doubt_list, event_list, event_publish, inbox_list, link_decide, link_open,
+    run_approve, run_cancel, run_events, run_get, run_list, run_mark, run_pause, run_reject, run_resume, run_rollback,
+    run_steps, run_unpatch, step_edit, step_resolve, tool_list, tool_problems, tool_reload, work_claim, work_complete,
+    work_fail, work_list,
+    work_renew, workflow_apply, workflow_check, workflow_get, workflow_list, workflow_share, workflow_unshare,
 };
+use crate::job::execution_list;
 use crate::ops::{docs, errors, healthz, metrics, openapi, readyz, schema, webhooks};
 use crate::problem::ApiError;
 use crate::route::{self, Route, RouteRules, Signed};
@@ -89,6 +91,8 @@ routes! {
     GET "/tenants/{slug}" get_tenant tenant_get::get READ;
     PATCH "/tenants/{slug}" update_tenant tenant_set::set CHANGE;
     GET "/tools" list_tools tool_list::list READ;
+    GET "/tools/problems" list_tool_problems tool_problems::list READ;
+    POST "/tools/reload" reload_tools tool_reload::reload CHANGE;
     GET "/tool-calls" list_tool_calls call_list::list READ;
     GET "/doubts" list_doubts doubt_list::list READ;
     GET "/inbox" list_inbox inbox_list::list READ;
@@ -110,10 +114,18 @@ routes! {
     POST "/schedules/{name}/pause" pause_schedule schedule_pause::pause CHANGE;
     POST "/schedules/{name}/resume" resume_schedule schedule_resume::resume CHANGE;
     POST "/schedules/{name}/run" run_schedule schedule_run::run CALL;
+    GET "/work" list_work work_list::list READ;
+    POST "/work/claim" claim_work work_claim::claim CHANGE;
+    POST "/work/renew" renew_work work_renew::renew CHANGE;
+    POST "/work/complete" complete_work work_complete::complete CHANGE;
+    POST "/work/fail" fail_work work_fail::fail CHANGE;
+    GET "/events" list_events event_list::list READ;
+    POST "/events" publish_event event_publish::publish CHANGE;
     GET "/runs" list_runs run_list::list READ;
     GET "/runs/{id}" get_run run_get::get READ;
     PATCH "/runs/{id}" mark_run run_mark::mark CHANGE;
     GET "/runs/{id}/steps" list_steps run_steps::steps READ;
+    GET "/runs/{id}/executions" list_executions execution_list::list READ;
     POST "/runs/{id}/steps/{step}/resolve" resolve_step step_resolve::resolve CHANGE;
     POST "/runs/{id}/steps/{step}/edit" edit_step step_edit::edit CHANGE;
     GET "/runs/{id}/events" stream_run_events run_events::events READ;
@@ -148,6 +160,7 @@ pub fn route_table() -> &'static [Route] {
         (name = "ops", description = "Health, metrics, documentation"),
         (name = "access", description = "Authentication, actors and tenants"),
         (name = "flow", description = "Workflows, runs and tools"),
+        (name = "job", description = "The execution log"),
         (name = "link", description = "Approval links sent to people"),
         (name = "ledger", description = "The audit ledger"),
         (name = "intent", description = "Intents and their artifacts"),

@@ -4,6 +4,7 @@
 //! from, and the fields are converted one by one, so a new field of the one does not compile without the other.
 //! Every member of an answer is always present, and null if there is nothing, unless it is declared under `maybe`.
 
+use chimera_core::json::Digest32;
 use chimera_core::record::Json;
 use chimera_core::time::Timestamp;
 use serde::{Serialize, Serializer};
@@ -43,6 +44,12 @@ macro_rules! unchanged {
 }
 
 unchanged!(String, bool, i64, u16, u32, u64, usize, Uuid, [u64; 2]);
+
+impl IntoWire<String> for Digest32 {
+    fn into_wire(self) -> String {
+        self.to_string()
+    }
+}
 
 /// An RFC 3339 time. Its name gives it the format `date-time` in the document.
 #[derive(Clone, Copy, Debug)]
@@ -151,7 +158,7 @@ macro_rules! wire {
     ($(
         $(#[$about:meta])*
         $visible:vis $name:ident from $source:ty {
-            $($(#[$doc:meta])* $field:ident: $kind:ty,)*
+            $($(#[$doc:meta])* $field:ident $(in $group:ident)?: $kind:ty,)*
         } $(+ maybe {
             $($(#[$maybe_doc:meta])* $maybe:ident: $maybe_kind:ty,)*
         })? $(+ maybe of $part:ident {
@@ -180,7 +187,7 @@ macro_rules! wire {
             impl From<$source> for $name {
                 fn from(model: $source) -> Self {
                     Self {
-                        $($field: $crate::wire::IntoWire::into_wire(model.$field),)*
+                        $($field: $crate::wire::IntoWire::into_wire(model.$($group.)?$field),)*
                         $($($maybe: $crate::wire::IntoWire::into_wire(model.$maybe),)*)?
                         $($($part_field: $crate::wire::IntoWire::into_wire(model.$part.$part_field),)*)*
                     }

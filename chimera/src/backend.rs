@@ -9,7 +9,8 @@ use crate::data_folder;
 use crate::failure::{Failure, Outcome};
 use async_trait::async_trait;
 use chimera_api::answer::{
-    DoubtPage, EventDocument, InboxPage, RunDocument, RunPage, StepList, WorkflowDocument, WorkflowPage,
+    DoubtPage, EventDocument, ExecutionPage, InboxPage, RunDocument, RunPage, StepList, WorkItemPage, WorkflowDocument,
+    WorkflowPage,
 };
 use chimera_core::access::ADMIN;
 use chimera_core::error::Code;
@@ -18,7 +19,9 @@ use chimera_core::limits::{
     COMMAND_RECONNECTS_MAX, COMMAND_SIGNAL_POLL_INTERVAL, COMMAND_SIGNAL_POLLS_MAX, EVENTS_POLL_INTERVAL, PAGE_ROWS_MAX,
 };
 use chimera_engine::access::Permit;
-use chimera_engine::flow::{DoubtFilter, Flow, RunFilter};
+use chimera_engine::flow::work::{self, WorkFilter};
+use chimera_engine::flow::{self, DoubtFilter, Flow, RunFilter};
+use chimera_engine::job::executions::{ExecutionFilter, list_executions};
 use futures::stream::{self, BoxStream, StreamExt};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -134,7 +137,9 @@ impl Backend {
                 let path = with_query("workflows", &[("limit", Some(&limit.to_string())), ("cursor", cursor)]);
                 server.ask("GET", &path, None).await
             }
-            Self::Store(flow, permit) => shown(WorkflowPage::from(flow.list_workflows(permit, limit, cursor).await?)),
+            Self::Store(flow, permit) => {
+                shown(WorkflowPage::from(flow::list_workflows(flow, permit, limit, cursor).await?))
+            }
         }
     }
 
@@ -146,7 +151,9 @@ impl Backend {
                 let path = with_query(&format!("workflows/{}", percent_encode(id)), &[("version", version.as_deref())]);
                 server.ask("GET", &path, None).await
             }
-            Self::Store(flow, permit) => shown(WorkflowDocument::from(flow.show_workflow(permit, id, version).await?)),
+            Self::Store(flow, permit) => {
+                shown(WorkflowDocument::from(flow::show_workflow(flow, permit, id, version).await?))
+            }
         }
     }
 
@@ -184,7 +191,7 @@ impl Backend {
                 ];
                 server.ask("GET", &with_query("runs", &pairs), None).await
             }
-            Self::Store(flow, permit) => shown(RunPage::from(flow.list(permit, filter).await?)),
+            Self::Store(flow, permit) => shown(RunPage::from(flow::list_runs(flow, permit, filter).await?)),
         }
     }
 
@@ -200,7 +207,23 @@ impl Backend {
                 ];
                 server.ask("GET", &with_query("doubts", &pairs), None).await
             }
-            Self::Store(flow, permit) => shown(DoubtPage::from(flow.list_doubts(permit, filter).await?)),
+            Self::Store(flow, permit) => shown(DoubtPage::from(flow::list_doubts(flow, permit, filter).await?)),
+        }
+    }
+
+    /// A page of calls that workers execute.
+    pub(crate) async fn work(&self, filter: WorkFilter) -> Outcome<Value> {
+        match self {
+            Self::Server(server) => {
+                let pairs = [
+                    ("state", Some(filter.state.as_str())),
+                    ("queue", filter.queue.as_deref()),
+                    ("limit", Some(&*filter.limit.to_string())),
+                    ("cursor", filter.cursor.as_deref()),
+                ];
+                server.ask("GET", &with_query("work", &pairs), None).await
+            }
+            Self::Store(flow, permit) => shown(WorkItemPage::from(work::list(flow, permit, filter).await?)),
         }
     }
 
@@ -211,14 +234,14 @@ impl Backend {
                 let pairs = [("limit", Some(&*limit.to_string())), ("cursor", cursor)];
                 server.ask("GET", &with_query("inbox", &pairs), None).await
             }
-            Self::Store(flow, permit) => shown(InboxPage::from(flow.inbox(permit, limit, cursor).await?)),
+            Self::Store(flow, permit) => shown(InboxPage::from(flow::inbox(flow, permit, limit, cursor).await?)),
         }
     }
 
     pub(crate) async fn run(&self, run: Uuid) -> Outcome<Value> {
         match self {
             Self::Server(server) => server.ask("GET", &format!("runs/{run}"), None).await,
-            Self::Store(flow, permit) => shown(RunDocument::from(flow.show(permit, run).await?)),
+            Self::Store(flow, permit) => shown(RunDocument::from(flow::show_run(flow, permit, run).await?)),
         }
     }
 
@@ -246,13 +269,31 @@ impl Backend {
         Ok(all)
     }
 
+    /// A page of a run's execution records.
+    pub(crate) async fn executions(&self, run: Uuid, limit: usize, cursor: Option<&str>) -> Outcome<Value> {
+        match self {
+            Self::Server(server) => {
+                let limit = limit.to_string();
+                let path =
+                    with_query(&format!("runs/{run}/executions"), &[("limit", Some(&*limit)), ("cursor", cursor)]);
+                server.ask("GET", &path, None).await
+            }
+            Self::Store(flow, permit) => {
+                let filter = ExecutionFilter { run, limit, cursor };
+                shown(list_executions(flow, permit, filter, ExecutionPage::from).await?)
+            }
+        }
+    }
+
     async fn steps_from(&self, run: Uuid, cursor: Option<&str>) -> Outcome<Value> {
         match self {
             Self::Server(server) => {
                 let path = with_query(&format!("runs/{run}/steps"), &[("cursor", cursor)]);
                 server.ask("GET", &path, None).await
             }
-            Self::Store(flow, permit) => shown(StepList::from(flow.steps(permit, run, PAGE_ROWS_MAX, cursor).await?)),
+            Self::Store(flow, permit) => {
+                shown(StepList::from(flow::list_steps(flow, permit, run, PAGE_ROWS_MAX, cursor).await?))
+            }
         }
     }
 
@@ -333,7 +374,7 @@ fn poll_events(flow: Flow, permit: Permit, run: Uuid, after: i64) -> Events {
     let pages = stream::unfold(Some((flow, permit, after)), move |state| async move {
         let (flow, permit, after) = state?;
         loop {
-            match flow.feed(&permit, run, after).await {
+            match flow::feed(&flow, &permit, run, after).await {
                 Err(error) => return Some((vec![Err(error.into())], None)),
                 Ok(feed) if feed.over => return None,
                 Ok(feed) if feed.after == after => tokio::time::sleep(EVENTS_POLL_INTERVAL).await,

@@ -4,18 +4,24 @@
 
 mod access;
 mod backup;
+mod event;
 mod flow;
 mod schedule;
+mod tools;
+mod work;
 
 pub(crate) use access::{
     ActArgs, ActorArgs, ActorCommand, ActorKindArg, DuplicatePolicyArg, RoleCommand, SignArgs, TenantCommand, TokenArgs,
 };
 pub(crate) use backup::{BackupArgs, BackupCommand, RestoreArgs, ResumeArgs};
+pub(crate) use event::EventCommand;
 pub(crate) use flow::{
-    ActorArg, DecideArgs, DoubtsArgs, ListArgs, PageArgs, PatchArgs, ReplayArgs, ResolveArgs, RetryArgs, RollbackArgs,
-    RunIds, RunsCommand, WorkflowCommand,
+    ActorArg, DecideArgs, DoubtsArgs, ExecutionsArgs, ListArgs, PageArgs, PatchArgs, ReplayArgs, ResolveArgs,
+    RetryArgs, RollbackArgs, RunIds, RunsCommand, WorkflowCommand,
 };
 pub(crate) use schedule::{ScheduleArgs, ScheduleCommand, ScheduleName};
+pub(crate) use tools::ToolsCommand;
+pub(crate) use work::{WorkCommand, WorkListArgs};
 
 use crate::config::Flags;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -127,13 +133,19 @@ pub(crate) enum Command {
     Tenant(TenantCommand),
     /// Apply, list, show, check and share workflows.
     Workflow(TenantScoped<WorkflowCommand>),
+    /// List tools, and reload those that files declare.
+    Tools(TenantScoped<ToolsCommand>),
     /// Start workflows by the clock: cron or an interval.
     Schedule(TenantScoped<ScheduleCommand>),
+    /// Publish events that runs wait for.
+    Event(TenantScoped<EventCommand>),
     /// Watch and control runs.
     ///
     /// The first digits of an id are enough, at least eight, as long as only one id begins so. An item of a map is
     /// `node[3]`.
     Runs(TenantScoped<RunsCommand>),
+    /// See the calls that workers outside execute.
+    Work(TenantScoped<WorkCommand>),
     /// List notifications that have no other channel.
     Inbox(PageArgs),
     /// Show the configuration.
@@ -306,7 +318,9 @@ impl Command {
         match self {
             Self::Actor(TenantScoped { for_tenant, .. })
             | Self::Workflow(TenantScoped { for_tenant, .. })
+            | Self::Tools(TenantScoped { for_tenant, .. })
             | Self::Schedule(TenantScoped { for_tenant, .. })
+            | Self::Event(TenantScoped { for_tenant, .. })
             | Self::Runs(TenantScoped { for_tenant, .. }) => for_tenant.as_deref(),
             _ => None,
         }

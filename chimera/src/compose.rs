@@ -13,6 +13,7 @@ mod node;
 mod restore;
 mod server;
 mod signing;
+mod tool_folder;
 mod traced;
 
 pub(crate) use access::{
@@ -52,7 +53,8 @@ use chimera_storage::Redis;
 use chimera_storage::blob::{FolderBlobs, InvalidS3Url, LinkSigner, S3Blobs, S3Credentials, S3Url};
 use chimera_storage::migrate::{MigrateError, newest};
 use chimera_storage::records::{
-    AccessMode, MARK_FILE, OpenError, PostgresOptions, PostgresRecords, SqliteRecords, StoreSurvey, marked_entries,
+    self, AccessMode, MARK_FILE, OpenError, PostgresOptions, PostgresRecords, SqliteRecords, StoreSurvey,
+    marked_entries,
 };
 use chimera_storage::secret::{DirectorySecrets, EnvironmentSecrets, FileSecrets, LayeredSecrets};
 use serde::Serialize;
@@ -301,8 +303,8 @@ pub(crate) struct MigrationSummary {
 /// Applies pending migrations and restores missing schema objects.
 pub(crate) async fn migrate(config: &Config) -> Outcome<MigrationSummary> {
     let applied = match &config.database_url {
-        Some(url) => PostgresRecords::migrate(&resolve_setting(config, "database_url", url).await?).await?,
-        None => SqliteRecords::migrate(&config.data_dir)?,
+        Some(url) => records::migrate_postgres(&resolve_setting(config, "database_url", url).await?).await?,
+        None => records::migrate_sqlite(&config.data_dir)?,
     };
     Ok(MigrationSummary { applied: applied.names, put_back: applied.restored, version: applied.version })
 }
@@ -322,12 +324,12 @@ pub(crate) async fn verify_records(config: &Config, progress: &mut Progress) -> 
     if let Some(url) = &config.database_url {
         let url = resolve_setting(config, "database_url", url).await?;
         let begins = |table: &str, at: usize, of: usize| progress.show(&format!("table {table}, {at} of {of}"));
-        let tables = PostgresRecords::check_all(&url, begins).await?;
+        let tables = records::check_postgres(&url, begins).await?;
         return Ok(format!("intact, tables with their indexes: {tables}"));
     }
     progress.show("the data file");
     let folder = config.data_dir.clone();
-    let looked = tokio::task::spawn_blocking(move || SqliteRecords::check_all(&folder)).await;
+    let looked = tokio::task::spawn_blocking(move || records::check_sqlite(&folder)).await;
     looked.map_err(|_| Failure::new(Code::Internal, "the check did not finish"))??;
     Ok("intact: every page, index and reference".to_owned())
 }
@@ -386,9 +388,9 @@ async fn facts(config: &Config, now: Timestamp) -> Outcome<StoreSurvey> {
 async fn facts_during_restore(config: &Config, now: Timestamp) -> Outcome<StoreSurvey> {
     Ok(match &config.database_url {
         Some(url) => {
-            PostgresRecords::facts(&resolve_setting(config, "database_url", url).await?, &marks(config), now).await?
+            records::survey_postgres(&resolve_setting(config, "database_url", url).await?, &marks(config), now).await?
         }
-        None => SqliteRecords::facts(&config.data_dir, &marks(config), now)?,
+        None => records::survey_sqlite(&config.data_dir, &marks(config), now)?,
     })
 }
 

@@ -29,6 +29,8 @@ pub(crate) struct DataFolder {
     dir: PathBuf,
     /// Whether a ledger key already existed.
     served_before: bool,
+    /// Whether `chimera dev` had made keys of actors. A folder that only `chimera serve` used has none.
+    had_actors: bool,
     _lock: Option<FolderLock>,
 }
 
@@ -61,12 +63,13 @@ impl DataFolder {
             locked => locked.map_err(|error| lock_failure(dir, error))?,
         }
         let lock = Some(FolderLock { _file: lock, _folder: folder });
-        Ok(Self { dir: dir.to_owned(), served_before: ledger_key(dir).exists(), _lock: lock })
+        let had_actors = dir.join("keys").join(ACTORS).exists();
+        Ok(Self { dir: dir.to_owned(), served_before: ledger_key(dir).exists(), had_actors, _lock: lock })
     }
 
     /// The folder without a lock, for a command that only reads.
     pub(crate) fn unlocked(dir: &Path) -> Self {
-        Self { dir: dir.to_owned(), served_before: false, _lock: None }
+        Self { dir: dir.to_owned(), served_before: false, had_actors: false, _lock: None }
     }
 
     /// The key of the links that the blob folder signs; made at the first start.
@@ -132,7 +135,7 @@ impl DataFolder {
         let folder = self.keys()?.join(ACTORS);
         let made = private_folder(&folder);
         made.map_err(|error| Failure::file("can't create the key folder", &folder, &error))?;
-        self.load_or_create_key(&folder.join(format!("{actor}.key")), random)
+        self.load_or_create(&folder.join(format!("{actor}.key")), random, self.had_actors)
     }
 
     /// Publishes the server's URL to commands.
@@ -152,6 +155,11 @@ impl DataFolder {
 
     /// Reads a key file; if it is missing, creates it atomically with 32 random bytes in hex.
     fn load_or_create_key(&self, path: &Path, random: &dyn Random) -> Outcome<String> {
+        self.load_or_create(path, random, true)
+    }
+
+    /// `was_made` says whether a folder that was served before had the key.
+    fn load_or_create(&self, path: &Path, random: &dyn Random, was_made: bool) -> Outcome<String> {
         match line(path)? {
             Some(line) if bytes(&line).is_none() => return Err(damaged_key(path)),
             Some(line) => return Ok(line),
@@ -167,7 +175,7 @@ impl DataFolder {
         std::fs::rename(&draft, path).map_err(failed)?;
         let folder = path.parent().unwrap_or(&self.dir);
         File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)?;
-        if self.served_before {
+        if self.served_before && was_made {
             let key = path.file_name().unwrap_or_default().to_string_lossy();
             tracing::warn!(
                 key = %key,

@@ -170,7 +170,10 @@ async fn examine(config: &Config, ambient: &Ambient, findings: &Report) {
     findings.extend(shared_access(config));
     findings.begin_check("workflows");
     findings.push(match compose::workflow_facts(config, ambient) {
-        Ok((tools, rules)) => ok("workflows", format!("tools: {tools}, rules: {rules}")),
+        Ok((tools, rules, broken)) if broken.is_empty() => ok("workflows", format!("tools: {tools}, rules: {rules}")),
+        Ok((_, _, broken)) => {
+            warn("workflows", broken.join("; "), "correct the file; docs/guides/tools.md describes it")
+        }
         Err(failure) => fail("workflows", failure.message, "correct the setting; docs/reference/config.md lists them"),
     });
     findings.begin_check("services");
@@ -208,8 +211,8 @@ async fn server(config: &Config) -> Option<Finding> {
     match tokio::time::timeout(limits::DOCTOR_RESPONSE_TIMEOUT, compose::unready(&url)).await {
         Ok(Ok(parts)) if parts.is_empty() => Some(ok("server", "is ready".to_owned())),
         Ok(Ok(parts)) => {
-            let told: Vec<String> = parts.iter().map(|(name, reason)| format!("{name}: {reason}")).collect();
-            Some(fail("server", format!("is not ready: {}", told.join("; ")), hint))
+            let reasons: Vec<String> = parts.iter().map(|(name, reason)| format!("{name}: {reason}")).collect();
+            Some(fail("server", format!("is not ready: {}", reasons.join("; ")), hint))
         }
         // A killed process leaves a stale address behind.
         Ok(Err(_)) if config.server.is_none() => None,
@@ -286,8 +289,8 @@ fn folder(dir: &Path) -> Finding {
     let wide = dir.metadata().is_ok_and(|meta| meta.permissions().mode() & 0o077 != 0);
     match try_write(dir) {
         Ok(()) if wide => {
-            let told = format!("{} is writable, but other users can read it", dir.display());
-            warn("data_folder", told, "chmod 700 the data folder, unless other users need to read it")
+            let message = format!("{} is writable, but other users can read it", dir.display());
+            warn("data_folder", message, "chmod 700 the data folder, unless other users need to read it")
         }
         Ok(()) => ok("data_folder", format!("{} is writable", dir.display())),
         Err(_) if !dir.exists() => warn(
@@ -562,14 +565,14 @@ mod tests {
         assert_eq!([verdict(6_000_000), verdict(-4_000_000)], [Verdict::Warn, Verdict::Ok]);
     }
 
-    /// What keeps the store from answering is told as that, and the clock is not called wrong or right.
+    /// What keeps the store from answering is reported as that, and the clock is not called wrong or right.
     #[test]
     fn a_clock_that_could_not_be_compared_is_not_blamed() {
         let held = Failure::new(Code::StoreUnavailable, "somebody else holds a lock");
-        let told = clock(Err(held));
-        assert_eq!(told.verdict, Verdict::Warn);
-        assert_eq!(told.message, "could not be compared with the store's: somebody else holds a lock");
-        assert!(!told.hint.unwrap().contains("NTP"));
+        let finding = clock(Err(held));
+        assert_eq!(finding.verdict, Verdict::Warn);
+        assert_eq!(finding.message, "could not be compared with the store's: somebody else holds a lock");
+        assert!(!finding.hint.unwrap().contains("NTP"));
         assert_eq!(clock(Err(Failure::new(Code::StoreDamaged, "it is damaged"))).verdict, Verdict::Fail);
         let same = Timestamp::from_micros(7);
         assert_eq!(clock(Ok(ClockComparison { now: same, theirs: Some(same), against: None })).verdict, Verdict::Ok);

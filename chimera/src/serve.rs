@@ -14,6 +14,7 @@ use crate::telemetry::{self, Terminal};
 use chimera_api::{Edge, ServerLimits};
 use chimera_core::error::{Code, io_reason};
 use chimera_core::limits;
+use chimera_engine::flow::{Flow, reload_tools};
 use startup::StartupServer;
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -105,6 +106,7 @@ pub(crate) async fn serve(
         if purpose == (ServerMode::Dev { examples: true }) && flow.hold().is_none() {
             crate::flow::examples::apply(&flow, &compose::operator()).await?;
         }
+        reload_on_hangup(flow.clone())?;
         edge = edge.with_flow(flow);
     }
     edge = edge.with_schedules(parts.schedules.clone());
@@ -241,6 +243,24 @@ pub(crate) async fn listen(at: &ListenAddress) -> Outcome<(TcpListener, SocketAd
         }
     }
     Err(failed(&refusals.join(", ")))
+}
+
+/// Reads the tool files again at every SIGHUP, which would end the process otherwise.
+fn reload_on_hangup(flow: Flow) -> Outcome {
+    let failed =
+        |error: std::io::Error| Failure::new(Code::Internal, format!("can't listen to signals: {}", io_reason(&error)));
+    let mut hangup = signal(SignalKind::hangup()).map_err(failed)?;
+    tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            match reload_tools(&flow).await {
+                Ok(found) => {
+                    tracing::info!(tools = found.declared, changed = found.is_changed, "reloaded the tool files")
+                }
+                Err(error) => tracing::warn!(error = %error, "the tool files could not be reloaded"),
+            }
+        }
+    });
+    Ok(())
 }
 
 /// The first and the second SIGINT or SIGTERM.

@@ -47,6 +47,26 @@ pub enum Rollback {
     Repeatable,
 }
 
+/// Where the calls of a tool are executed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Execution {
+    /// In the process that drives the run.
+    #[default]
+    InProcess,
+    /// By workers outside, which claim the calls from a queue.
+    Workers(WorkerQueue),
+    /// By a sandboxed job.
+    Job,
+}
+
+/// The queue of a tool that workers execute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerQueue {
+    pub name: String,
+    /// How long a worker holds a call before it has to renew its lease.
+    pub lease_seconds: u32,
+}
+
 /// Inputs for which a write tool only reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ReadOnlyInputs {
@@ -123,6 +143,7 @@ pub struct Spec {
     pub rollback: Rollback,
     /// Default timeout of one call.
     pub timeout_ms: u64,
+    pub execution: Execution,
     /// Input schema. Always has the boolean property `dry_run`.
     pub input: Schema,
     pub output: Schema,
@@ -159,6 +180,7 @@ impl ToolDeclaration {
             checkable: self.checkable,
             rollback: self.rollback,
             timeout_ms: self.timeout_ms,
+            execution: Execution::InProcess,
             input: Schema::compile(with_dry_run(self.input))?,
             output: Schema::compile(self.output)?,
         })
@@ -166,7 +188,7 @@ impl ToolDeclaration {
 }
 
 /// Names that no tool may have: approval requests use them for what is not a call of a tool.
-pub const RESERVED_NAMES: [&str; 5] = ["graph.patch", "hitl", "map", "plan", "workflow"];
+pub const RESERVED_NAMES: [&str; 6] = ["graph.patch", "hitl", "judge.output", "map", "plan", "workflow"];
 
 /// Adds the boolean property `dry_run`, which every tool accepts.
 #[must_use]
@@ -185,20 +207,29 @@ pub fn is_dry_run(input: &Value) -> bool {
     input.get("dry_run").and_then(Value::as_bool).unwrap_or(false)
 }
 
+/// Specs with one name and version describe the same tool.
+impl PartialEq for Spec {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.name, &self.version) == (&other.name, &other.version)
+    }
+}
+
 impl Spec {
-    /// A placeholder for a tool that existed when something was stored and is no longer configured. It assumes the
-    /// worst: a call in flight may have changed something.
-    pub fn placeholder(name: &str) -> Result<Self, InvalidSchema> {
+    /// A placeholder for a tool that existed when something was stored and is not available any more. It assumes the
+    /// worst: a call in flight may have changed something. Its description is why it is not available.
+    pub fn placeholder(name: &str, why: Option<String>) -> Result<Self, InvalidSchema> {
+        let plain = || format!("the tool {name} is not configured in this process");
         Ok(Self {
             name: name.to_owned(),
             version: "absent".to_owned(),
-            description: "It is not set up in this process.".to_owned(),
+            description: why.unwrap_or_else(plain),
             metadata: Metadata::default(),
             effect: EffectKind::Write,
             reads_when: None,
             checkable: false,
             rollback: Rollback::Unsupported,
             timeout_ms: 0,
+            execution: Execution::InProcess,
             input: Schema::compile(json!({}))?,
             output: Schema::compile(json!({}))?,
         })

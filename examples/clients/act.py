@@ -88,4 +88,5 @@ def main():
     print("then:", run["status"])
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -221,6 +221,18 @@ impl Evaluation<'_> {
                 Some((_, index)) => return scalar(Value::from(index), steps),
                 None => return Err(Halt::Unknown),
             },
+            Root::StepInput => match self.scope.judged() {
+                Some(judged) => (judged.input, steps),
+                None => return fault("input is only known in the checks of a judge"),
+            },
+            Root::StepOutput => match self.scope.judged().and_then(|judged| judged.output) {
+                Some(output) => (output, steps),
+                None => return fault("output is not known before the step has run"),
+            },
+            Root::Judge => match self.scope.judge() {
+                Some(judge) => (judge, steps),
+                None => return fault("judge is only known in the inputs of a node that has a judge"),
+            },
             Root::Variable => match variable {
                 Some(value) => (value, steps),
                 None => return fault("the variable is not known here"),

@@ -17,6 +17,18 @@ pub trait TypeScope {
     fn error(&self) -> Type;
     /// The type of `item`. `None` outside a map.
     fn item(&self) -> Option<Type>;
+    /// The type of `input`. `None` outside the checks of a judge.
+    fn step_input(&self) -> Option<Type> {
+        None
+    }
+    /// The type of `output`, or why it is not known here.
+    fn step_output(&self) -> Result<Type, String> {
+        Err("output is only known in the checks of a judge".to_owned())
+    }
+    /// The type of `judge`. `None` outside the inputs of a node that has a judge.
+    fn judge(&self) -> Option<Type> {
+        None
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,6 +142,18 @@ impl Inference<'_> {
             },
             Root::Index if self.types.item().is_none() => return self.unknown("index is only known inside a map"),
             Root::Index => Type::Int,
+            Root::StepInput => match self.types.step_input() {
+                Some(known) => known,
+                None => return self.unknown("input is only known in the checks of a judge; did you mean inputs?"),
+            },
+            Root::StepOutput => match self.types.step_output() {
+                Ok(known) => known,
+                Err(reason) => return self.unknown(reason),
+            },
+            Root::Judge => match self.types.judge() {
+                Some(known) => known,
+                None => return self.unknown("judge is only known in the inputs of a node that has a judge"),
+            },
             Root::Variable => variable.cloned().unwrap_or(Type::Any),
         };
         for (at, step) in steps.iter().enumerate() {

@@ -29,7 +29,7 @@ pub use canonical::{canonical, number_text, write_integer, write_text};
 pub use eval::RenderError;
 pub use infer::{Mismatch, TypeScope};
 pub use meter::WorkMeter;
-pub use scope::{Lookup, Scope};
+pub use scope::{Judged, Lookup, Scope};
 pub use suggest::did_you_mean;
 pub use template::{Preview, Template, TemplateError};
 pub use template::{TemplatePart, defer_expressions};

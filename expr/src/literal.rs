@@ -31,6 +31,9 @@ pub(crate) fn text(source: &str) -> Result<Option<(String, usize)>, String> {
             }
             Some('\\') if !raw => {
                 let (letter, length) = escape(&rest[1..])?;
+                if letter == '\0' {
+                    return Err("a string can't contain U+0000, which can't be stored".to_owned());
+                }
                 out.push(letter);
                 at += 1 + length;
             }
@@ -66,4 +69,18 @@ fn escape(rest: &str) -> Result<(char, usize), String> {
         _ => return Err(unknown()),
     };
     Ok((plain, 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_string_has_no_character_that_no_store_can_hold() {
+        for nul in ["'\\u0000'", "'a\\x00b'", "'\\000'", "'\\U00000000'"] {
+            assert!(text(nul).is_err_and(|why| why.contains("U+0000")), "{nul}");
+        }
+        assert_eq!(text("r'\\u0000'"), Ok(Some(("\\u0000".to_owned(), 9))), "six letters");
+        assert_eq!(text("'\\u0001'"), Ok(Some(("\u{1}".to_owned(), 8))));
+    }
 }

@@ -12,6 +12,9 @@ use serde_json::Value;
 
 const VARIABLES: &[&str] = &["inputs", "nodes", "run_id", "item", "index"];
 
+/// Variables that exist only around a judge. A macro may use their names for its own variable.
+const JUDGE_VARIABLES: &[&str] = &["input", "output", "judge"];
+
 /// Why an expression can't be compiled: it is invalid, or it names something that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LowerError {
@@ -116,6 +119,9 @@ impl Lowering {
             "run_id" => Root::RunId,
             "item" => Root::Item,
             "index" => Root::Index,
+            "input" => Root::StepInput,
+            "output" => Root::StepOutput,
+            "judge" => Root::Judge,
             "nodes" => match (steps.next(), steps.next()) {
                 (Some(Step::Member(id)), Some(Step::Member(outputs))) if outputs == "outputs" => Root::Outputs(id),
                 _ => {
@@ -125,7 +131,10 @@ impl Lowering {
             },
             unknown => {
                 let known = VARIABLES.iter().copied().chain(self.variable.as_deref());
-                let guess = did_you_mean(unknown, known);
+                let guess = match did_you_mean(unknown, known) {
+                    none if none.is_empty() => did_you_mean(unknown, JUDGE_VARIABLES.iter().copied()),
+                    guess => guess,
+                };
                 let reason = format!("unknown variable {unknown}{guess}; available: {}", VARIABLES.join(", "));
                 return Err(LowerError::UnknownReference(reason));
             }

@@ -13,6 +13,15 @@ pub enum Lookup<'a> {
     Absent,
 }
 
+/// A step, as the checks of its judge see it.
+#[derive(Clone, Copy, Debug)]
+pub struct Judged<'a> {
+    /// The resolved input.
+    pub input: &'a Value,
+    /// The output, if the step has run.
+    pub output: Option<&'a Value>,
+}
+
 /// The variables of an expression, looked up on demand.
 ///
 /// Outputs may omit `success` and `error`: absent, they read as `true` and
@@ -24,6 +33,14 @@ pub trait Scope {
     fn outputs(&self, node: &str) -> Lookup<'_>;
     /// The item and its index inside a map. `None` while the map's list is not known yet.
     fn item(&self) -> Option<(&Value, usize)>;
+    /// What a judge decides on. `None` outside the checks of a judge.
+    fn judged(&self) -> Option<Judged<'_>> {
+        None
+    }
+    /// What earlier judgements of the step say. `None` for a step without a judge.
+    fn judge(&self) -> Option<&Value> {
+        None
+    }
     /// The meter that evaluation work is charged to.
     fn meter(&self) -> &WorkMeter;
     /// Why a rendered value is refused, or `None` if it is accepted.

@@ -177,6 +177,20 @@ impl Template {
         place.unwrap_or_default()
     }
 
+    /// Whether it reads `judge`.
+    #[must_use]
+    pub fn reads_judge(&self) -> bool {
+        let mut reads = false;
+        self.inner.root.expressions(&mut String::new(), &mut |_, expression| reads |= expression.term.reads_judge());
+        reads
+    }
+
+    /// The source of the first expression, or of the text around it.
+    #[must_use]
+    pub fn source(&self) -> &str {
+        self.inner.root.first_source()
+    }
+
     /// Whether it reads `item` or `index`.
     #[must_use]
     pub fn needs_item(&self) -> bool {

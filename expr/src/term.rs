@@ -13,6 +13,12 @@ pub(crate) enum Root {
     RunId,
     Item,
     Index,
+    /// The resolved input of the step that a judge decides on.
+    StepInput,
+    /// The output of that step.
+    StepOutput,
+    /// What earlier judgements of the step say.
+    Judge,
     /// The variable of the enclosing macro.
     Variable,
 }
@@ -157,6 +163,13 @@ impl Term {
         let mut free = true;
         self.visit_roots(&mut |root| free &= *root == Root::Variable);
         free
+    }
+
+    /// Whether it reads `judge`.
+    pub(crate) fn reads_judge(&self) -> bool {
+        let mut reads = false;
+        self.visit_roots(&mut |root| reads |= *root == Root::Judge);
+        reads
     }
 
     /// Whether it reads `item` or `index`.

@@ -86,6 +86,7 @@ pub fn event(tenant: &str) -> EventRecord {
         run_id: None,
         run_seq: None,
         trace_id: Some("0af7651916cd43dd8448eb211c80319c".into()),
+        operator_of: None,
     }
 }
 

@@ -8,7 +8,7 @@ use crate::error_responses::ReadErrors;
 use crate::problem::ApiError;
 use axum::Json;
 use axum::extract::{Path, State};
-use chimera_engine::access::{ActorView, Directory};
+use chimera_engine::access::{self, ActorView, Directory};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -80,7 +80,7 @@ pub(crate) async fn get(
     caller: Caller,
     Path(id): Path<String>,
 ) -> Result<Json<ActorDocument>, ApiError> {
-    Ok(Json(directory(&edge)?.actor(&caller.permit, &id)?.into()))
+    Ok(Json(access::show_actor(directory(&edge)?, &caller.permit, &id)?.into()))
 }
 
 pub(super) fn directory(edge: &Edge) -> Result<&Directory, ApiError> {

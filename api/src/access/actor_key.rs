@@ -12,6 +12,7 @@ use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use chimera_core::limits;
+use chimera_engine::access;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -56,7 +57,7 @@ pub(crate) async fn add(
     OptionalJson(body): OptionalJson<KeyBody>,
 ) -> Result<Response, ApiError> {
     let overlap = i64::from(body.overlap_seconds.unwrap_or(limits::ACTOR_KEY_OVERLAP_SECONDS));
-    let made = directory(&edge)?.add_key(&caller.permit, &id, body.hmac_key, Some(overlap)).await?;
+    let made = access::add_key(directory(&edge)?, &caller.permit, &id, body.hmac_key, Some(overlap)).await?;
     let document = KeyDocument {
         actor: id,
         key_id: made.id,

@@ -7,6 +7,7 @@ use crate::error_responses::ReadErrors;
 use crate::problem::ApiError;
 use axum::Json;
 use axum::extract::State;
+use chimera_engine::access;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -28,6 +29,6 @@ pub(crate) struct ActorPage {
     responses((status = 200, body = ActorPage, description = "All actors"), ReadErrors)
 )]
 pub(crate) async fn list(State(edge): State<Edge>, caller: Caller) -> Result<Json<ActorPage>, ApiError> {
-    let items = directory(&edge)?.actors(&caller.permit)?.into_iter().map(ActorDocument::from).collect();
+    let items = access::list_actors(directory(&edge)?, &caller.permit)?.into_iter().map(ActorDocument::from).collect();
     Ok(Json(ActorPage { items, next_cursor: None }))
 }

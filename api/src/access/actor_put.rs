@@ -14,6 +14,7 @@ use crate::problem::ApiError;
 use axum::Json;
 use axum::extract::{Path, State};
 use chimera_core::access::ActorEntry;
+use chimera_engine::access;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -71,5 +72,5 @@ pub(crate) async fn put(
         disabled: body.disabled,
         ..plain
     };
-    Ok(Json(directory.put_actor(&caller.permit, entry, body.tenant.as_deref()).await?.into()))
+    Ok(Json(access::put_actor(directory, &caller.permit, entry, body.tenant.as_deref()).await?.into()))
 }

@@ -7,6 +7,7 @@ use crate::error_responses::WriteErrors;
 use crate::problem::ApiError;
 use axum::Json;
 use axum::extract::{Path, State};
+use chimera_engine::access;
 
 /// Removes an actor and revokes its keys and sessions.
 ///
@@ -24,5 +25,5 @@ pub(crate) async fn remove(
     caller: Caller,
     Path(id): Path<String>,
 ) -> Result<Json<ActorDocument>, ApiError> {
-    Ok(Json(directory(&edge)?.remove_actor(&caller.permit, &id).await?.into()))
+    Ok(Json(access::remove_actor(directory(&edge)?, &caller.permit, &id).await?.into()))
 }

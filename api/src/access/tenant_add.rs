@@ -10,6 +10,7 @@ use crate::problem::ApiError;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use chimera_engine::access;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -37,6 +38,6 @@ pub(crate) async fn add(
     caller: Caller,
     ApiJson(body): ApiJson<TenantBody>,
 ) -> Result<(StatusCode, Json<TenantDocument>), ApiError> {
-    let added = directory(&edge)?.add_tenant(&caller.permit, &body.slug, body.name.as_deref()).await?;
+    let added = access::add_tenant(directory(&edge)?, &caller.permit, &body.slug, body.name.as_deref()).await?;
     Ok((StatusCode::CREATED, Json(added.into())))
 }

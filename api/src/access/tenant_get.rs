@@ -8,6 +8,7 @@ use crate::error_responses::ReadErrors;
 use crate::problem::ApiError;
 use axum::Json;
 use axum::extract::{Path, State};
+use chimera_engine::access;
 
 /// Retrieves a tenant.
 #[utoipa::path(
@@ -22,5 +23,5 @@ pub(crate) async fn get(
     caller: Caller,
     Path(slug): Path<String>,
 ) -> Result<Json<TenantDocument>, ApiError> {
-    Ok(Json(directory(&edge)?.show_tenant(&caller.permit, &slug)?.into()))
+    Ok(Json(access::show_tenant(directory(&edge)?, &caller.permit, &slug)?.into()))
 }

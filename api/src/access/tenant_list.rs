@@ -8,7 +8,7 @@ use crate::problem::ApiError;
 use crate::wire::{DateTime, IntoWire};
 use axum::Json;
 use axum::extract::State;
-use chimera_engine::access::TenantView;
+use chimera_engine::access::{self, TenantView};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -53,6 +53,7 @@ pub(crate) struct TenantPage {
     responses((status = 200, body = TenantPage, description = "All tenants"), ReadErrors)
 )]
 pub(crate) async fn list(State(edge): State<Edge>, caller: Caller) -> Result<Json<TenantPage>, ApiError> {
-    let items = directory(&edge)?.list_tenants(&caller.permit)?.into_iter().map(TenantDocument::from).collect();
+    let items =
+        access::list_tenants(directory(&edge)?, &caller.permit)?.into_iter().map(TenantDocument::from).collect();
     Ok(Json(TenantPage { items, next_cursor: None }))
 }

@@ -9,6 +9,7 @@ use crate::extract::ApiJson;
 use crate::problem::ApiError;
 use axum::Json;
 use axum::extract::{Path, State};
+use chimera_engine::access;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -35,5 +36,5 @@ pub(crate) async fn set(
     Path(slug): Path<String>,
     ApiJson(body): ApiJson<TenantChange>,
 ) -> Result<Json<TenantDocument>, ApiError> {
-    Ok(Json(directory(&edge)?.set_tenant_disabled(&caller.permit, &slug, body.disabled).await?.into()))
+    Ok(Json(access::set_tenant_disabled(directory(&edge)?, &caller.permit, &slug, body.disabled).await?.into()))
 }

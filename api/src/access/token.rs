@@ -11,7 +11,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use chimera_engine::access::{SignIn, Tokens};
+use chimera_engine::access::{self, SignIn, Tokens};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ pub(crate) async fn sign_in(
         Err(error) => return Ok(shown.refuse(&edge, error).await),
     };
     let ask = SignIn { actor, issued_at, nonce, scopes };
-    Ok(match authenticator(&edge)?.sign_in(&ask, &shown.presented()).await {
+    Ok(match access::sign_in(authenticator(&edge)?, &ask, &shown.presented()).await {
         Ok(tokens) => token_response(tokens),
         Err(turned) => refusal_response(turned),
     })

@@ -12,6 +12,7 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
+use chimera_engine::access;
 use serde::Deserialize;
 use std::sync::Arc;
 use utoipa::ToSchema;
@@ -41,7 +42,7 @@ pub(crate) async fn refresh(
         Ok(body) => body,
         Err(error) => return Ok(shown.refuse(&edge, error).await),
     };
-    Ok(match authenticator(&edge)?.refresh(&refresh_token, &shown.presented()).await {
+    Ok(match access::refresh_tokens(authenticator(&edge)?, &refresh_token, &shown.presented()).await {
         Ok(tokens) => token_response(tokens),
         Err(turned) => refusal_response(turned),
     })

@@ -9,6 +9,7 @@ use crate::gate::received::ReceivedRequest;
 use crate::problem::ApiError;
 use axum::extract::State;
 use axum::{Extension, Json};
+use chimera_engine::access;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use utoipa::ToSchema;
@@ -43,6 +44,7 @@ pub(crate) async fn revoke(
     Extension(shown): Extension<Arc<ReceivedRequest>>,
     OptionalJson(body): OptionalJson<RevokeBody>,
 ) -> Result<Json<RevokedDocument>, ApiError> {
-    let revoked = authenticator(&edge)?.revoke(&caller.permit, shown.bearer(), body.token.as_deref()).await?;
+    let revoked =
+        access::revoke_token(authenticator(&edge)?, &caller.permit, shown.bearer(), body.token.as_deref()).await?;
     Ok(Json(RevokedDocument { revoked }))
 }

@@ -11,7 +11,7 @@ use crate::access::wire::AutonomyLevel;
 use crate::caller::Caller;
 use crate::edge::Edge;
 use crate::error_responses::WriteErrors;
-use crate::flow::start_response::wait_until_settled;
+use crate::flow::start_response::{answer, wait_until_settled};
 use crate::flow::wire::RunDocument;
 use crate::gate::received::ReceivedRequest;
 use crate::problem::ApiError;
@@ -24,9 +24,11 @@ use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use chimera_core::access::Level;
 use chimera_core::error::Code;
-use chimera_core::flow::run::RunStatus;
+use chimera_core::flow::run::{Replay, RunStatus};
 use chimera_core::limits::{ACT_WAIT_DEFAULT, DRAFT_WAIT_MIN, IDEMPOTENCY_KEY_CHARS_MAX, REDACT_INLINE_BYTES_MAX};
-use chimera_engine::act::{ActOutcome, ActRequest, Actions, Objective, Schedules, StartedAction};
+use chimera_engine::act::{
+    self, ActOutcome, ActRequest, Actions, Objective, ReplayOutcome, RequestKey, Schedules, StartedAction,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -125,7 +127,7 @@ pub(crate) async fn act(
     let actions = actions(&edge)?;
     let is_large = shown.body.len() > REDACT_INLINE_BYTES_MAX;
     let (ask, wait) = actions.work(&caller.permit, is_large, || parse_request(&shown, &headers, seed)).await??;
-    let acted = Box::pin(actions.act(&caller.permit, ask)).await?;
+    let acted = Box::pin(act::act(actions, &caller.permit, ask)).await?;
     caller.release_memory();
     match acted {
         ActOutcome::Started(begun) => act_response(&edge, &caller, begun, wait).await,
@@ -241,6 +243,33 @@ async fn duplicate_response(caller: &Caller, run: Uuid, differs: bool) -> Result
     let written = |run| params::json(&DuplicateDocument { run: RunDocument::from(run), request_differs: differs });
     let shown = caller.show_run(run, written).await??;
     Ok((location_header(run), shown).into_response())
+}
+
+/// Repeats a run, once if there is a key.
+pub(super) async fn repeat(
+    edge: &Edge,
+    caller: &Caller,
+    replay: Replay,
+    key: Option<RequestKey>,
+) -> Result<ReplayOutcome, ApiError> {
+    let actions = actions(edge)?;
+    Ok(match key {
+        Some(key) => act::replay_once(actions, &caller.permit, replay, key).await?,
+        None => ReplayOutcome::Started(act::replay(actions, &caller.permit, replay, None).await?),
+    })
+}
+
+/// The response about a run that was repeated, now or by an earlier request with the same key.
+pub(super) async fn repeat_response(
+    edge: &Edge,
+    caller: &Caller,
+    repeated: ReplayOutcome,
+    wait: Option<Duration>,
+) -> Result<Response, ApiError> {
+    match repeated {
+        ReplayOutcome::Started(started) => answer(edge, caller, started, wait).await,
+        ReplayOutcome::Duplicate { run, differs } => duplicate_response(caller, run, differs).await,
+    }
 }
 
 async fn full_response(caller: &Caller, run: Uuid, status: StatusCode) -> Result<Response, ApiError> {

@@ -47,6 +47,20 @@ pub(super) fn stored_request(mut request: Value) -> Value {
     request
 }
 
+/// The key of a request that has nothing to mask.
+pub(super) fn plain_key(key: String, on_duplicate: DuplicateWord) -> RequestKey {
+    RequestKey { key, on_duplicate: on_duplicate.into(), unmasked: None }
+}
+
+impl From<DuplicateWord> for DuplicatePolicy {
+    fn from(word: DuplicateWord) -> Self {
+        match word {
+            DuplicateWord::Conflict => Self::Conflict,
+            DuplicateWord::Return => Self::Return,
+        }
+    }
+}
+
 /// The key of a request whose stored form is `stored`.
 pub(super) fn request_key(
     key: String,
@@ -54,10 +68,6 @@ pub(super) fn request_key(
     stored: &Value,
     (shown, headers): (&ReceivedRequest, &HeaderMap),
 ) -> Result<RequestKey, ApiError> {
-    let on_duplicate = match on_duplicate {
-        DuplicateWord::Conflict => DuplicatePolicy::Conflict,
-        DuplicateWord::Return => DuplicatePolicy::Return,
-    };
     // Masks hide differences between requests.
     let unmasked = match Redactor::is_masked(stored) {
         true => {
@@ -67,7 +77,7 @@ pub(super) fn request_key(
         }
         false => None,
     };
-    Ok(RequestKey { key, on_duplicate, unmasked })
+    Ok(RequestKey { key, on_duplicate: on_duplicate.into(), unmasked })
 }
 
 fn remove_volatile_members(request: &mut Value) {

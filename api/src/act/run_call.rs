@@ -4,6 +4,7 @@
 //! time, the response is its current status, and the run continues.
 
 use super::act_post;
+use super::idempotency::{DuplicateWord, plain_key};
 use crate::caller::Caller;
 use crate::edge::Edge;
 use crate::error_responses::WriteErrors;
@@ -23,7 +24,7 @@ use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::run::RunStatus;
 use chimera_core::limits;
-use chimera_engine::act::{ActOutcome, Objective};
+use chimera_engine::act::{self, ActOutcome, ActRequest, Objective};
 use chimera_engine::flow::RunProgress;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -37,6 +38,8 @@ use uuid::Uuid;
 pub(crate) struct CallWorkflowQuery {
     /// How long to wait for the result, in seconds; 30 if omitted.
     wait: Option<f64>,
+    /// A call with a key that was used starts no second run and is refused with `CONFLICT_IDEMPOTENCY`, which names the run.
+    idempotency_key: Option<String>,
 }
 
 /// The head of the request: which workflow, how long to wait, and the run that it starts.
@@ -80,7 +83,9 @@ pub(crate) async fn call(
     let id = params::workflow(&id)?;
     let request = json!({"workflow_id": id, "inputs": inputs});
     let what = Objective::Workflow { id: id.to_owned(), version: None, inputs };
-    let acted = act_post::actions(&edge)?.act(&caller.permit, act_post::default_act(what, request, seed)).await?;
+    let key = query.idempotency_key.map(|key| plain_key(key, DuplicateWord::Conflict));
+    let ask = ActRequest { key, ..act_post::default_act(what, request, seed) };
+    let acted = act::act(act_post::actions(&edge)?, &caller.permit, ask).await?;
     caller.release_memory();
     let ActOutcome::Started(begun) = acted else { return Err(ApiError::internal()) };
     let mut started = begun.started;

@@ -11,6 +11,7 @@ use crate::wire::{JsonObject, wire};
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use chimera_engine::act;
 use chimera_engine::flow::{PatchRequest, view};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -111,8 +112,8 @@ pub(crate) async fn patch(
     let _room = caller.page_share().await?;
     let PatchBody { patch, state_version, dry_run } = body;
     let request = PatchRequest { run, document: patch, version: state_version, dry_run };
-    let proposed = actions.patch(&caller.permit, request).await?;
+    let proposed = act::patch(actions, &caller.permit, request).await?;
     let status = if dry_run { StatusCode::OK } else { StatusCode::ACCEPTED };
-    let told = ProposedDocument { run_id: run, number: proposed.number, preview: proposed.preview.into() };
-    Ok((status, Json(told)))
+    let document = ProposedDocument { run_id: run, number: proposed.number, preview: proposed.preview.into() };
+    Ok((status, Json(document)))
 }

@@ -1,11 +1,11 @@
 //! `POST /runs/{id}/replay`: replays a run with recorded outputs, as a shadow, or for real.
 
 use super::act_post;
+use super::idempotency::{DuplicateWord, plain_key};
 use crate::caller::Caller;
 use crate::edge::Edge;
 use crate::error_responses::WriteErrors;
 use crate::extract::ApiJson;
-use crate::flow::start_response::answer;
 use crate::flow::wire::{self, RunDocument, StartedDocument};
 use crate::params;
 use crate::problem::ApiError;
@@ -25,6 +25,11 @@ pub(crate) struct ReplayBody {
     from: Option<String>,
     /// How long to wait for the end of the run, in seconds.
     wait: Option<f64>,
+    /// A request with a key that was used starts no second run.
+    idempotency_key: Option<String>,
+    /// What to return for a used idempotency key.
+    #[serde(default)]
+    on_duplicate: DuplicateWord,
 }
 
 /// Replays a run.
@@ -49,7 +54,8 @@ pub(crate) async fn replay(
     let replay = Replay { of: params::run(&id)?, mode: body.mode.into(), from: body.from };
     let wait = params::parse_wait(body.wait)?;
     let room = caller.page_share().await?;
-    let started = act_post::actions(&edge)?.replay(&caller.permit, replay).await?;
+    let key = body.idempotency_key.map(|key| plain_key(key, body.on_duplicate));
+    let repeated = act_post::repeat(&edge, &caller, replay, key).await?;
     drop(room);
-    answer(&edge, &caller, started, wait).await
+    act_post::repeat_response(&edge, &caller, repeated, wait).await
 }

@@ -1,11 +1,11 @@
 //! `POST /runs/{id}/retry`: runs a run again for real, from a given node, with new effects.
 
 use super::act_post;
+use super::idempotency::{DuplicateWord, plain_key};
 use crate::caller::Caller;
 use crate::edge::Edge;
 use crate::error_responses::WriteErrors;
 use crate::extract::OptionalJson;
-use crate::flow::start_response::answer;
 use crate::flow::wire::{RunDocument, StartedDocument};
 use crate::params;
 use crate::problem::ApiError;
@@ -23,6 +23,11 @@ pub(crate) struct RetryBody {
     from: Option<String>,
     /// How long to wait for the end of the run, in seconds.
     wait: Option<f64>,
+    /// A request with a key that was used starts no second run.
+    idempotency_key: Option<String>,
+    /// What to return for a used idempotency key.
+    #[serde(default)]
+    on_duplicate: DuplicateWord,
 }
 
 /// Retries a run.
@@ -47,7 +52,8 @@ pub(crate) async fn retry(
     let replay = Replay { of: params::run(&id)?, mode: ReplayMode::Retry, from: body.from };
     let wait = params::parse_wait(body.wait)?;
     let room = caller.page_share().await?;
-    let started = act_post::actions(&edge)?.replay(&caller.permit, replay).await?;
+    let key = body.idempotency_key.map(|key| plain_key(key, body.on_duplicate));
+    let repeated = act_post::repeat(&edge, &caller, replay, key).await?;
     drop(room);
-    answer(&edge, &caller, started, wait).await
+    act_post::repeat_response(&edge, &caller, repeated, wait).await
 }

@@ -9,6 +9,7 @@ use crate::problem::ApiError;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use chimera_engine::act::schedule;
 
 /// Creates a schedule.
 ///
@@ -27,6 +28,6 @@ pub(crate) async fn add(
     ApiJson(mut body): ApiJson<NewScheduleBody>,
 ) -> Result<(StatusCode, Json<ScheduleDocument>), ApiError> {
     let name = std::mem::take(&mut body.name);
-    let made = schedules(&edge)?.create(&caller.permit, &name, body.definition()?).await?;
+    let made = schedule::create(schedules(&edge)?, &caller.permit, &name, body.definition()?).await?;
     Ok((StatusCode::CREATED, Json(made.into())))
 }

@@ -7,6 +7,7 @@ use crate::error_responses::ReadErrors;
 use crate::problem::ApiError;
 use axum::Json;
 use axum::extract::{Path, State};
+use chimera_engine::act::schedule;
 
 /// Returns a schedule, with what became of its last tick.
 #[utoipa::path(
@@ -21,5 +22,5 @@ pub(crate) async fn get(
     caller: Caller,
     Path(name): Path<String>,
 ) -> Result<Json<ScheduleDocument>, ApiError> {
-    Ok(Json(schedules(&edge)?.show(&caller.permit, &name).await?.into()))
+    Ok(Json(schedule::show(schedules(&edge)?, &caller.permit, &name).await?.into()))
 }

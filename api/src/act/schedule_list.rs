@@ -9,6 +9,7 @@ use crate::params;
 use crate::problem::ApiError;
 use axum::extract::State;
 use axum::response::Response;
+use chimera_engine::act::schedule;
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -18,7 +19,8 @@ pub(crate) struct ListSchedulesQuery {
     cursor: Option<String>,
 }
 
-/// Lists schedules: your own, or all of the tenant with the scope `runs.read`.
+/// Lists schedules: your own, or all of the tenant with one of the scopes `runs.read`, `runs.manage` and
+/// `approvals.decide`.
 #[utoipa::path(
     get,
     path = "/schedules",
@@ -35,6 +37,6 @@ pub(crate) async fn list(
     ApiQuery(which): ApiQuery<ListSchedulesQuery>,
 ) -> Result<Response, ApiError> {
     let limit = params::parse_limit(which.limit)?;
-    let found = schedules(&edge)?.list(&caller.permit, limit, which.cursor.as_deref()).await?;
+    let found = schedule::list(schedules(&edge)?, &caller.permit, limit, which.cursor.as_deref()).await?;
     params::page::<_, SchedulePage>(&caller, found).await
 }

@@ -9,6 +9,7 @@ use crate::problem::ApiError;
 use crate::wire::{DateTime, IntoWire};
 use axum::Json;
 use axum::extract::{Path, State};
+use chimera_engine::act::schedule;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -42,6 +43,6 @@ pub(crate) async fn next(
     Path(name): Path<String>,
     ApiQuery(which): ApiQuery<NextTicksQuery>,
 ) -> Result<Json<NextTicks>, ApiError> {
-    let ticks = schedules(&edge)?.next(&caller.permit, &name, parse_count(which.count)?).await?;
+    let ticks = schedule::next_ticks(schedules(&edge)?, &caller.permit, &name, parse_count(which.count)?).await?;
     Ok(Json(NextTicks { ticks: ticks.into_wire() }))
 }

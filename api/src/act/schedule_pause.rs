@@ -9,6 +9,7 @@ use crate::params;
 use crate::problem::ApiError;
 use axum::Json;
 use axum::extract::{Path, State};
+use chimera_engine::act::schedule;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -20,7 +21,7 @@ pub(crate) struct PauseScheduleBody {
     reason: Option<String>,
 }
 
-/// Pauses a schedule. Runs that it has started go on; queued ticks are dropped.
+/// Pauses a schedule. Runs that it has started go on; queued ticks are dropped, and the ledger names them.
 #[utoipa::path(
     post,
     path = "/schedules/{name}/pause",
@@ -36,5 +37,5 @@ pub(crate) async fn pause(
     OptionalJson(body): OptionalJson<PauseScheduleBody>,
 ) -> Result<Json<ScheduleDocument>, ApiError> {
     let reason = params::check_note(body.reason)?;
-    Ok(Json(schedules(&edge)?.pause(&caller.permit, &name, reason).await?.into()))
+    Ok(Json(schedule::pause(schedules(&edge)?, &caller.permit, &name, reason).await?.into()))
 }

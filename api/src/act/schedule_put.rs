@@ -8,10 +8,12 @@ use crate::extract::ApiJson;
 use crate::problem::ApiError;
 use axum::Json;
 use axum::extract::{Path, State};
+use chimera_engine::act::schedule;
 
 /// Replaces the definition of a schedule.
 ///
-/// Only its owner may. Queued ticks are dropped; a paused schedule stays paused.
+/// Only its owner may, and confirms with it what the workflow is now. Queued ticks are dropped, and the ledger names
+/// them; a paused schedule stays paused.
 #[utoipa::path(
     put,
     path = "/schedules/{name}",
@@ -26,5 +28,5 @@ pub(crate) async fn put(
     Path(name): Path<String>,
     ApiJson(body): ApiJson<ScheduleBody>,
 ) -> Result<Json<ScheduleDocument>, ApiError> {
-    Ok(Json(schedules(&edge)?.replace(&caller.permit, &name, body.definition()?).await?.into()))
+    Ok(Json(schedule::replace(schedules(&edge)?, &caller.permit, &name, body.definition()?).await?.into()))
 }

@@ -7,6 +7,7 @@ use crate::error_responses::WriteErrors;
 use crate::problem::ApiError;
 use axum::Json;
 use axum::extract::{Path, State};
+use chimera_engine::act::schedule;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -32,6 +33,6 @@ pub(crate) async fn remove(
     caller: Caller,
     Path(name): Path<String>,
 ) -> Result<Json<RemovedSchedule>, ApiError> {
-    schedules(&edge)?.remove(&caller.permit, &name).await?;
+    schedule::remove(schedules(&edge)?, &caller.permit, &name).await?;
     Ok(Json(RemovedSchedule { name, removed: true }))
 }

@@ -7,6 +7,7 @@ use crate::error_responses::WriteErrors;
 use crate::problem::ApiError;
 use axum::Json;
 use axum::extract::{Path, State};
+use chimera_engine::act::schedule;
 
 /// Resumes a schedule with its next tick. Ticks that passed meanwhile are not caught up.
 #[utoipa::path(
@@ -21,5 +22,5 @@ pub(crate) async fn resume(
     caller: Caller,
     Path(name): Path<String>,
 ) -> Result<Json<ScheduleDocument>, ApiError> {
-    Ok(Json(schedules(&edge)?.resume(&caller.permit, &name).await?.into()))
+    Ok(Json(schedule::resume(schedules(&edge)?, &caller.permit, &name).await?.into()))
 }

@@ -11,6 +11,7 @@ use crate::params;
 use crate::problem::ApiError;
 use axum::extract::{Path, State};
 use axum::response::Response;
+use chimera_engine::act::schedule;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -20,9 +21,12 @@ use utoipa::ToSchema;
 pub(crate) struct RunScheduleBody {
     /// How long to wait for the end of the run, in seconds.
     wait: Option<f64>,
+    /// A request with a key that was used starts no second run and is refused with `CONFLICT_IDEMPOTENCY`.
+    idempotency_key: Option<String>,
 }
 
-/// Starts a run of a schedule now, in your name, whether or not the schedule is paused.
+/// Starts a run of a schedule now, in your name, whether or not the schedule is paused. Its owner wrote the inputs and
+/// counts as a requester too.
 #[utoipa::path(
     post,
     path = "/schedules/{name}/run",
@@ -42,6 +46,7 @@ pub(crate) async fn run(
     OptionalJson(body): OptionalJson<RunScheduleBody>,
 ) -> Result<Response, ApiError> {
     let wait = params::parse_wait(body.wait)?;
-    let started = schedules(&edge)?.run_now(&caller.permit, &name).await?;
+    let key = body.idempotency_key.as_deref();
+    let started = schedule::run_now(schedules(&edge)?, &caller.permit, &name, key).await?;
     answer(&edge, &caller, started.started, wait).await
 }

@@ -1,5 +1,6 @@
 //! Wire types of schedules.
 
+use crate::access::wire::AutonomyLevel;
 use crate::edge::Edge;
 use crate::flow::wire::pages;
 use crate::ops::schema::ErrorDocument;
@@ -15,11 +16,13 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 words! {
-    /// What a tick does while a run of an earlier tick is not finished: `skip`, `queue` (wait for its end) or `allow`.
+    /// What a tick does while a run of an earlier tick is not finished: `skip`, `queue` (wait for its end), `allow` or
+    /// `cancel_previous`.
     pub(crate) OverlapPolicy from schedule::Overlap {
         Skip = "skip",
         Queue = "queue",
         Allow = "allow",
+        CancelPrevious = "cancel_previous",
     }
 
     /// What is done about ticks that passed while no node could start them: `skip` them, start the `last`, or start
@@ -33,7 +36,7 @@ words! {
     /// What became of a tick.
     pub(crate) TickOutcome from schedule::TickOutcome {
         Started = "started",
-        /// A run of an earlier tick was not finished.
+        /// A run of an earlier tick was not finished, or the owner's rate limit was reached.
         Skipped = "skipped",
         /// It starts when the run of an earlier tick ends.
         Queued = "queued",
@@ -58,7 +61,7 @@ wire! {
         tick_at: DateTime,
         /// What became of it.
         outcome: TickOutcome,
-        /// The run that the schedule started last.
+        /// The run that it started.
         run_id: Option<Uuid>,
         /// Why no run was started.
         error: Option<ErrorDocument>,
@@ -75,47 +78,54 @@ wire! {
         /// Whether it ticks.
         status: ScheduleStatus,
         /// Id of the workflow that it starts.
-        workflow_id: String,
-        /// Workflow version; null: the latest at every tick.
-        version: Option<i64>,
+        workflow_id in starts: String,
+        /// Workflow version that ticks start; null: the newest at every tick.
+        version in starts: Option<i64>,
+        /// Whether ticks start the newest version. One that somebody else wrote since the owner last confirmed the
+        /// schedule needs approval.
+        follow_latest in starts: bool,
+        /// Highest autonomy level of its runs: that of a run which started when the owner last confirmed the schedule.
+        autonomy_level_max in starts: Option<AutonomyLevel>,
         /// Inputs of the workflow.
-        inputs: JsonObject,
+        inputs in starts: JsonObject,
         /// Cron expression.
-        cron: Option<String>,
+        cron in timing: Option<String>,
         /// IANA time zone in which the expression is read.
-        time_zone: Option<String>,
+        time_zone in timing: Option<String>,
         /// Interval such as `15m`.
-        every: Option<String>,
+        every in timing: Option<String>,
         /// Instant from which the intervals are counted.
-        anchor_at: Option<DateTime>,
+        anchor_at in timing: Option<DateTime>,
         /// Overlap policy.
-        overlap: OverlapPolicy,
+        overlap in policies: OverlapPolicy,
         /// Ticks that may wait under the policy `queue`.
-        queue_max: u32,
+        queue_max in policies: u32,
         /// Catch-up policy.
-        catch_up: CatchUpPolicy,
+        catch_up in policies: CatchUpPolicy,
         /// How old a tick may be to be started under the policy `all`.
-        catch_up_window_seconds: i64,
+        catch_up_window_seconds in policies: i64,
         /// A tick starts up to this much later.
-        jitter_seconds: i64,
+        jitter_seconds in timing: i64,
         /// No tick is earlier.
-        starts_at: Option<DateTime>,
+        starts_at in timing: Option<DateTime>,
         /// No tick is later.
-        ends_at: Option<DateTime>,
+        ends_at in timing: Option<DateTime>,
         /// When it was paused.
-        paused_at: Option<DateTime>,
-        /// Actor who paused it.
-        paused_by: Option<String>,
+        paused_at in pause: Option<DateTime>,
+        /// Actor who paused it; `system` if its ticks were refused too often or the owner's key has ended.
+        paused_by in pause: Option<String>,
         /// Why it was paused.
-        pause_reason: Option<String>,
+        pause_reason in pause: Option<String>,
         /// The next tick.
-        next_at: Option<DateTime>,
+        next_at in progress: Option<DateTime>,
         /// Ticks that wait for a run to end.
-        queued: Vec<DateTime>,
+        queued in progress: Vec<DateTime>,
         /// Runs that were not finished at the last tick.
-        active_runs: Vec<Uuid>,
+        active_runs in progress: Vec<Uuid>,
         /// The last tick.
-        last_tick: Option<LastTick>,
+        last_tick in progress: Option<LastTick>,
+        /// The run that a tick started last.
+        last_run_id in progress: Option<Uuid>,
         /// When it was created.
         created_at: DateTime,
         /// When it was last changed by somebody.
@@ -140,8 +150,11 @@ macro_rules! definitions {
             $($(#[$doc])* pub(crate) $own: $kind,)*
             /// Id of the workflow to start.
             workflow_id: String,
-            /// Workflow version; the latest at every tick if omitted.
+            /// Workflow version; the newest at this moment if omitted.
             version: Option<i64>,
+            /// Start the newest version at every tick, instead of a fixed one; false if omitted. A version that
+            /// somebody else wrote needs approval until you confirm the schedule by replacing it.
+            follow_latest: Option<bool>,
             /// Inputs of the workflow.
             #[schema(value_type = Option<JsonObject>)]
             inputs: Option<Value>,
@@ -166,7 +179,8 @@ macro_rules! definitions {
             /// How old a tick may be to be started under the policy `all`; one day if omitted.
             #[schema(minimum = 0, maximum = 604_800)]
             catch_up_window_seconds: Option<i64>,
-            /// A tick starts up to this much later, to spread load; 0 if omitted.
+            /// A tick starts up to this much later, to spread load; 0 if omitted. It must be shorter than the time
+            /// between two ticks.
             #[schema(minimum = 0, maximum = 3_600)]
             jitter_seconds: Option<i64>,
             /// RFC 3339 time before which there is no tick.
@@ -181,6 +195,7 @@ macro_rules! definitions {
                 Ok(ScheduleDefinition {
                     workflow_id: params::workflow(&self.workflow_id)?.to_owned(),
                     version: self.version,
+                    follow_latest: self.follow_latest.unwrap_or_default(),
                     inputs: self.inputs.unwrap_or_else(|| json!({})),
                     cron: self.cron,
                     time_zone: self.time_zone,

@@ -30,9 +30,9 @@ wire! {
     /// A ledger entry.
     pub(crate) EntryDocument from EntryView {
         /// Lane: one writer's chain of entries.
-        lane: i64,
+        lane in position: i64,
         /// Number within the lane.
-        seq: i64,
+        seq in position: i64,
         /// Id of the entry.
         id: String,
         /// Id of the tenant.
@@ -52,17 +52,17 @@ wire! {
         /// Details; the members depend on the type. Null if they were erased.
         data_json: AnyJson,
         /// Id of the run.
-        run_id: Option<Uuid>,
+        run_id in run: Option<Uuid>,
         /// Number within the run.
-        run_seq: Option<i64>,
+        run_seq in run: Option<i64>,
         /// W3C trace id.
-        trace_id: Option<String>,
+        trace_id in run: Option<String>,
         /// SHA-256 of the salted content.
-        content_digest: String,
+        content_digest in position: String,
         /// Hash of the entry before it.
-        prev_hash: String,
+        prev_hash in position: String,
         /// Hash of this entry.
-        hash: String,
+        hash in position: String,
     }
 }
 

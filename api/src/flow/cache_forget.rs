@@ -7,6 +7,7 @@ use crate::params;
 use crate::problem::ApiError;
 use axum::extract::Path;
 use axum::http::StatusCode;
+use chimera_engine::flow;
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -31,6 +32,6 @@ pub(crate) async fn forget(
     Path(id): Path<String>,
     ApiQuery(which): ApiQuery<DeleteCacheQuery>,
 ) -> Result<StatusCode, ApiError> {
-    caller.flow.invalidate(&caller.permit, params::workflow(&id)?, which.key.as_deref()).await?;
+    flow::invalidate_outputs(&caller.flow, &caller.permit, params::workflow(&id)?, which.key.as_deref()).await?;
     Ok(StatusCode::NO_CONTENT)
 }

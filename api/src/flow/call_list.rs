@@ -7,7 +7,7 @@ use crate::flow::wire::CallPage;
 use crate::params;
 use crate::problem::ApiError;
 use axum::response::Response;
-use chimera_engine::flow::CallFilter;
+use chimera_engine::flow::{self, CallFilter};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -42,5 +42,5 @@ pub(crate) async fn list(caller: Caller, ApiQuery(which): ApiQuery<ListCallsQuer
         limit: params::parse_limit(which.limit)?,
         cursor: which.cursor,
     };
-    caller.flow.list_calls(&caller.permit, filter, |page| params::json(&CallPage::from(page))).await?
+    flow::list_calls(&caller.flow, &caller.permit, filter, |page| params::json(&CallPage::from(page))).await?
 }

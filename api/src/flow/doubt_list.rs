@@ -7,7 +7,7 @@ use crate::flow::wire::DoubtPage;
 use crate::params;
 use crate::problem::ApiError;
 use axum::response::Response;
-use chimera_engine::flow::DoubtFilter;
+use chimera_engine::flow::{self, DoubtFilter};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -39,6 +39,6 @@ pub(crate) async fn list(caller: Caller, ApiQuery(query): ApiQuery<ListDoubtsQue
         limit: params::parse_limit(query.limit)?,
         cursor: query.cursor,
     };
-    let doubts = caller.flow.list_doubts(&caller.permit, filter).await?;
+    let doubts = flow::list_doubts(&caller.flow, &caller.permit, filter).await?;
     params::page::<_, DoubtPage>(&caller, doubts).await
 }

@@ -7,6 +7,7 @@ use crate::flow::wire::InboxPage;
 use crate::params;
 use crate::problem::ApiError;
 use axum::response::Response;
+use chimera_engine::flow;
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -29,6 +30,6 @@ pub(crate) struct ListInboxQuery {
 )]
 pub(crate) async fn list(caller: Caller, ApiQuery(query): ApiQuery<ListInboxQuery>) -> Result<Response, ApiError> {
     let limit = params::parse_limit(query.limit)?;
-    let messages = caller.flow.inbox(&caller.permit, limit, query.cursor.as_deref()).await?;
+    let messages = flow::inbox(&caller.flow, &caller.permit, limit, query.cursor.as_deref()).await?;
     params::page::<_, InboxPage>(&caller, messages).await
 }

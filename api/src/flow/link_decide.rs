@@ -12,7 +12,7 @@ use axum::extract::rejection::{FormRejection, PathRejection};
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use chimera_engine::flow::{Decision, DecisionResult, RequestStatus};
+use chimera_engine::flow::{self, Decision, DecisionResult, RequestStatus};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -90,7 +90,7 @@ async fn apply_decision(
         FormDecision::Reject => Decision::Reject,
     };
     let reason = Some(reason.trim().to_owned()).filter(|reason| !reason.is_empty());
-    Ok((decision, flow.decide_by_link(token, decision, digest, reason).await?))
+    Ok((decision, flow::decide_by_link(flow, token, decision, digest, reason).await?))
 }
 
 fn describe_outcome(decision: Decision, decided: &DecisionResult) -> (&'static str, String) {

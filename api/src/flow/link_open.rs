@@ -11,10 +11,10 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use chimera_core::error::Code;
-use chimera_core::flow::review::{Change, Review};
+use chimera_core::flow::review::{self, Change, Review};
 use chimera_core::limits::NOTES_BYTES_MAX;
 use chimera_core::text::{escape_invisible, render_lines};
-use chimera_engine::flow::{Flow, LinkView};
+use chimera_engine::flow::{self, Flow, LinkView};
 
 /// Shows the approval page of a link.
 #[utoipa::path(
@@ -34,12 +34,12 @@ use chimera_engine::flow::{Flow, LinkView};
 pub(crate) async fn open(State(edge): State<Edge>, token: Result<Path<String>, PathRejection>) -> Response {
     let token = token_or_empty(token);
     let opened = match flow(&edge) {
-        Ok(flow) => flow.open_link(&token).await.map_err(ApiError::from),
+        Ok(flow) => flow::open_link(flow, &token).await.map_err(ApiError::from),
         Err(error) => Err(error),
     };
     match opened {
         Ok(opened) => {
-            let title = opened.review.title();
+            let title = review::title(&opened.review);
             page::private_page(StatusCode::OK, &title, &*edge.random, |page| render_review(page, &opened))
         }
         Err(error) => page::refused(error, &*edge.random),
@@ -57,7 +57,7 @@ pub(crate) fn flow(edge: &Edge) -> Result<&Flow, ApiError> {
 
 fn render_review(page: &mut String, opened: &LinkView) {
     let review = &opened.review;
-    page.push_str(&format!("<h1>{}</h1>", escape(&review.title())));
+    page.push_str(&format!("<h1>{}</h1>", escape(&review::title(review))));
     if !review.refusals.is_empty() {
         page.push_str("<div class=\"stop\"><strong>This can't be approved.</strong> The dry run was refused:<ul>");
         review.refusals.iter().for_each(|why| page.push_str(&format!("<li>{}</li>", escape_visible(why))));
@@ -75,7 +75,7 @@ fn render_review(page: &mut String, opened: &LinkView) {
         block(page, "Proposed change", &render_lines(patch));
     }
     page.push_str("<h2>Request details</h2><table>");
-    for (label, value) in review.facts() {
+    for (label, value) in review::facts(review) {
         page.push_str(&format!("<tr><th>{label}</th><td>{}</td></tr>", escape_visible(&value)));
     }
     page.push_str("</table>");
@@ -115,10 +115,10 @@ fn calls(page: &mut String, review: &Review) {
     if review.calls.is_empty() {
         return;
     }
-    page.push_str(&format!("<h2>{}</h2><ol>", escape(review.calls_title().trim_end_matches(':'))));
+    page.push_str(&format!("<h2>{}</h2><ol>", escape(review::calls_title(review).trim_end_matches(':'))));
     for call in &review.calls {
-        page.push_str(&format!("<li><strong>{}</strong>", escape(&call.headline())));
-        for remark in call.remarks() {
+        page.push_str(&format!("<li><strong>{}</strong>", escape(&review::headline(call))));
+        for remark in review::remarks(call) {
             let class = if call.refused.is_some() { " class=\"stop\"" } else { "" };
             page.push_str(&format!("<div{class}>{}</div>", escape(&remark)));
         }

@@ -11,7 +11,7 @@ use crate::problem::ApiError;
 use crate::wire::words;
 use axum::Json;
 use axum::extract::Path;
-use chimera_engine::flow::{Decide, Decision, RequestStatus};
+use chimera_engine::flow::{self, Decide, Decision, RequestStatus};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -131,7 +131,7 @@ pub(super) async fn decide(
     };
     let digest = request.digest.as_deref().map(params::digest).transpose()?;
     let ask = Decide { run, decision, approval: request.approval_id, step, digest, reason: request.reason };
-    let decided = caller.flow.decide(&caller.permit, ask).await?;
+    let decided = flow::decide(&caller.flow, &caller.permit, ask).await?;
     Ok(DecidedDocument {
         run_id: run,
         approval_id: decided.approval,

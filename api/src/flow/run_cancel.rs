@@ -9,6 +9,7 @@ use crate::problem::ApiError;
 use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
+use chimera_engine::flow;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -35,6 +36,6 @@ pub(crate) async fn cancel(
     OptionalJson(body): OptionalJson<CancelBody>,
 ) -> Result<(StatusCode, Json<Accepted>), ApiError> {
     let run = params::run(&id)?;
-    caller.flow.cancel(&caller.permit, run, params::check_note(body.reason)?).await?;
+    flow::cancel(&caller.flow, &caller.permit, run, params::check_note(body.reason)?).await?;
     Ok((StatusCode::ACCEPTED, Json(params::accepted(&caller, run).await?)))
 }

@@ -23,8 +23,8 @@ use axum::response::{IntoResponse, Response};
 use chimera_core::error::Code;
 use chimera_core::limits;
 use chimera_engine::access::Permit;
-use chimera_engine::flow::EventPage;
 use chimera_engine::flow::view::EventView;
+use chimera_engine::flow::{self, EventPage};
 use futures::{Stream, stream};
 use serde::Deserialize;
 use std::convert::Infallible;
@@ -103,7 +103,7 @@ pub(crate) async fn events(
     let resumed = position.last_event_id()?;
     let after = resumed.or(position.after()?).unwrap_or(0);
     let place = edge.reserve_stream(&caller.permit).map_err(|full| stream_limit_error(full, &caller.permit))?;
-    let first = caller.flow.feed(&caller.permit, run, after).await?;
+    let first = flow::feed(&caller.flow, &caller.permit, run, after).await?;
     if first.over && resumed.is_some() {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
@@ -172,7 +172,7 @@ impl Follower {
                 return None;
             }
             let after = self.feed.after;
-            self.feed = self.caller.flow.feed(&self.caller.permit, self.run, after).await.ok()?;
+            self.feed = flow::feed(&self.caller.flow, &self.caller.permit, self.run, after).await.ok()?;
             if self.feed.after == after && !self.feed.over {
                 sleep(limits::EVENTS_POLL_INTERVAL).await;
             }

@@ -10,7 +10,7 @@ use axum::response::Response;
 use chimera_core::error::Code;
 use chimera_core::flow::run::RunStatus;
 use chimera_core::text::did_you_mean;
-use chimera_engine::flow::RunFilter;
+use chimera_engine::flow::{self, RunFilter};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -57,7 +57,7 @@ pub(crate) async fn list(caller: Caller, ApiQuery(which): ApiQuery<ListRunsQuery
         limit: params::parse_limit(which.limit)?,
         cursor: which.cursor,
     };
-    let runs = caller.flow.list(&caller.permit, filter).await?;
+    let runs = flow::list_runs(&caller.flow, &caller.permit, filter).await?;
     params::page::<_, RunPage>(&caller, runs).await
 }
 

@@ -13,6 +13,7 @@ use axum::http::StatusCode;
 use chimera_core::error::Code;
 use chimera_core::flow::run::RunStatus;
 use chimera_core::limits;
+use chimera_engine::flow;
 use serde::Deserialize;
 use tokio::time::{Instant, sleep};
 use utoipa::ToSchema;
@@ -47,17 +48,17 @@ pub(crate) async fn mark(
     ApiJson(body): ApiJson<MarkBody>,
 ) -> Result<(StatusCode, Json<Accepted>), ApiError> {
     let run = params::run(&id)?;
-    caller.flow.status(&caller.permit, run).await?;
+    flow::run_status(&caller.flow, &caller.permit, run).await?;
     if body.status != RunStatus::RolledBack.as_str() {
         return Err(
             ApiError::new(Code::ValidationFailed, "status can only be set to rolled_back").with("pointer", "/status")
         );
     }
-    caller.flow.mark_rolled_back(&caller.permit, run, params::check_note(body.reason)?).await?;
+    flow::mark_rolled_back(&caller.flow, &caller.permit, run, params::check_note(body.reason)?).await?;
     let until = Instant::now() + limits::MARK_WAIT;
     let mut marked = false;
     while !marked && Instant::now() < until {
-        marked = caller.flow.status(&caller.permit, run).await? == RunStatus::RolledBack;
+        marked = flow::run_status(&caller.flow, &caller.permit, run).await? == RunStatus::RolledBack;
         if !marked {
             sleep(limits::MARK_POLL_INTERVAL).await;
         }

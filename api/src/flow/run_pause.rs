@@ -8,6 +8,7 @@ use crate::problem::ApiError;
 use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
+use chimera_engine::flow;
 
 /// Pauses a run.
 #[utoipa::path(
@@ -19,6 +20,6 @@ use axum::http::StatusCode;
 )]
 pub(crate) async fn pause(caller: Caller, Path(id): Path<String>) -> Result<(StatusCode, Json<Accepted>), ApiError> {
     let run = params::run(&id)?;
-    caller.flow.pause(&caller.permit, run).await?;
+    flow::pause(&caller.flow, &caller.permit, run).await?;
     Ok((StatusCode::ACCEPTED, Json(params::accepted(&caller, run).await?)))
 }

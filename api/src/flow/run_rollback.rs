@@ -11,6 +11,7 @@ use axum::extract::Path;
 use axum::http::StatusCode;
 use chimera_core::error::Code;
 use chimera_core::limits::PAGE_ROWS_MAX;
+use chimera_engine::flow;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -51,6 +52,6 @@ pub(crate) async fn rollback(
         }
         steps = Some(found);
     }
-    caller.flow.rollback(&caller.permit, run, steps, params::check_note(body.reason)?).await?;
+    flow::rollback(&caller.flow, &caller.permit, run, steps, params::check_note(body.reason)?).await?;
     Ok((StatusCode::ACCEPTED, Json(params::accepted(&caller, run).await?)))
 }

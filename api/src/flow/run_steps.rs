@@ -11,7 +11,7 @@ use crate::problem::ApiError;
 use axum::extract::Path;
 use axum::response::Response;
 use chimera_core::limits::PAGE_ROWS_MAX;
-use chimera_engine::flow::StepFilter;
+use chimera_engine::flow::{self, StepFilter};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -43,5 +43,5 @@ pub(crate) async fn steps(
     let written = |page| params::json(&StepList::from(page));
     let filter = StepFilter { run, limit, cursor: which.cursor.as_deref() };
     let room = caller.page_share().await?;
-    caller.flow.steps_as(&caller.permit, filter, room, written).await?
+    flow::list_steps_as(&caller.flow, &caller.permit, filter, room, written).await?
 }

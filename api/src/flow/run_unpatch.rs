@@ -8,6 +8,7 @@ use crate::problem::ApiError;
 use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
+use chimera_engine::flow;
 
 /// Removes a patch.
 #[utoipa::path(
@@ -26,6 +27,6 @@ pub(crate) async fn unpatch(
 ) -> Result<(StatusCode, Json<Accepted>), ApiError> {
     let run = params::run(&id)?;
     let number = number.parse().map_err(|_| params::malformed(&number, "a patch number"))?;
-    caller.flow.unpatch(&caller.permit, run, number).await?;
+    flow::withdraw_patch(&caller.flow, &caller.permit, run, number).await?;
     Ok((StatusCode::ACCEPTED, Json(params::accepted(&caller, run).await?)))
 }

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use chimera_core::access::Level;
 use chimera_core::flow::run::RunStatus;
 use chimera_core::limits;
-use chimera_engine::flow::RunHandle;
+use chimera_engine::flow::{self, RunHandle};
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 use uuid::Uuid;
@@ -56,7 +56,7 @@ pub(crate) async fn wait_until_settled(
     // A run that is idle while a child runs or a timer is pending continues later, perhaps on another node.
     while in_time && !stands(status) && Instant::now() < until {
         sleep(limits::RUN_POLL_INTERVAL).await;
-        status = caller.flow.status(&caller.permit, started.run_id).await?;
+        status = flow::run_status(&caller.flow, &caller.permit, started.run_id).await?;
     }
     Ok(status)
 }

@@ -13,6 +13,7 @@ use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
 use chimera_core::error::Code;
+use chimera_engine::flow;
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -45,10 +46,10 @@ pub(crate) async fn edit(
 ) -> Result<(StatusCode, Json<Accepted>), ApiError> {
     let run = params::run(&id)?;
     match params::resolve_step(&caller, run, &step).await {
-        Ok(step) => caller.flow.edit(&caller.permit, run, step, body.input).await?,
+        Ok(step) => flow::edit_step(&caller.flow, &caller.permit, run, step, body.input).await?,
         // A planned node without a dry run has no step yet, so it is edited by node id.
         Err(absent) if absent.code == Code::NotFound && !step.contains(char::is_control) => {
-            caller.flow.edit_planned(&caller.permit, run, &step, body.input).await?;
+            flow::edit_planned(&caller.flow, &caller.permit, run, &step, body.input).await?;
         }
         Err(other) => return Err(other),
     }

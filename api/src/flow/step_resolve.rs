@@ -11,7 +11,7 @@ use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
 use chimera_core::error::Code;
-use chimera_engine::flow::OutcomeReport;
+use chimera_engine::flow::{self, OutcomeReport};
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -66,6 +66,6 @@ pub(crate) async fn resolve(
     let step = params::resolve_step(&caller, run, &step).await?;
     let notes = params::check_note(body.notes)?;
     let found = OutcomeReport { step, attempt: None, happened, output: body.outputs, notes };
-    caller.flow.report_outcome(&caller.permit, run, found).await?;
+    flow::report_outcome(&caller.flow, &caller.permit, run, found).await?;
     Ok((StatusCode::ACCEPTED, Json(params::accepted(&caller, run).await?)))
 }

@@ -5,6 +5,7 @@ use crate::error_responses::ReadErrors;
 use crate::flow::wire::ToolPage;
 use crate::problem::ApiError;
 use axum::Json;
+use chimera_engine::flow;
 
 /// Lists tools.
 #[utoipa::path(
@@ -14,5 +15,5 @@ use axum::Json;
     responses((status = 200, body = ToolPage, description = "All tools"), ReadErrors)
 )]
 pub(crate) async fn list(caller: Caller) -> Result<Json<ToolPage>, ApiError> {
-    Ok(Json(caller.flow.list_tools(&caller.permit).into()))
+    Ok(Json(flow::list_tools(&caller.flow, &caller.permit).into()))
 }

@@ -8,6 +8,7 @@ use crate::params;
 use crate::problem::ApiError;
 use axum::extract::Path;
 use axum::response::Response;
+use chimera_engine::flow;
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -32,6 +33,6 @@ pub(crate) async fn get(
     Path(id): Path<String>,
     ApiQuery(which): ApiQuery<GetWorkflowQuery>,
 ) -> Result<Response, ApiError> {
-    let found = caller.flow.show_workflow(&caller.permit, params::workflow(&id)?, which.version).await?;
+    let found = flow::show_workflow(&caller.flow, &caller.permit, params::workflow(&id)?, which.version).await?;
     params::json(&WorkflowDocument::from(found))
 }

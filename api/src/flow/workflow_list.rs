@@ -7,6 +7,7 @@ use crate::flow::wire::WorkflowPage;
 use crate::params;
 use crate::problem::ApiError;
 use axum::response::Response;
+use chimera_engine::flow;
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -29,6 +30,6 @@ pub(crate) struct ListWorkflowsQuery {
 )]
 pub(crate) async fn list(caller: Caller, ApiQuery(which): ApiQuery<ListWorkflowsQuery>) -> Result<Response, ApiError> {
     let limit = params::parse_limit(which.limit)?;
-    let workflows = caller.flow.list_workflows(&caller.permit, limit, which.cursor.as_deref()).await?;
+    let workflows = flow::list_workflows(&caller.flow, &caller.permit, limit, which.cursor.as_deref()).await?;
     params::page::<_, WorkflowPage>(&caller, workflows).await
 }

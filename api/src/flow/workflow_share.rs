@@ -6,6 +6,7 @@ use crate::params;
 use crate::problem::ApiError;
 use axum::Json;
 use axum::extract::Path;
+use chimera_engine::flow;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -30,6 +31,6 @@ pub(crate) struct WorkflowShare {
     responses((status = 200, body = WorkflowShare, description = "The workflow is shared"), WriteErrors)
 )]
 pub(crate) async fn share(caller: Caller, Path(id): Path<String>) -> Result<Json<WorkflowShare>, ApiError> {
-    caller.flow.share_workflow(&caller.permit, params::workflow(&id)?, true).await?;
+    flow::share_workflow(&caller.flow, &caller.permit, params::workflow(&id)?, true).await?;
     Ok(Json(WorkflowShare { workflow_id: id, shared: true }))
 }

@@ -7,6 +7,7 @@ use crate::params;
 use crate::problem::ApiError;
 use axum::Json;
 use axum::extract::Path;
+use chimera_engine::flow;
 
 /// Stops sharing a workflow.
 ///
@@ -19,6 +20,6 @@ use axum::extract::Path;
     responses((status = 200, body = WorkflowShare, description = "The workflow is not shared"), WriteErrors)
 )]
 pub(crate) async fn unshare(caller: Caller, Path(id): Path<String>) -> Result<Json<WorkflowShare>, ApiError> {
-    caller.flow.share_workflow(&caller.permit, params::workflow(&id)?, false).await?;
+    flow::share_workflow(&caller.flow, &caller.permit, params::workflow(&id)?, false).await?;
     Ok(Json(WorkflowShare { workflow_id: id, shared: false }))
 }

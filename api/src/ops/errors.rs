@@ -36,6 +36,7 @@ pub const fn page(code: Code) -> &'static str {
         Code::StaleApproval => text!("STALE_APPROVAL"),
         Code::Cancelled => text!("CANCELLED"),
         Code::NotRecorded => text!("NOT_RECORDED"),
+        Code::LeaseLost => text!("LEASE_LOST"),
         Code::DataDirLocked => text!("DATA_DIR_LOCKED"),
         Code::Gone => text!("GONE"),
         Code::PayloadTooLarge => text!("PAYLOAD_TOO_LARGE"),

@@ -3,6 +3,7 @@
 use crate::edge::Edge;
 use axum::Json;
 use axum::extract::State;
+use chimera_engine::flow;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -24,7 +25,7 @@ pub(crate) struct WebhookKeys {
 )]
 pub(crate) async fn keys(State(edge): State<Edge>) -> Json<WebhookKeys> {
     let public_keys = match &edge.flow {
-        Some(flow) => flow.webhook_keys().await,
+        Some(flow) => flow::webhook_keys(flow).await,
         None => Vec::new(),
     };
     Json(WebhookKeys { public_key: public_keys.first().cloned(), public_keys })

@@ -5,11 +5,11 @@ pub(crate) mod registry;
 use crate::failure::{Failure, Outcome};
 use chimera_core::access::mac;
 use chimera_core::secret::Secret;
-use chimera_engine::access::Access;
+use chimera_engine::access::{self, Access};
 
 /// An access token for the operator who started this process.
 pub(crate) fn token(access: &Access, actor: &str) -> Outcome<String> {
-    access.authenticator().issue_operator_token(actor).map_err(|error| Failure::from_body(error.body()))
+    access::issue_operator_token(access.authenticator(), actor).map_err(|error| Failure::from_body(error.body()))
 }
 
 pub(crate) fn sign(key: &str, body: &str) -> String {

@@ -13,8 +13,8 @@ use chimera_core::access::{ADMIN, ActorEntry, Kind, Level};
 use chimera_core::error::Code;
 use chimera_core::limits;
 use chimera_engine::access::{
-    ACTORS_READ, ACTORS_WRITE, APPROVALS_DECIDE, AUDIT_READ, AUTONOMY_OVERRIDE, Directory, Permit, RUNS_MANAGE,
-    RUNS_READ, WORKFLOWS_READ, WORKFLOWS_WRITE,
+    self, ACTORS_READ, ACTORS_WRITE, APPROVALS_DECIDE, AUDIT_READ, AUTONOMY_OVERRIDE, Directory, EVENTS_PUBLISH,
+    Permit, RUNS_MANAGE, RUNS_READ, WORKFLOWS_READ, WORKFLOWS_WRITE,
 };
 use serde_json::{Map, Value, json};
 
@@ -29,6 +29,7 @@ const OWN_SCOPES: &[&str] = &[
     ACTORS_WRITE,
     AUDIT_READ,
     AUTONOMY_OVERRIDE,
+    EVENTS_PUBLISH,
 ];
 
 /// Scopes and names of the built-in tools. Without a server, other tools are unknown.
@@ -108,7 +109,8 @@ impl ActorRegistry {
                 })
             }
             Self::Store(store, permit) => {
-                let shown = directory(store).actors(permit).map_err(|error| Failure::from_body(error.body()))?;
+                let shown =
+                    access::list_actors(directory(store), permit).map_err(|error| Failure::from_body(error.body()))?;
                 shown.into_iter().map(|actor| backend::shown(ActorDocument::from(actor))).collect()
             }
         }
@@ -133,7 +135,8 @@ impl ActorRegistry {
         match self {
             Self::Server(backend) => backend.request("GET", &actor_path(actor), None).await,
             Self::Store(store, permit) => {
-                let shown = directory(store).actor(permit, actor).map_err(|error| Failure::from_body(error.body()))?;
+                let shown = access::show_actor(directory(store), permit, actor)
+                    .map_err(|error| Failure::from_body(error.body()))?;
                 backend::shown(ActorDocument::from(shown))
             }
         }
@@ -152,7 +155,7 @@ impl ActorRegistry {
             Self::Server(backend) => backend.request("PUT", &actor_path(actor), Some(body)).await,
             Self::Store(store, permit) => {
                 let entry = entry(actor, &body)?;
-                let put = directory(store).put_actor(permit, entry, body["tenant"].as_str()).await;
+                let put = access::put_actor(directory(store), permit, entry, body["tenant"].as_str()).await;
                 backend::shown(ActorDocument::from(put.map_err(|error| Failure::from_body(error.body()))?))
             }
         }
@@ -168,7 +171,8 @@ impl ActorRegistry {
                 })
             }
             Self::Store(store, permit) => {
-                let shown = directory(store).list_tenants(permit).map_err(|error| Failure::from_body(error.body()))?;
+                let shown =
+                    access::list_tenants(directory(store), permit).map_err(|error| Failure::from_body(error.body()))?;
                 shown.into_iter().map(|tenant| backend::shown(TenantDocument::from(tenant))).collect()
             }
         }
@@ -181,7 +185,7 @@ impl ActorRegistry {
                 backend.request("POST", "tenants", Some(body)).await
             }
             Self::Store(store, permit) => {
-                let added = directory(store).add_tenant(permit, slug, name).await;
+                let added = access::add_tenant(directory(store), permit, slug, name).await;
                 backend::shown(TenantDocument::from(added.map_err(|error| Failure::from_body(error.body()))?))
             }
         }
@@ -195,7 +199,7 @@ impl ActorRegistry {
                 backend.request("PATCH", &format!("tenants/{}", percent_encode(slug)), Some(body)).await
             }
             Self::Store(store, permit) => {
-                let set = directory(store).set_tenant_disabled(permit, slug, disabled).await;
+                let set = access::set_tenant_disabled(directory(store), permit, slug, disabled).await;
                 backend::shown(TenantDocument::from(set.map_err(|error| Failure::from_body(error.body()))?))
             }
         }
@@ -206,7 +210,7 @@ impl ActorRegistry {
         match self {
             Self::Server(backend) => backend.request("DELETE", &actor_path(actor), None).await,
             Self::Store(store, permit) => {
-                let left = directory(store).remove_actor(permit, actor).await;
+                let left = access::remove_actor(directory(store), permit, actor).await;
                 backend::shown(ActorDocument::from(left.map_err(|error| Failure::from_body(error.body()))?))
             }
         }
@@ -221,7 +225,7 @@ impl ActorRegistry {
                 backend.request("POST", &format!("{}/keys", actor_path(actor)), Some(body)).await
             }
             Self::Store(store, permit) => {
-                let made = directory(store).add_key(permit, actor, None, Some(overlap.into())).await;
+                let made = access::add_key(directory(store), permit, actor, None, Some(overlap.into())).await;
                 let made = made.map_err(|error| Failure::from_body(error.body()))?;
                 let until = made.before_until.map(|until| until.to_string());
                 Ok(json!({

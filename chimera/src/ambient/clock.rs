@@ -54,7 +54,7 @@ struct ClockFilter {
     slews: AtomicBool,
     /// A jump has been seen that does not count yet.
     jumped: AtomicBool,
-    /// The latest time of day that was told.
+    /// The latest time of day that was given.
     latest: AtomicI64,
     rest: Mutex<JumpState>,
 }
@@ -291,8 +291,8 @@ mod tests {
 
         /// The time of day, in seconds since the start.
         fn now(&self) -> i64 {
-            let told = self.reckoning.fast_now(self.reading());
-            told.unwrap_or_else(|| self.reckoning.filtered_now(self.reading())) / SECOND - WALL
+            let fast = self.reckoning.fast_now(self.reading());
+            fast.unwrap_or_else(|| self.reckoning.filtered_now(self.reading())) / SECOND - WALL
         }
 
         fn steady(&self) -> i64 {

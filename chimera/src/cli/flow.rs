@@ -70,6 +70,8 @@ pub(crate) enum RunsCommand {
         #[command(flatten)]
         output: OutputArg,
     },
+    /// List a run's records in the execution log.
+    Executions(ExecutionsArgs),
     /// Watch a run until it ends; exit with status 1 if it fails.
     Watch {
         /// Run id.
@@ -151,6 +153,7 @@ impl RunsCommand {
     pub(crate) fn ids(&mut self) -> RunIds<'_> {
         let (run, steps, approval, acting) = match self {
             Self::List(_) | Self::Doubts(_) => (None, Vec::new(), None, None),
+            Self::Executions(args) => (Some(&mut args.run), Vec::new(), None, None),
             Self::Show { run } | Self::Steps { run, .. } | Self::Watch { run, .. } => {
                 (Some(run), Vec::new(), None, None)
             }
@@ -216,6 +219,14 @@ pub(crate) struct DoubtsArgs {
     /// Only calls of this tool.
     #[arg(long)]
     pub(crate) tool: Option<String>,
+    #[command(flatten)]
+    pub(crate) page: PageArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExecutionsArgs {
+    /// Run id.
+    pub(crate) run: String,
     #[command(flatten)]
     pub(crate) page: PageArgs,
 }

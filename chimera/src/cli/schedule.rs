@@ -78,9 +78,15 @@ pub(crate) struct ScheduleName {
 /// When a schedule ticks, and its policies.
 #[derive(Debug, Args)]
 pub(crate) struct ScheduleArgs {
-    /// Workflow version; by default the latest at every tick.
+    /// Workflow version; by default the newest at this moment.
     #[arg(long, value_name = "N")]
     pub(crate) version: Option<i64>,
+    /// Start the newest version at every tick; what somebody else wrote needs approval.
+    #[arg(long, conflicts_with = "version")]
+    pub(crate) follow_latest: bool,
+    /// Start the version that is the newest at this moment.
+    #[arg(long, conflicts_with_all = ["version", "follow_latest"])]
+    pub(crate) newest: bool,
     /// An input; the value is parsed as JSON if possible, else used as text; repeatable.
     #[arg(long = "input", value_name = "NAME=VALUE", value_parser = named_value)]
     pub(crate) input: Vec<(String, Value)>,
@@ -111,13 +117,13 @@ pub(crate) struct ScheduleArgs {
     /// How old a tick may be with --catch-up all; by default 86400.
     #[arg(long, value_name = "SECONDS")]
     pub(crate) catch_up_window: Option<i64>,
-    /// Start each tick up to this many seconds later, to spread load.
+    /// Start each tick up to this many seconds later, to spread load; less than the time between two ticks.
     #[arg(long, value_name = "SECONDS")]
     pub(crate) jitter: Option<i64>,
-    /// RFC 3339 time before which there is no tick.
+    /// RFC 3339 time before which there is no tick, or none.
     #[arg(long, value_name = "TIME")]
     pub(crate) starts_at: Option<String>,
-    /// RFC 3339 time after which there is no tick.
+    /// RFC 3339 time after which there is no tick, or none.
     #[arg(long, value_name = "TIME")]
     pub(crate) ends_at: Option<String>,
 }
@@ -130,6 +136,9 @@ pub(crate) enum OverlapArg {
     Queue,
     /// Start it at once.
     Allow,
+    /// Start it at once, and cancel the run.
+    #[value(name = "cancel_previous")]
+    CancelPrevious,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

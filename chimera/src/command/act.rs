@@ -6,7 +6,7 @@ use super::{CommandContext, document, print, read_json, say};
 use crate::backend::{Backend, parse_run_id};
 use crate::cli::{ActArgs, DuplicatePolicyArg};
 use crate::failure::{Failure, Outcome};
-use crate::flow::render::review_lines;
+use crate::flow::render::{is_approvable, review_lines};
 use crate::flow::table::text;
 use chimera_core::error::Code;
 use chimera_core::flow::risk::{HIGH_FROM, MEDIUM_FROM};
@@ -98,10 +98,10 @@ fn check_unique(given: &[(String, Value)]) -> Outcome {
 }
 
 pub(super) fn notify(webhook: Option<String>, email: Option<String>) -> Option<Value> {
-    let mut told = Map::new();
-    told.extend(webhook.map(|url| ("webhook".to_owned(), url.into())));
-    told.extend(email.map(|address| ("email".to_owned(), address.into())));
-    (!told.is_empty()).then(|| told.into())
+    let mut targets = Map::new();
+    targets.extend(webhook.map(|url| ("webhook".to_owned(), url.into())));
+    targets.extend(email.map(|address| ("email".to_owned(), address.into())));
+    (!targets.is_empty()).then(|| targets.into())
 }
 
 /// The result as text for a person.
@@ -117,8 +117,11 @@ fn render_result(acted: &Value, actor: Option<&str>) -> String {
             let _ = writeln!(shown, "{line}");
         });
         let what = asked["node_id"].as_str().map_or_else(|| "the plan".to_owned(), |_| text(&asked["node_id"]));
-        let _ = writeln!(shown, "{what} waits for approval, until {}", text(&asked["expires_at"]));
-        let _ = writeln!(shown, "  chimera runs approve {run} --digest {}{by}", text(&asked["digest"]));
+        let (until, digest) = (text(&asked["expires_at"]), text(&asked["digest"]));
+        let (waits_for, command) =
+            if is_approvable(asked) { ("approval", "approve") } else { ("a decision", "reject") };
+        let _ = writeln!(shown, "{what} waits for {waits_for}, until {until}");
+        let _ = writeln!(shown, "  chimera runs {command} {run} --digest {digest}{by}");
     }
     if !asked.is_empty() {
         return shown;
@@ -235,6 +238,17 @@ mod tests {
                 "the plan waits for approval, until 2026-01-01T00:00:00Z"
             ]
         );
+    }
+
+    #[test]
+    fn a_plan_whose_dry_run_was_refused_shows_no_command_to_approve_it() {
+        let shown = |refusals: Value| {
+            let asked = json!({"digest": "ab", "expires_at": "2026-01-01T00:00:00Z", "review": {"refusals": refusals}});
+            render_result(&json!({"run_id": "R", "approvals": [asked]}), None)
+        };
+        assert!(shown(json!([])).ends_with("  chimera runs approve R --digest ab\n"));
+        let refused = shown(json!(["step_1: this key is not allowed"]));
+        assert!(!refused.contains("runs approve") && refused.ends_with("  chimera runs reject R --digest ab\n"));
     }
 
     #[test]

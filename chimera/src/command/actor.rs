@@ -11,6 +11,7 @@ use chimera_core::access::registry::{InvalidActorEntry, is_actor_name};
 use chimera_core::access::scope::check_scope;
 use chimera_core::error::Code;
 use chimera_core::text::did_you_mean;
+use chimera_engine::access::WORK_CLAIM;
 use serde_json::{Map, Value, json};
 use std::process::ExitCode;
 
@@ -23,30 +24,30 @@ pub(crate) async fn run(scene: &CommandContext<'_>, command: ActorCommand) -> Ou
         | ActorCommand::Remove { acting, .. } => acting,
         ActorCommand::Add(args) | ActorCommand::Edit { args, .. } => &args.acting,
     };
-    let book = scene.actor_registry(acting.actor.as_deref()).await?;
-    let outcome = execute(scene, &book, command).await;
-    book.close().await;
+    let registry = scene.actor_registry(acting.actor.as_deref()).await?;
+    let outcome = execute(scene, &registry, command).await;
+    registry.close().await;
     outcome.map(|()| ExitCode::SUCCESS)
 }
 
-async fn execute(scene: &CommandContext<'_>, book: &ActorRegistry, command: ActorCommand) -> Outcome {
+async fn execute(scene: &CommandContext<'_>, registry: &ActorRegistry, command: ActorCommand) -> Outcome {
     match command {
-        ActorCommand::List { output, .. } => list(scene, book, &output).await,
-        ActorCommand::Show { actor, .. } => print_actor(scene, &find_actor(book, &actor).await?),
-        ActorCommand::Add(args) => add(scene, book, args).await,
+        ActorCommand::List { output, .. } => list(scene, registry, &output).await,
+        ActorCommand::Show { actor, .. } => print_actor(scene, &find_actor(registry, &actor).await?),
+        ActorCommand::Add(args) => add(scene, registry, args).await,
         ActorCommand::Secret { actor, overlap, revoke_old, new, .. } => {
             if !new {
-                find_actor(book, &actor).await.map_err(|failure| {
+                find_actor(registry, &actor).await.map_err(|failure| {
                     failure.hint(format!("chimera actor secret {actor} --new creates a key for a new actor"))
                 })?;
             }
-            let made = book.add_key(&actor, if revoke_old { Some(0) } else { overlap }).await?;
+            let made = registry.add_key(&actor, if revoke_old { Some(0) } else { overlap }).await?;
             print_key(scene, &made)
         }
         ActorCommand::Edit { args, enable } => {
             let actor = args.actor.clone();
-            find_actor(book, &actor).await?;
-            check_scopes(book, &args).await?;
+            find_actor(registry, &actor).await?;
+            check_scopes(registry, &args).await?;
             let mut over = entry(args);
             if enable {
                 over.insert("disabled".to_owned(), false.into());
@@ -55,23 +56,23 @@ async fn execute(scene: &CommandContext<'_>, book: &ActorRegistry, command: Acto
                 let failure = Failure::new(Code::ValidationFailed, format!("no changes given for {actor}"));
                 return Err(failure.hint("chimera actor edit --help lists what can be changed"));
             }
-            print_actor(scene, &book.put(&actor, over).await?)
+            print_actor(scene, &registry.put(&actor, over).await?)
         }
         ActorCommand::Disable { actor, .. } => {
-            find_actor(book, &actor).await?;
+            find_actor(registry, &actor).await?;
             let over = Map::from_iter([("disabled".to_owned(), true.into())]);
-            print_actor(scene, &book.put(&actor, over).await?)
+            print_actor(scene, &registry.put(&actor, over).await?)
         }
         ActorCommand::Remove { actor, .. } => {
-            find_actor(book, &actor).await?;
-            print_removal(scene, &actor, &book.remove(&actor).await?)
+            find_actor(registry, &actor).await?;
+            print_removal(scene, &actor, &registry.remove(&actor).await?)
         }
     }
 }
 
 /// The effective entry of an actor that has an entry or a key. A name that only matches a pattern may be a typo.
-async fn find_actor(book: &ActorRegistry, actor: &str) -> Outcome<Value> {
-    let items = book.list().await?;
+async fn find_actor(registry: &ActorRegistry, actor: &str) -> Outcome<Value> {
+    let items = registry.list().await?;
     if let Some(item) = items.iter().find(|item| item["id"] == actor) {
         return Ok(item.clone());
     }
@@ -100,7 +101,8 @@ fn is_known(scope: &str, known: &[String]) -> bool {
         let ends = name.split_once('.').zip(name.rsplit_once('.'));
         ends.is_some_and(|((house, _), (_, act))| scope.split_once('.') == Some((house, act)))
     };
-    known.iter().any(|name| check_scope(&[scope], name) || short(name))
+    let is_queue = scope.strip_prefix(WORK_CLAIM).is_some_and(|queue| queue.starts_with('.'));
+    is_queue || known.iter().any(|name| check_scope(&[scope], name) || short(name))
 }
 
 fn print_actor(scene: &CommandContext<'_>, actor: &Value) -> Outcome {
@@ -151,8 +153,8 @@ const COLUMNS: &[Column] = &[
     Column::droppable("FROM", 6),
 ];
 
-async fn list(scene: &CommandContext<'_>, book: &ActorRegistry, output: &OutputArg) -> Outcome {
-    let items = book.list().await?;
+async fn list(scene: &CommandContext<'_>, registry: &ActorRegistry, output: &OutputArg) -> Outcome {
+    let items = registry.list().await?;
     if scene.json {
         return print(&format!("{}\n", json!({ "items": items })));
     }
@@ -190,30 +192,32 @@ fn joined(actor: &Value, name: &str) -> String {
     actor[name].as_array().into_iter().flatten().map(text).collect::<Vec<_>>().join(" ")
 }
 
-async fn add(scene: &CommandContext<'_>, book: &ActorRegistry, args: ActorArgs) -> Outcome {
+async fn add(scene: &CommandContext<'_>, registry: &ActorRegistry, args: ActorArgs) -> Outcome {
     let actor = args.actor.clone();
     // A server takes a name that can't exist for an unknown one.
     if !is_actor_name(&actor) {
         return Err(Failure::new(Code::ValidationFailed, InvalidActorEntry::Name.to_string()));
     }
-    let shown = match book.show(&actor).await {
+    let shown = match registry.show(&actor).await {
         // The refusal of the key says why the name can't be registered: it was removed, or is another tenant's.
-        Err(failure) if failure.code == Code::NotFound => return print_key(scene, &book.add_key(&actor, None).await?),
+        Err(failure) if failure.code == Code::NotFound => {
+            return print_key(scene, &registry.add_key(&actor, None).await?);
+        }
         shown => shown?,
     };
     if shown["keys"].as_u64().is_some_and(|keys| keys > 0) {
         let failure = Failure::new(Code::OccConflict, format!("{actor} already has a key"));
         return Err(failure.hint(format!("chimera actor secret {actor} creates another")));
     }
-    check_scopes(book, &args).await?;
+    check_scopes(registry, &args).await?;
     let over = entry(args);
     if actor.contains('*') {
-        return add_pattern(scene, book, &actor, over).await;
+        return add_pattern(scene, registry, &actor, over).await;
     }
     if !over.is_empty() {
-        book.put(&actor, over).await?;
+        registry.put(&actor, over).await?;
     }
-    let mut made = book.add_key(&actor, None).await?;
+    let mut made = registry.add_key(&actor, None).await?;
     // The first key has no predecessors.
     made["keys_before_until"] = Value::Null;
     print_key(scene, &made)
@@ -222,7 +226,7 @@ async fn add(scene: &CommandContext<'_>, book: &ActorRegistry, args: ActorArgs) 
 /// A pattern gets an entry but no key: each actor that matches it has its own.
 async fn add_pattern(
     scene: &CommandContext<'_>,
-    book: &ActorRegistry,
+    registry: &ActorRegistry,
     pattern: &str,
     over: Map<String, Value>,
 ) -> Outcome {
@@ -231,7 +235,7 @@ async fn add_pattern(
             format!("{pattern} is a pattern, which has no key: give at least one setting for the actors that match it");
         return Err(Failure::new(Code::ValidationFailed, message).hint("for example --scopes"));
     }
-    let entry = book.put(pattern, over).await?;
+    let entry = registry.put(pattern, over).await?;
     if !scene.json {
         say(&format!(
             "{pattern} is a pattern and has no key; chimera actor add creates one for an actor that matches it."

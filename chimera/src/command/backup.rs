@@ -236,11 +236,11 @@ async fn verify(scene: &CommandContext<'_>, path: &Path, trust: &[String]) -> Ou
     let found = verify_with_records(scene, path, trust).await?;
     let VerifiedBackup { manifest, signed_by, trusted } = &found;
     if scene.json {
-        let mut told = summary(path, manifest);
-        told["intact"] = manifest.blobs_missing.is_empty().into();
-        told["signed_by"] = json!(signed_by);
-        told["trusted"] = (*trusted).into();
-        print(&format!("{told}\n"))?;
+        let mut report = summary(path, manifest);
+        report["intact"] = manifest.blobs_missing.is_empty().into();
+        report["signed_by"] = json!(signed_by);
+        report["trusted"] = (*trusted).into();
+        print(&format!("{report}\n"))?;
         return Ok(exit(manifest));
     }
     let signed = match (signed_by, trusted) {

@@ -17,7 +17,7 @@ use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::run::RunStatus;
 use chimera_engine::access::Permit;
-use chimera_engine::flow::{Flow, StartRun};
+use chimera_engine::flow::{self, Flow, StartRun};
 use serde_json::json;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -180,7 +180,7 @@ async fn one(side: &BenchTarget, n: usize) -> Outcome {
         }
         BenchTarget::Engine { flow, permit } => {
             let ask = StartRun { level: Level::ExecuteNotify, ..StartRun::of("one", json!({ "n": n })) };
-            let mut started = flow.start(permit, ask).await?;
+            let mut started = flow::start(flow, permit, ask).await?;
             match started.progress.wait_for(|progress| progress.is_resting).await.map(|progress| progress.status) {
                 Ok(RunStatus::Completed) => Ok(()),
                 _ => Err(broken("a run of the benchmark did not complete")),

@@ -15,7 +15,7 @@ use chimera_core::error::Code;
 use chimera_core::flow::run::RunStatus;
 use chimera_engine::EngineError;
 use chimera_engine::access::Permit;
-use chimera_engine::flow::{Flow, StartRun};
+use chimera_engine::flow::{self, Flow, StartRun};
 use chimera_engine::port::Clock;
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -176,7 +176,7 @@ impl ClosedLoop {
 
     async fn one(&self, n: usize, level: Level) -> Result<(), EngineError> {
         let ask = StartRun { level, ..StartRun::of("three", json!({ "n": n })) };
-        let mut started = self.flow.start(&self.permit, ask).await?;
+        let mut started = flow::start(&self.flow, &self.permit, ask).await?;
         let progress = started.progress.wait_for(|progress| progress.is_resting).await.map(|progress| progress.status);
         match progress {
             Ok(status) if status == RunStatus::Completed || level == Level::Ask => Ok(()),

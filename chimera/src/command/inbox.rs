@@ -35,6 +35,7 @@ fn line(item: &Value, run: String, view: &ListView) -> Vec<String> {
         "approval.requested" => {
             format!("{title}: {} of {} waits for a decision", text(&data["tool"]), text(&data["actor"]))
         }
+        "schedule.paused" => format!("schedule {}: {}", text(&data["name"]), text(&data["reason"])),
         "step.outcome_unknown" => format!("{title}: the outcome of {} is unknown", text(&data["tool"])),
         _ => match data["error"]["message"].as_str() {
             Some(reason) => format!("{title}: {}", reason.replace(char::is_control, " ")),

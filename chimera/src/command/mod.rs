@@ -11,6 +11,7 @@ mod bench_flow;
 mod config;
 mod dev;
 mod doctor;
+mod event;
 mod inbox;
 mod listing;
 mod migrate;
@@ -23,6 +24,8 @@ mod serve;
 mod sign;
 mod tenant;
 mod token;
+mod tools;
+mod work;
 mod workflow;
 
 use crate::access::registry::ActorRegistry;
@@ -138,8 +141,11 @@ impl CommandContext<'_> {
             Command::Role(command) => role::run(self, command),
             Command::Tenant(command) => tenant::run(self, command).await,
             Command::Workflow(of) => workflow::run(self, of.command).await,
+            Command::Tools(of) => tools::run(self, of.command).await,
             Command::Schedule(of) => schedule::run(self, of.command).await,
+            Command::Event(of) => event::run(self, of.command).await,
             Command::Runs(of) => runs::run(self, of.command).await,
+            Command::Work(of) => work::run(self, of.command).await,
             Command::Inbox(page) => inbox::run(self, page).await,
             Command::Audit(AuditCommand::List(list)) => audit::list::run(self, &list).await,
             Command::Audit(AuditCommand::Verify { path, keys }) => {

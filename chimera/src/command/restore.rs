@@ -218,12 +218,12 @@ fn is_blob(part: &BackupFile) -> bool {
 fn print_summary(scene: &CommandContext<'_>, manifest: &Manifest, restored: &RestoreSummary) -> Outcome {
     let RestoreSummary { aside, keys, missing, keys_missing } = restored;
     if scene.json {
-        let told = json!({
+        let report = json!({
             "restored": true, "held": true, "made_at": manifest.made_at, "lanes": manifest.lanes,
             "put_aside": (!aside.is_empty()).then(|| aside.join(" and ")), "keys_written": keys, "keys_missing": keys_missing,
             "blobs_missing": missing,
         });
-        return print(&format!("{told}\n"));
+        return print(&format!("{report}\n"));
     }
     let entries: i64 = manifest.lanes.iter().map(|lane| lane.entries).sum();
     say(&format!("Restored the backup of {}: entries of the ledger: {entries}.", manifest.made_at));

@@ -11,7 +11,7 @@ use crate::failure::{Failure, Outcome};
 use crate::flow::table::table;
 use chimera_core::error::{Code, io_reason};
 use chimera_core::limits;
-use chimera_engine::flow::{DroppedSignal, RestoreSurvey, RestoredRun, ResumeOptions};
+use chimera_engine::flow::{self, DroppedSignal, RestoreSurvey, RestoredRun, ResumeOptions};
 use chimera_engine::port::Hold;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -108,7 +108,7 @@ async fn resume_store(
     hold: &Hold,
     resumer: &compose::Resumer,
 ) -> Outcome<Option<ResumeSummary>> {
-    let survey = resumer.flow.survey().await?;
+    let survey = flow::survey_restored(&resumer.flow).await?;
     let resumes = args.yes
         || (!scene.json && {
             print(&render_survey(hold, &survey))?;
@@ -116,7 +116,7 @@ async fn resume_store(
         });
     if resumes {
         let resume = ResumeOptions { hold, end_sign_ins: !args.keep_sign_ins };
-        let sign_ins_ended = resumer.flow.resume_store(&compose::operator(), &survey, &resume).await?;
+        let sign_ins_ended = flow::resume_store(&resumer.flow, &compose::operator(), &survey, &resume).await?;
         return Ok(Some(ResumeSummary { survey, sign_ins_ended }));
     }
     if scene.json {

@@ -111,10 +111,16 @@ fn given(terms: ScheduleArgs) -> Outcome<Map<String, Value>> {
         ("catch_up", terms.catch_up.map(word)),
         ("catch_up_window_seconds", terms.catch_up_window.map(Value::from)),
         ("jitter_seconds", terms.jitter.map(Value::from)),
-        ("starts_at", terms.starts_at.map(Value::from)),
-        ("ends_at", terms.ends_at.map(Value::from)),
+        ("starts_at", terms.starts_at.map(time_or_none)),
+        ("ends_at", terms.ends_at.map(time_or_none)),
+        ("follow_latest", (terms.follow_latest || terms.newest).then_some(terms.follow_latest.into())),
     ];
     Ok(members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect())
+}
+
+/// A time, or null for `none`, which clears it.
+fn time_or_none(time: String) -> Value {
+    if time == "none" { Value::Null } else { time.into() }
 }
 
 fn word(policy: impl ValueEnum) -> Value {
@@ -123,9 +129,10 @@ fn word(policy: impl ValueEnum) -> Value {
 
 /// The definition of a schedule with changes.
 fn merged(schedule: &Value, workflow: Option<String>, terms: ScheduleArgs) -> Outcome<Value> {
-    const KEPT: [&str; 14] = [
+    const KEPT: [&str; 15] = [
         "workflow_id",
         "version",
+        "follow_latest",
         "inputs",
         "cron",
         "time_zone",
@@ -146,15 +153,31 @@ fn merged(schedule: &Value, workflow: Option<String>, terms: ScheduleArgs) -> Ou
         return Err(failure.hint("chimera schedule edit --help lists what can be changed"));
     }
     // A new kind of timing replaces the other one.
-    let dropped: &[&str] = match (changes.contains_key("cron"), changes.contains_key("every")) {
-        (true, _) => &["every", "anchor_at"],
-        (_, true) => &["cron", "time_zone"],
-        _ => &[],
+    let mut dropped: Vec<&str> = match (changes.contains_key("cron"), changes.contains_key("every")) {
+        (true, _) => vec!["every", "anchor_at"],
+        (_, true) => vec!["cron", "time_zone"],
+        _ => Vec::new(),
     };
+    // A version is one of its workflow.
+    if ["version", "follow_latest", "workflow_id"].iter().any(|name| changes.contains_key(*name)) {
+        dropped.extend(["version", "follow_latest"]);
+    }
+    note_time_zone(schedule, &changes);
     let kept = KEPT.into_iter().filter(|name| !schedule[*name].is_null() && !dropped.contains(name));
     let mut body: Map<String, Value> = kept.map(|name| (name.to_owned(), schedule[name].clone())).collect();
     body.extend(changes);
     Ok(Value::Object(body))
+}
+
+/// Says what a change of the timing does to the time zone.
+fn note_time_zone(schedule: &Value, changes: &Map<String, Value>) {
+    let zone = schedule["time_zone"].as_str().filter(|zone| *zone != "UTC");
+    if let Some(zone) = zone.filter(|_| changes.contains_key("every")) {
+        say(&format!("The time zone {zone} goes with --cron and is dropped."));
+    }
+    if !schedule["every"].is_null() && changes.contains_key("cron") && !changes.contains_key("time_zone") {
+        say("The expression is read in UTC; --time-zone names another zone.");
+    }
 }
 
 const COLUMNS: &[Column] = &[
@@ -195,7 +218,7 @@ fn print_schedule(scene: &CommandContext<'_>, schedule: &Value) -> Outcome {
         return print(&format!("{schedule}\n"));
     }
     let workflow = match &schedule["version"] {
-        Value::Null => format!("{}, latest version", text(&schedule["workflow_id"])),
+        Value::Null => format!("{}, newest version at each tick", text(&schedule["workflow_id"])),
         version => format!("{}, version {version}", text(&schedule["workflow_id"])),
     };
     let mut lines = vec![
@@ -209,6 +232,16 @@ fn print_schedule(scene: &CommandContext<'_>, schedule: &Value) -> Outcome {
         ("catch up", text(&schedule["catch_up"])),
         ("inputs", schedule["inputs"].to_string()),
     ];
+    let limits = [("starts", "starts_at"), ("ends", "ends_at")].map(|(name, at)| (name, &schedule[at]));
+    for (name, at) in limits.into_iter().filter(|(_, at)| !at.is_null()) {
+        lines.push((name, short(at)));
+    }
+    if let Some(seconds) = schedule["jitter_seconds"].as_i64().filter(|seconds| *seconds > 0) {
+        lines.push(("jitter", format!("{seconds} s")));
+    }
+    if let Some(level) = schedule["autonomy_level_max"].as_str() {
+        lines.push(("level", format!("{level} at most")));
+    }
     if !schedule["paused_at"].is_null() {
         let reason = schedule["pause_reason"].as_str().map(|reason| format!(": {reason}")).unwrap_or_default();
         let who = text(&schedule["paused_by"]);
@@ -218,7 +251,7 @@ fn print_schedule(scene: &CommandContext<'_>, schedule: &Value) -> Outcome {
     if !last.is_null() {
         let error = last["error"]["message"].as_str().map(|why| format!(": {why}")).unwrap_or_default();
         lines.push(("last tick", format!("{} {}{error}", short(&last["tick_at"]), text(&last["outcome"]))));
-        lines.push(("last run", text(&last["run_id"])));
+        lines.push(("last run", text(&schedule["last_run_id"])));
     }
     let queued = schedule["queued"].as_array().map_or(0, Vec::len);
     if queued > 0 {

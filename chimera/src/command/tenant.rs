@@ -19,18 +19,18 @@ pub(crate) async fn run(scene: &CommandContext<'_>, command: TenantCommand) -> O
         | TenantCommand::Disable { acting, .. }
         | TenantCommand::Enable { acting, .. } => acting,
     };
-    let book = ActorRegistry::open(&scene.loaded.config, acting.actor.as_deref()).await?;
-    let outcome = execute(scene, &book, command).await;
-    book.close().await;
+    let registry = ActorRegistry::open(&scene.loaded.config, acting.actor.as_deref()).await?;
+    let outcome = execute(scene, &registry, command).await;
+    registry.close().await;
     outcome.map(|()| ExitCode::SUCCESS)
 }
 
-async fn execute(scene: &CommandContext<'_>, book: &ActorRegistry, command: TenantCommand) -> Outcome {
+async fn execute(scene: &CommandContext<'_>, registry: &ActorRegistry, command: TenantCommand) -> Outcome {
     match command {
-        TenantCommand::List { output, .. } => list(scene, book, &output).await,
-        TenantCommand::Show { slug, .. } => print_tenant(scene, &find_tenant(book, &slug).await?),
+        TenantCommand::List { output, .. } => list(scene, registry, &output).await,
+        TenantCommand::Show { slug, .. } => print_tenant(scene, &find_tenant(registry, &slug).await?),
         TenantCommand::Add { slug, name, .. } => {
-            print_tenant(scene, &book.add_tenant(&slug, name.as_deref()).await?)?;
+            print_tenant(scene, &registry.add_tenant(&slug, name.as_deref()).await?)?;
             if !scene.json {
                 say(&format!(
                     "Nothing is shared with it yet. Add its actors with chimera actor add '{slug}_*' --tenant {slug}, and \
@@ -40,19 +40,19 @@ async fn execute(scene: &CommandContext<'_>, book: &ActorRegistry, command: Tena
             Ok(())
         }
         TenantCommand::Disable { slug, .. } => {
-            find_tenant(book, &slug).await?;
-            print_tenant(scene, &book.set_tenant(&slug, true).await?)
+            find_tenant(registry, &slug).await?;
+            print_tenant(scene, &registry.set_tenant(&slug, true).await?)
         }
         TenantCommand::Enable { slug, .. } => {
-            find_tenant(book, &slug).await?;
-            print_tenant(scene, &book.set_tenant(&slug, false).await?)
+            find_tenant(registry, &slug).await?;
+            print_tenant(scene, &registry.set_tenant(&slug, false).await?)
         }
     }
 }
 
 /// A tenant by its slug; a mistyped one gets a suggestion.
-async fn find_tenant(book: &ActorRegistry, slug: &str) -> Outcome<Value> {
-    let items = book.tenants().await?;
+async fn find_tenant(registry: &ActorRegistry, slug: &str) -> Outcome<Value> {
+    let items = registry.tenants().await?;
     if let Some(item) = items.iter().find(|item| item["slug"] == slug) {
         return Ok(item.clone());
     }
@@ -81,8 +81,8 @@ fn print_tenant(scene: &CommandContext<'_>, tenant: &Value) -> Outcome {
     print(&details(&[&members[..], &[("since", since), ("id", id)]].concat()))
 }
 
-async fn list(scene: &CommandContext<'_>, book: &ActorRegistry, output: &OutputArg) -> Outcome {
-    let items = book.tenants().await?;
+async fn list(scene: &CommandContext<'_>, registry: &ActorRegistry, output: &OutputArg) -> Outcome {
+    let items = registry.tenants().await?;
     if scene.json {
         return print(&format!("{}\n", json!({ "items": items })));
     }

@@ -50,9 +50,9 @@ async fn apply(scene: &CommandContext<'_>, file: &Path, actor: Option<&str>) -> 
 async fn share(scene: &CommandContext<'_>, id: &str, shared: bool, actor: Option<&str>) -> Outcome<ExitCode> {
     let method = if shared { "PUT" } else { "DELETE" };
     let backend = scene.write_backend(actor)?;
-    let told = backend.request(method, &format!("workflows/{}/share", percent_encode(id)), None).await?;
+    let answer = backend.request(method, &format!("workflows/{}/share", percent_encode(id)), None).await?;
     if scene.json {
-        print(&format!("{told}\n"))?;
+        print(&format!("{answer}\n"))?;
     } else if shared {
         say(&format!("All tenants can start {id} now."));
     } else {

@@ -105,9 +105,6 @@ pub(super) async fn directory_ports(
 pub(super) async fn directory(ports: DirectoryPorts, settings: Settings) -> Outcome<Arc<Directory>> {
     let directory = Arc::new(Directory::new(ports, settings));
     directory.refresh().await.map_err(|error| Failure::from_body(error.body()))?;
-    if !directory.has_keys() {
-        tracing::warn!("nobody has a key, so nobody can sign in; chimera actor add admin makes the first one");
-    }
     Ok(directory)
 }
 

@@ -1,16 +1,17 @@
 //! The blobs that the records refer to, and which of them are missing.
 
-use super::{Ambient, flow};
+use super::{Ambient, flow as composed};
 use crate::config::Config;
 use crate::failure::{Failure, Outcome};
 use chimera_core::error::Code;
 use chimera_core::id::BlobId;
+use chimera_engine::flow;
 use chimera_engine::flow::port::Blobs;
 use std::collections::BTreeSet;
 
 pub(crate) async fn referenced_blobs(config: &Config, ambient: &Ambient) -> Outcome<BTreeSet<BlobId>> {
-    let (flow, _) = flow::reader(config, ambient).await?;
-    Ok(flow.artifacts().await?)
+    let (flow, _) = composed::reader(config, ambient).await?;
+    Ok(flow::referenced_blobs(&flow).await?)
 }
 
 pub(crate) async fn find_missing(blobs: &dyn Blobs, named: &BTreeSet<BlobId>) -> Outcome<Vec<BlobId>> {

@@ -11,17 +11,19 @@ use async_trait::async_trait;
 use chimera_connect::act::WordPlanner;
 use chimera_connect::flow::local_tools;
 use chimera_core::error::{Code, io_reason};
+use chimera_core::flow::work::NoJobs;
+use chimera_core::job::executions::ExecutionLog;
 use chimera_core::secret::Secret;
 use chimera_engine::access::Access;
 use chimera_engine::act::rules::Rules;
 use chimera_engine::act::{Actions, Guard};
 use chimera_engine::flow::call_slots::CallLimits;
-use chimera_engine::flow::{Asking, Flow, FlowPorts, TenantBlobs, ToolRegistry};
+use chimera_engine::flow::{Asking, Flow, FlowPorts, ProcessLog, TenantBlobs, ToolRegistry};
 use chimera_engine::port::{Clock, NoSpans, Records};
 use chimera_storage::bench::{BareLoad, ScratchSchema, Workload, bare_postgres, bare_sqlite, drive};
 use chimera_storage::blob::{FolderBlobs, LinkSigner};
 use chimera_storage::bus::LocalBus;
-use chimera_storage::records::SqliteRecords;
+use chimera_storage::records::migrate_sqlite;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -90,14 +92,17 @@ impl FlowBench {
         let actor = access::bench_actor(ambient);
         let directory = access::bench_directory(ambient, &records, &actor, alone).await?;
         let flow = Flow::new(FlowPorts {
+            call_log: Arc::new(ProcessLog),
             records: Arc::clone(&records),
             clock: Arc::clone(&ambient.clock),
             random: Arc::clone(&ambient.random),
             bus: Arc::new(LocalBus::new()),
             notifier: flow::silent_notifier(ambient),
             spans: Arc::new(NoSpans),
+            jobs: Arc::new(NoJobs),
             asking: Asking::default(),
             registry: Arc::new(registry),
+            projection: Arc::new(ExecutionLog),
             policy: Arc::new(Guard::new(Arc::clone(&directory), Rules::default())),
             slots: CallLimits::default(),
             alone,
@@ -163,7 +168,7 @@ impl BenchSubject for StoreBench {
             ScratchStore::Schema(schema, _) => bare_postgres(&schema.url(), &self.workload, lanes, load, mark).await?,
             ScratchStore::Folder(folder) => {
                 let folder = folder.join(format!("bare-{batch}"));
-                SqliteRecords::migrate(&folder)?;
+                migrate_sqlite(&folder)?;
                 bare_sqlite(&folder, &self.workload, load, mark)?
             }
         };

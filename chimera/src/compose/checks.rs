@@ -33,6 +33,15 @@ pub(super) fn records_check(records: &Arc<dyn Records>) -> ReadinessCheck {
     check.with_note(move || noted.warning())
 }
 
+/// Always ready: a broken file leaves its last usable content in use. The note is public, so it does not name the files.
+pub(super) fn tools_check(flow: &Flow) -> ReadinessCheck {
+    let flow = flow.clone();
+    ReadinessCheck::new("tools", || std::future::ready(Ok(()))).with_note(move || {
+        let broken = flow.registry().problems().len();
+        (broken > 0).then(|| format!("broken tool files: {broken}; chimera tools list names them"))
+    })
+}
+
 pub(super) fn blobs_check(blobs: &Arc<dyn Blobs>) -> ReadinessCheck {
     let blobs = Arc::clone(blobs);
     ReadinessCheck::new("blobs", move || {

@@ -8,7 +8,7 @@ use chimera_core::error::Code;
 use chimera_core::limits::DATABASE_SILENCE_SECONDS_MAX;
 use chimera_core::time::Timestamp;
 use chimera_engine::port::Clock;
-use chimera_storage::records::{PostgresRecords, SqliteRecords, StoreTimes};
+use chimera_storage::records::{self, StoreTimes};
 use std::time::Duration;
 
 /// Runs work as long as the database responds: fails if it stops responding, but does not limit the duration.
@@ -17,7 +17,7 @@ pub(crate) async fn while_responsive<T>(config: &Config, work: impl Future<Outpu
         let Some(url) = &config.database_url else { return std::future::pending().await };
         // Opening the database reports an invalid setting.
         let Ok(url) = resolve_setting(config, "database_url", url).await else { return std::future::pending().await };
-        PostgresRecords::until_silent(&url, Duration::from_secs(DATABASE_SILENCE_SECONDS_MAX)).await
+        records::until_postgres_silent(&url, Duration::from_secs(DATABASE_SILENCE_SECONDS_MAX)).await
     };
     tokio::select! {
         biased;
@@ -38,8 +38,8 @@ pub(crate) struct ClockComparison {
 /// Compares a clock with the store.
 pub(crate) async fn compare_clocks(config: &Config, clock: &dyn Clock) -> Outcome<ClockComparison> {
     let StoreTimes { newest_entry, clock: theirs } = match &config.database_url {
-        Some(url) => PostgresRecords::times(&resolve_setting(config, "database_url", url).await?).await?,
-        None => SqliteRecords::times(&config.data_dir)?,
+        Some(url) => records::postgres_times(&resolve_setting(config, "database_url", url).await?).await?,
+        None => records::sqlite_times(&config.data_dir)?,
     };
     let now = clock.now();
     Ok(ClockComparison { now, theirs, against: ClockDisagreement::find(now, newest_entry, theirs) })

@@ -1,5 +1,6 @@
 //! Wires the flow engine: tools, rules, limits, notifiers and background loops.
 
+use super::tool_folder::ToolFolder;
 use super::traced::TracedBus;
 use super::{Ambient, FolderBlobs, LinkSigner, Redis, resolve_setting, s3_place, secrets};
 use crate::config::{Config, FlowConfig, MailConfig};
@@ -8,23 +9,25 @@ use crate::mask::Mask;
 use async_trait::async_trait;
 use chimera_connect::flow::notify::NotificationChannels;
 use chimera_connect::flow::webhook::{SigningKeySource, WebhookSender, own_key};
-use chimera_connect::flow::{
-    MailSettings, MailTls, ToolDependencies, declared, http_tools, local_tools, mail_tool, s3_tool,
-};
+use chimera_connect::flow::{MailSettings, MailTls, ToolDependencies, http_tools, local_tools, mail_tool, s3_tool};
 use chimera_connect::http::{Client, ClientSettings, Egress};
 use chimera_core::access::tables::{TENANTS, tenants};
 use chimera_core::error::{Code, io_reason};
 use chimera_core::flow::policy::Policy;
+use chimera_core::flow::work::NoJobs;
+use chimera_core::job::executions::ExecutionLog;
 use chimera_core::limits::{DECLARED_FILE_BYTES_MAX, STOP_LOOPS_TIMEOUT, STOP_POLL_INTERVAL, STOP_TURNS_TIMEOUT};
 use chimera_core::record::{Insert, Scope, Select, Tx};
 use chimera_core::secret::{Secret, SecretName};
 use chimera_engine::access::port::{OneTenant, Tenancy};
 use chimera_engine::access::{Directory, Permit, TenantSecrets, local_operator};
 use chimera_engine::act::rules::{Rule, Rules};
-use chimera_engine::act::{DirectoryRecipients, Guard, Schedules};
+use chimera_engine::act::{DirectoryRecipients, Guard, Schedules, schedule};
 use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::port::{Blobs, Buckets, Notifier, Tool};
-use chimera_engine::flow::{Asking, Flow, FlowPorts, RunLimits, TenantBlobs, TenantBuckets, ToolRegistry};
+use chimera_engine::flow::{
+    self, Asking, Flow, FlowPorts, LinkSeal, ProcessLog, RunLimits, TenantBlobs, TenantBuckets, ToolRegistry,
+};
 use chimera_engine::port::{Blocked, Bus, CommitError, Records, SecretError, Secrets};
 use chimera_storage::bucket::{FolderBuckets, S3Buckets};
 use chimera_storage::bus::{LocalBus, RedisBus};
@@ -60,7 +63,7 @@ impl RunningFlow {
     pub(super) fn run_schedules(&mut self, schedules: &Arc<Schedules>) {
         let schedules = Arc::clone(schedules);
         let stopped = self.stop.get_or_insert_with(|| watch::channel(false).0).subscribe();
-        self.loops.push(tokio::spawn(async move { schedules.keep(stopped).await }));
+        self.loops.push(tokio::spawn(async move { schedule::run_ticker(&schedules, stopped).await }));
     }
 
     /// What runs until it is stopped.
@@ -132,7 +135,12 @@ pub(super) async fn start(
     let mail = mail(config, &toolbox)?;
     let owned = TenantBlobs::new(Arc::clone(blobs), Arc::clone(records));
     let buckets = TenantBuckets::new(buckets(config).await?, Arc::clone(&tenancy));
-    let registry = registry(config, &toolbox, mail.clone(), &owned, buckets)?.shared_by(tenancy);
+    let tools = built_in_tools(&toolbox, mail.clone(), &owned, buckets)?;
+    let registry = registry(config, &toolbox, tools, (tenancy, true))?;
+    check_tool_files(config, &registry)?;
+    for problem in registry.problems() {
+        tracing::warn!(file = problem.file, "a tool file can't be used: {}", problem.reason);
+    }
     let key = match &config.webhook_key {
         Some(name) => SigningKeySource::Secret(parse_secret_name(name)?),
         None => {
@@ -145,15 +153,20 @@ pub(super) async fn start(
     let channels = NotificationChannels { webhook: Some((sender, key)), mail, clock: Arc::clone(&ambient.clock) };
     let base_url = voice.base_url.trim_end_matches('/').to_owned();
     let recipients = Arc::new(DirectoryRecipients::new(Arc::clone(&voice.directory)));
-    let asking = Asking { base_url, recipients, seal: Some(voice.directory.seal().clone()) };
+    let asking = Asking { base_url, recipients, seal: LinkSeal::new(voice.directory.seal().clone()) };
     let outlets = EngineOutputs { bus: voice.bus, notifier: Arc::new(channels), asking };
     let policy = Arc::new(Guard::new(voice.directory, rules(config)?));
     let flow = engine(config, ambient, records, GovernedTools { registry, policy }, outlets);
-    let (keeper, messenger, meter) = (flow.clone(), flow.clone(), flow.clone());
+    // What declares a tool is stored before a run begins with it. Runs of a store that accepts nothing begin later.
+    if let Err(error) = flow::reload_tools(&flow).await {
+        tracing::warn!(error = %error, "the declared tools could not be recorded");
+    }
+    let (keeper, messenger, meter, tools) = (flow.clone(), flow.clone(), flow.clone(), flow.clone());
     let loops = vec![
-        tokio::spawn(async move { keeper.keep().await }),
-        tokio::spawn(async move { messenger.run_delivery().await }),
-        tokio::spawn(async move { meter.run_gauges().await }),
+        tokio::spawn(async move { flow::keep_tools(&tools).await }),
+        tokio::spawn(async move { flow::run_keeper(&keeper).await }),
+        tokio::spawn(async move { flow::run_delivery(&messenger).await }),
+        tokio::spawn(async move { flow::run_gauges(&meter).await }),
     ];
     Ok(RunningFlow { flow, loops, stop: None })
 }
@@ -172,9 +185,12 @@ pub(crate) fn resumer(config: &Config, ambient: &Ambient, records: &Arc<dyn Reco
     Ok(engine(config, ambient, records, tools, EngineOutputs::closed(ambient)))
 }
 
-/// How many tools and rules the configuration gives.
-pub(crate) fn workflow_facts(config: &Config, ambient: &Ambient) -> Outcome<(usize, usize)> {
-    Ok((describe_tools(config, ambient)?.specs().count(), rules(config)?.0.len()))
+/// How many tools and rules the configuration gives, and what is wrong with the tool files of tenants.
+pub(crate) fn workflow_facts(config: &Config, ambient: &Ambient) -> Outcome<(usize, usize, Vec<String>)> {
+    let tools = describe_tools(config, ambient)?;
+    check_tool_files(config, &tools)?;
+    let problems = tools.problems().into_iter().map(|problem| problem.reason);
+    Ok((tools.specs().len(), rules(config)?.0.len(), problems.collect()))
 }
 
 /// The tool registry for validation only: no tool is called.
@@ -188,7 +204,8 @@ fn describe_tools(config: &Config, ambient: &Ambient) -> Outcome<ToolRegistry> {
     let buckets = Arc::new(FolderBuckets::new(config.data_dir.join("buckets")));
     let buckets = TenantBuckets::new(buckets, Arc::clone(&tenancy));
     let toolbox = toolbox(config, ambient, &tenancy)?;
-    registry(config, &toolbox, mail(config, &toolbox)?, &blobs, buckets)
+    let tools = built_in_tools(&toolbox, mail(config, &toolbox)?, &blobs, buckets)?;
+    registry(config, &toolbox, tools, (tenancy, false))
 }
 
 /// The local operator's permit.
@@ -235,14 +252,17 @@ fn engine(
     outlets: EngineOutputs,
 ) -> Flow {
     let parts = FlowPorts {
+        call_log: Arc::new(ProcessLog),
         records: Arc::clone(records),
         clock: Arc::clone(&ambient.clock),
         random: Arc::clone(&ambient.random),
         bus: outlets.bus,
         notifier: outlets.notifier,
         spans: Arc::clone(&ambient.spans),
+        jobs: Arc::new(NoJobs),
         asking: outlets.asking,
         registry: Arc::new(tools.registry),
+        projection: Arc::new(ExecutionLog),
         policy: tools.policy,
         slots: slots(&config.flow),
         alone: config.database_url.is_none(),
@@ -299,49 +319,54 @@ fn toolbox(config: &Config, ambient: &Ambient, tenancy: &Arc<dyn Tenancy>) -> Ou
     Ok(ToolDependencies { client, secrets, base_urls: config.flow.base_urls.clone() })
 }
 
-fn registry(
-    config: &Config,
+/// The tools that are part of the program.
+fn built_in_tools(
     toolbox: &ToolDependencies,
     mail: Option<Arc<dyn Tool>>,
     blobs: &TenantBlobs,
     buckets: TenantBuckets,
-) -> Outcome<ToolRegistry> {
+) -> Outcome<Vec<Arc<dyn Tool>>> {
     let broken = |error: &dyn std::fmt::Display| Failure::new(Code::Internal, format!("a built-in tool: {error}"));
     let mut tools = local_tools(blobs.clone()).map_err(|error| broken(&error))?;
     tools.push(s3_tool(buckets, blobs.clone()).map_err(|error| broken(&error))?);
     tools.extend(http_tools(toolbox).map_err(|error| invalid("flow.base_urls", error))?);
     tools.extend(mail);
-    for path in tool_files(config.flow.tools_dir.as_deref())? {
-        let refused = |why: &dyn std::fmt::Display| invalid("flow.tools_dir", format!("{}: {why}", path.display()));
-        let text = read(&path, DECLARED_FILE_BYTES_MAX).map_err(|error| refused(&error))?;
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let declared = declared::tools(&text, &name, toolbox).map_err(|error| refused(&error))?;
-        tools.extend(declared.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>));
-    }
+    Ok(tools)
+}
+
+/// Refuses a broken tool file of the default tenant. One of another tenant must not keep the others from starting.
+fn check_tool_files(config: &Config, registry: &ToolRegistry) -> Outcome {
+    let problems = registry.problems();
+    let Some(problem) = problems.iter().find(|problem| !ToolFolder::is_of_tenant(problem)) else { return Ok(()) };
+    let path = config.flow.tools_dir.clone().unwrap_or_default().join(&problem.file);
+    Err(invalid("flow.tools_dir", format!("{}: {}", path.display(), problem.reason)))
+}
+
+/// All tools: the built-in ones, and what the tool files declare now. A command beside a server reads the store whatever
+/// is wrong with a file: the server goes on with what the file said before.
+fn registry(
+    config: &Config,
+    toolbox: &ToolDependencies,
+    tools: Vec<Arc<dyn Tool>>,
+    (tenancy, with_tenants): (Arc<dyn Tenancy>, bool),
+) -> Outcome<ToolRegistry> {
     let mut registry = ToolRegistry::default();
     if config.mail.is_none() {
         registry
             .add_absent("email_send", "set `mail.server` and `mail.from` (CHIMERA_MAIL__SERVER, CHIMERA_MAIL__FROM)");
     }
+    let names = tools.iter().map(|tool| tool.spec().name.clone()).collect();
     for tool in tools {
-        registry.add(tool).map_err(|twice| invalid("flow.tools_dir", twice))?;
+        registry.add(tool).map_err(|twice| Failure::new(Code::Internal, twice.to_string()))?;
     }
+    let folder = ToolFolder::new(config.flow.tools_dir.clone(), toolbox.clone(), names);
+    let mut declared = folder.look(true);
+    if !with_tenants {
+        declared.tools.retain(|tool| tool.tenant.is_none());
+    }
+    let registry = registry.shared_by(tenancy).declared_by(Arc::new(folder), TENANT);
+    registry.set_declarations(declared);
     Ok(registry)
-}
-
-/// The files that declare tools, in the order of their names.
-fn tool_files(dir: Option<&Path>) -> Outcome<Vec<PathBuf>> {
-    let Some(dir) = dir else { return Ok(Vec::new()) };
-    let failed = |error: std::io::Error| invalid("flow.tools_dir", format!("{}: {}", dir.display(), io_reason(&error)));
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(dir).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        if path.extension().is_some_and(|extension| extension == "toml") {
-            files.push(path);
-        }
-    }
-    files.sort();
-    Ok(files)
 }
 
 pub(super) fn read(path: &Path, bytes_max: usize) -> Result<String, String> {

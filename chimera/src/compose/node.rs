@@ -3,7 +3,7 @@
 //! While it is being prepared, no run is driven, so the start can simply be aborted. After that, a node must
 //! be stopped in order.
 
-use super::checks::{LoopHealth, blobs_check, clock_check, counters_check, data_folder, records_check};
+use super::checks::{LoopHealth, blobs_check, clock_check, counters_check, data_folder, records_check, tools_check};
 use super::{
     Ambient, ExampleActor, access, base_url, blobs, check_signing_key, existing_signer, flow, has_local_blobs,
     record_node_event, records, signer, signing,
@@ -100,6 +100,10 @@ pub(crate) struct Node {
 pub(crate) async fn begin(config: &Config, ambient: &Ambient, prepared: PreparedNode) -> Outcome<Node> {
     let PreparedNode { node, records, signer, blobs, mut checks, bus, directory, counters, address, webhook_seed } =
         prepared;
+    // Not when a command prepares the node: it may be the one that makes the first key.
+    if !directory.has_keys() {
+        tracing::warn!("nobody has a key, so nobody can sign in; chimera actor add admin makes the first one");
+    }
     let (stop, stopped) = watch::channel(false);
     let checkpointer = Checkpointer {
         records: Arc::clone(&records),
@@ -134,6 +138,7 @@ pub(crate) async fn begin(config: &Config, ambient: &Ambient, prepared: Prepared
     upkeep.watch_pulse("schedules were", schedules.pulse());
     access.directory().pulse().iter().for_each(|pulse| upkeep.watch_pulse("actors were", pulse));
     upkeep.watch_loops(running.loops().chain([&checkpoints.1, &clock_watch]));
+    checks.push(tools_check(&running.flow));
     checks.push(upkeep.check());
     let ambient = ambient.clone();
     let running = Some(running);

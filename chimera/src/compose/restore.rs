@@ -19,7 +19,7 @@ use chimera_core::time::Timestamp;
 use chimera_engine::flow::Flow;
 use chimera_engine::port::{Hold, Records};
 use chimera_storage::records::{
-    AccessMode, CopiedTable, CopyManifest, DATA_FILE, DatabaseCopy, OpenError, PostgresOptions, PostgresRecords,
+    self, AccessMode, CopiedTable, CopyManifest, DATA_FILE, DatabaseCopy, OpenError, PostgresOptions, PostgresRecords,
     SqliteRecords, TimedWaits,
 };
 use std::path::Path;
@@ -95,8 +95,8 @@ pub(crate) async fn accept_clock(
     drop(home);
     written?;
     let waits = match &config.database_url {
-        None => SqliteRecords::waits(&config.data_dir, now)?,
-        Some(url) => PostgresRecords::waits(&resolve_setting(config, "database_url", url).await?, now).await?,
+        None => records::sqlite_waits(&config.data_dir, now)?,
+        Some(url) => records::postgres_waits(&resolve_setting(config, "database_url", url).await?, now).await?,
     };
     Ok((found, waits))
 }
@@ -123,8 +123,8 @@ pub(crate) async fn copy_records(
     let now = ambient.clock.now();
     let reason = format!("it is a backup of {now}; run chimera resume --after-restore");
     let copied = match &config.database_url {
-        None => SqliteRecords::copy(&config.data_dir, to, &Hold { reason, since: now })?,
-        Some(url) => PostgresRecords::copy(&resolve_setting(config, "database_url", url).await?, to, table).await?,
+        None => records::copy_sqlite(&config.data_dir, to, &Hold { reason, since: now })?,
+        Some(url) => records::copy_postgres(&resolve_setting(config, "database_url", url).await?, to, table).await?,
     };
     fill_manifest(manifest, &copied);
     Ok(())
@@ -170,11 +170,11 @@ fn manifest_to_copied(manifest: &Manifest) -> Outcome<CopyManifest> {
 
 /// Checks that the records of a backup match its manifest.
 pub(crate) fn inspect_records(manifest: &Manifest, from: &Path) -> Outcome {
-    let told = manifest_to_copied(manifest)?;
+    let described = manifest_to_copied(manifest)?;
     if manifest.store == StoreKind::Postgres {
         return Ok(());
     }
-    if SqliteRecords::inspect(from)? != told {
+    if records::inspect_sqlite_copy(from)? != described {
         return Err(Failure::new(Code::LedgerBroken, "the records of the backup do not match its manifest")
             .hint("use another one; nothing was changed"));
     }
@@ -184,7 +184,7 @@ pub(crate) fn inspect_records(manifest: &Manifest, from: &Path) -> Outcome {
 /// Copies the data file of a backup to the staging folder, held.
 pub(crate) fn stage_data(config: &Config, from: &Path, staging: &Staging, hold: &Hold) -> Outcome {
     files::copy(&from.join(DATA_FILE), &staging.path(RECORDS_FILE))?;
-    Ok(SqliteRecords::hold_data(&staging.path(""), &marks(config), hold)?)
+    Ok(records::hold_sqlite(&staging.path(""), &marks(config), hold)?)
 }
 
 /// Rejects a database that has data, before anything is copied. An attempt that was interrupted just after filling
@@ -210,6 +210,6 @@ pub(crate) async fn fill_database(
     let url = resolve_setting(config, "database_url", url).await?;
     let copied = manifest_to_copied(manifest)?;
     let copy = DatabaseCopy { folder: from, manifest: &copied };
-    let kept = PostgresRecords::fill(&url, copy, &marks(config), hold, aside).await?;
+    let kept = records::fill_postgres(&url, copy, &marks(config), hold, aside).await?;
     Ok(kept.map(|kept| format!("schema {kept}")))
 }

@@ -351,7 +351,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "flow.tools_dir",
         SettingKind::Path,
         None,
-        "Folder whose `*.toml` files declare tools; see docs/guides/tools.md.",
+        "Folder whose `*.toml` files declare tools, those in `tenants/SLUG` for one tenant; read again when they change; see docs/guides/tools.md.",
     ),
     Setting::new(
         "flow.base_urls",

@@ -60,9 +60,9 @@ mod tests {
             ..compose::ActorFacts::default()
         };
         assert_eq!(findings(Ok(facts(&[]))).len(), 1);
-        let told = findings(Ok(facts(&["user_a and user_b"])));
-        assert_eq!((told[0].verdict, told[1].verdict, told[1].name), (Verdict::Ok, Verdict::Warn, "addresses"));
-        assert!(told[1].message.ends_with("user_a and user_b"), "{told:?}");
+        let found = findings(Ok(facts(&["user_a and user_b"])));
+        assert_eq!((found[0].verdict, found[1].verdict, found[1].name), (Verdict::Ok, Verdict::Warn, "addresses"));
+        assert!(found[1].message.ends_with("user_a and user_b"), "{found:?}");
     }
 
     #[test]
@@ -73,9 +73,9 @@ mod tests {
             retired: vec!["user_zed".to_owned()],
             ..compose::ActorFacts::default()
         };
-        let told = findings(Ok(facts));
-        assert_eq!((told[1].name, told[1].verdict), ("addresses", Verdict::Warn));
-        assert_eq!((told[2].name, told[2].verdict), ("actors", Verdict::Warn));
-        assert!(told[1].message.ends_with("user_ann") && told[2].message.ends_with("user_zed"), "{told:?}");
+        let found = findings(Ok(facts));
+        assert_eq!((found[1].name, found[1].verdict), ("addresses", Verdict::Warn));
+        assert_eq!((found[2].name, found[2].verdict), ("actors", Verdict::Warn));
+        assert!(found[1].message.ends_with("user_ann") && found[2].message.ends_with("user_zed"), "{found:?}");
     }
 }

@@ -56,9 +56,9 @@ impl Report {
     /// The findings so far, plus a failure for the check in progress.
     fn end(&self, limit: Duration) -> Vec<Finding> {
         let mut state = self.state();
-        let told = format!("no answer within {} s; later checks were skipped", limit.as_secs());
+        let message = format!("no answer within {} s; later checks were skipped", limit.as_secs());
         let hint = "check what this depends on: a disk, a lock, a DNS server or a service that does not respond";
-        let silent = fail(state.looking_at, told, hint);
+        let silent = fail(state.looking_at, message, hint);
         state.findings.push(silent);
         std::mem::take(&mut state.findings)
     }
@@ -113,13 +113,13 @@ mod tests {
         let report = Report::default();
         report.push(ok("store", "SQLite answers".to_owned()));
         let met = |words: &str| -> Outcome { Err(Failure::new(Code::StoreDamaged, words)) };
-        let told = || report.state().findings.iter().map(|it| (it.verdict, it.message.clone())).collect::<Vec<_>>();
+        let findings = || report.state().findings.iter().map(|it| (it.verdict, it.message.clone())).collect::<Vec<_>>();
         report.report_damage(&Outcome::Ok(()));
         report.report_damage::<()>(&Err(Failure::new(Code::StoreUnavailable, "it is down")));
-        assert_eq!(told(), [(Verdict::Ok, "SQLite answers".to_owned())]);
+        assert_eq!(findings(), [(Verdict::Ok, "SQLite answers".to_owned())]);
         report.report_damage(&met("damaged: actors"));
         report.report_damage(&met("damaged"));
-        assert_eq!(told(), [(Verdict::Fail, "damaged: actors".to_owned())], "the first one says the most");
+        assert_eq!(findings(), [(Verdict::Fail, "damaged: actors".to_owned())], "the first one says the most");
     }
 
     #[tokio::test]

@@ -19,9 +19,11 @@ macro_rules! example {
 const EXAMPLES: &[(&str, &str)] = &[
     example!("publish-with-approval"),
     example!("summarize-and-file"),
+    example!("judged-summary"),
     example!("file-many"),
     example!("first-answer-wins"),
     example!("watch-and-remind"),
+    example!("order-with-payment"),
     example!("upload-and-notify"),
     example!("newsletter-with-review"),
 ];

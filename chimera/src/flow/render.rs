@@ -4,7 +4,8 @@
 //! is wider than the terminal, so lines are truncated here.
 
 use super::table::text;
-use chimera_core::flow::review::Review;
+use chimera_core::flow::cause::ScheduleCause;
+use chimera_core::flow::review::{self, Review};
 use chimera_core::limits::NAME_COLUMNS_MIN;
 use chimera_core::text::escape_invisible_only;
 use chimera_core::time::Timestamp;
@@ -43,6 +44,7 @@ const fn sign(status: &str) -> (&'static str, &'static str) {
         b"ready" => ("○", "36"),
         b"awaiting_approval" => ("?", "33"),
         b"retry_wait" => ("↻", "33"),
+        b"waiting" => ("◷", "36"),
         b"paused" => ("‖", "33"),
         b"outcome_unknown" => ("‼", "35"),
         b"rolled_back" => ("↶", "34"),
@@ -52,8 +54,15 @@ const fn sign(status: &str) -> (&'static str, &'static str) {
     }
 }
 
+/// The schedule that started the run.
+fn cause(sight: &RunView<'_>, canvas: RenderOptions) -> Option<String> {
+    let schedule: ScheduleCause = serde_json::from_value(sight.run["schedule"].clone()).ok()?;
+    Some(truncate(&format!("  schedule {}", escape_invisible_only(&schedule.describe())), canvas.columns))
+}
+
 pub(crate) fn draw(sight: &RunView<'_>, canvas: RenderOptions) -> Vec<String> {
     let mut lines = vec![title(sight, canvas)];
+    lines.extend(cause(sight, canvas));
     lines.extend(nodes(sight, canvas));
     lines.extend(open_questions(sight, canvas));
     if lines.len() > canvas.rows {
@@ -143,6 +152,9 @@ fn node_line(sight: &RunView<'_>, row: &NodeRow<'_>, canvas: RenderOptions) -> S
     if whole["attempt"].as_i64().unwrap_or(0) > 1 {
         add(format!("try {}", whole["attempt"]));
     }
+    if let Some(judged) = judged(steps) {
+        add(judged);
+    }
     if let Some(at) = parse_time(&whole["retry_at"]) {
         let left = at.micros() - sight.now.micros();
         // For long waits, show the time of day, too.
@@ -150,17 +162,58 @@ fn node_line(sight: &RunView<'_>, row: &NodeRow<'_>, canvas: RenderOptions) -> S
         match status {
             "retry_wait" => add(format!("again in {}{time}", format_duration(left))),
             "pending" => add(format!("starts in {}{time}", format_duration(left))),
+            "waiting" => add(format!("waits {}{time}", format_duration(left))),
             _ => {}
         }
+    }
+    if let Some(waits) = waits_for(&whole["elsewhere"], sight.now) {
+        add(waits);
     }
     if let Some(why) = whole["error"]["message"].as_str() {
         add(text(&Value::String(why.to_owned())));
     }
-    if !matches!(status, "completed" | "running" | "pending" | "retry_wait") {
+    let event = &whole["input"]["event"];
+    if let (Some(name), Some(key), "waiting") = (event["name"].as_str(), event["key"].as_str(), status) {
+        add(text(&Value::String(format!("for {name} {key}"))));
+    }
+    if !matches!(status, "completed" | "running" | "pending" | "retry_wait" | "waiting") {
         add(status.replace('_', " "));
     }
     let room = canvas.columns.saturating_sub(gutter.chars().count() + 3 + mark.chars().count());
     format!(" {gutter} {}", paint(&format!("{mark} {}", truncate(&words, room.saturating_sub(1))), color, canvas))
+}
+
+/// What the judge of a node says, unless everything has passed at once.
+fn judged(steps: &[&Value]) -> Option<String> {
+    let judgements = || steps.iter().map(|step| &step["judgement"]);
+    let rejections: u64 = judgements().filter_map(|judgement| judgement["rejections"].as_u64()).sum();
+    let open = judgements().find(|judgement| judgement["verdict"].as_str().is_some_and(|verdict| verdict != "passed"));
+    let why = open.and_then(|judgement| judgement["failed"][0]["message"].as_str());
+    let why = why.map(|why| format!(": {}", text(&Value::String(why.to_owned())))).unwrap_or_default();
+    match (rejections, open) {
+        (0, None) => None,
+        (0, Some(_)) => Some(format!("escalated by its judge{why}")),
+        (count, _) => Some(format!("rejected {count}× by its judge{why}")),
+    }
+}
+
+/// Whom a step waits for that is done elsewhere.
+fn waits_for(elsewhere: &Value, now: Timestamp) -> Option<String> {
+    let item = &elsewhere["item"];
+    let queue = text(&item["queue"]);
+    match (elsewhere["kind"].as_str()?, item["state"].as_str()) {
+        ("run", _) => Some(format!("waits for run {}", text(&elsewhere["id"]))),
+        ("job", _) => Some("waits for a job".to_owned()),
+        (_, Some("claimed")) => {
+            let who = item["worker"].as_str().map_or_else(|| text(&item["claimed_by"]), |_| text(&item["worker"]));
+            let lease = parse_time(&item["lease_until"]).map(|end| end.micros() - now.micros());
+            let lease = lease.map_or(String::new(), |left| format!(", lease ends in {}", format_duration(left)));
+            let stop = if item["cancel_requested"] == true { ", asked to stop" } else { "" };
+            Some(format!("{who} works on it (queue {queue}{lease}{stop})"))
+        }
+        (_, Some("queued")) => Some(format!("waits for a worker (queue {queue})")),
+        _ => Some("waits for a worker".to_owned()),
+    }
 }
 
 /// From this length on, a wait also shows when it ends.
@@ -193,7 +246,9 @@ fn open_questions(sight: &RunView<'_>, canvas: RenderOptions) -> Vec<String> {
         if approval["digest"].is_string() {
             let digest = text(&approval["digest"]);
             // Commands are wrapped, never truncated: they are meant to be copied.
-            lines.extend(wrap(&format!("  chimera runs approve {run} --digest {digest}"), canvas.columns));
+            if is_approvable(approval) {
+                lines.extend(wrap(&format!("  chimera runs approve {run} --digest {digest}"), canvas.columns));
+            }
             lines.extend(wrap(&format!("  chimera runs reject {run} --digest {digest}"), canvas.columns));
         }
     }
@@ -207,10 +262,15 @@ fn open_questions(sight: &RunView<'_>, canvas: RenderOptions) -> Vec<String> {
     lines
 }
 
+/// Whether a request can be approved: a plan whose dry run was refused can only be rejected.
+pub(crate) fn is_approvable(approval: &Value) -> bool {
+    approval["review"]["refusals"].as_array().is_none_or(Vec::is_empty)
+}
+
 /// The review as the web page and the mail show it; long lines are wrapped, never truncated.
 pub(crate) fn review_lines(approval: &Value, columns: usize) -> Vec<String> {
     let Ok(review) = serde_json::from_value::<Review>(approval["review"].clone()) else { return Vec::new() };
-    let lines = review.lines();
+    let lines = review::lines(&review);
     lines.iter().flat_map(|line| wrap_indented(&format!("  {}", escape_invisible_only(line)), columns)).collect()
 }
 
@@ -338,8 +398,24 @@ mod tests {
             step("right", "running", json!({"map_index": 1})),
             step("review", "awaiting_approval", json!({"tool": null, "node_type": "hitl"})),
             step("lost", "outcome_unknown", json!({})),
+            step(
+                "paid",
+                "waiting",
+                json!({"tool": null, "node_type": "wait", "retry_at": at(14), "input": {"event": {"name": "payment.received", "key": "17"}}}),
+            ),
             step("timer", "pending", json!({"retry_at": at(13)})),
             step("tomorrow", "pending", json!({"retry_at": "2026-01-02T00:00:00Z"})),
+            step(
+                "queued",
+                "running",
+                json!({"elsewhere": {"kind": "worker", "item": {"state": "queued", "queue": "q"}}}),
+            ),
+            step(
+                "held",
+                "running",
+                json!({"elsewhere": {"kind": "worker", "item": {
+                "state": "claimed", "queue": "q", "claimed_by": "w", "worker": "box-7", "lease_until": at(40)}}}),
+            ),
             step("last", "pending", json!({"step_id": null})),
         ];
         let edges = [("first", "left"), ("first", "right"), ("right", "lost"), ("left", "review"), ("review", "last")];

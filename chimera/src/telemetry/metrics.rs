@@ -103,6 +103,17 @@ const METRICS: &[(&str, &[Metric])] = &[
                 &[],
                 "Age of the oldest pending approval request; 0 if there is none.",
             ),
+            gauge("chimera_work_items", &[("state", &["queued", "claimed"])], "Calls for workers in the store."),
+            gauge(
+                "chimera_work_items_queued_oldest_age_seconds",
+                &[],
+                "Age of the oldest call that waits for a worker; 0 if there is none.",
+            ),
+            counter(
+                "chimera_work_leases_expired_total",
+                &[],
+                "Leases of workers that this process ended because they had expired.",
+            ),
             gauge(
                 "chimera_timers_overdue",
                 &[],
@@ -138,6 +149,16 @@ const METRICS: &[(&str, &[Metric])] = &[
                 "Calls of external tools, by outcome. `unknown` means that the effect may or may not have happened; a check or a retry may still resolve it.",
             ),
             histogram("chimera_tool_call_duration_seconds", &[("tool", OPEN)], "Duration of calls of external tools."),
+            gauge(
+                "chimera_tool_files_broken",
+                &[],
+                "Tool files that can't be used as they are. `chimera tools list` names them.",
+            ),
+            counter(
+                "chimera_tool_reloads_total",
+                &[("outcome", &["changed", "failed"])],
+                "Reloads that changed the declared tools, and reloads that could not be recorded.",
+            ),
             gauge(
                 "chimera_calls_in_doubt",
                 &[],

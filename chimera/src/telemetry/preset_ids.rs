@@ -6,7 +6,7 @@
 
 use chimera_core::flow::trace::SpanId as OwnSpanId;
 use chimera_core::time::Timestamp;
-use chimera_engine::port::{Span as Told, SpanKind as ToldKind, Spans};
+use chimera_engine::port::{Span as EndedSpan, SpanKind as EndedSpanKind, Spans};
 use opentelemetry::trace::{
     Link, Span, SpanContext, SpanId, SpanKind, Status, TraceContextExt, TraceFlags, TraceId, TraceState, Tracer,
 };
@@ -88,26 +88,26 @@ impl Spans for SpanReporter {
         true
     }
 
-    fn ended(&self, told: Told) {
-        let parent = told.parent.map(|parent| context(told.trace, parent));
+    fn ended(&self, ended: EndedSpan) {
+        let parent = ended.parent.map(|parent| context(ended.trace, parent));
         let parent = parent.map_or_else(Context::new, |parent| Context::new().with_remote_span_context(parent));
-        let kind = match told.kind {
-            ToldKind::Server => SpanKind::Server,
-            ToldKind::Internal => SpanKind::Internal,
+        let kind = match ended.kind {
+            EndedSpanKind::Server => SpanKind::Server,
+            EndedSpanKind::Internal => SpanKind::Internal,
         };
-        let links = told.links.into_iter().map(|(run, span)| Link::with_context(context(run, span)));
+        let links = ended.links.into_iter().map(|(run, span)| Link::with_context(context(run, span)));
         let builder = self
             .0
-            .span_builder(told.name)
+            .span_builder(ended.name)
             .with_kind(kind)
-            .with_start_time(system_time(told.start))
+            .with_start_time(system_time(ended.start))
             .with_attributes(
-                told.attributes.into_iter().map(|(name, value)| KeyValue::new(name, attribute_value(value))),
+                ended.attributes.into_iter().map(|(name, value)| KeyValue::new(name, attribute_value(value))),
             )
             .with_links(links.collect());
-        let mut span = with_span_ids(told.trace, told.id, || self.0.build_with_context(builder, &parent));
-        span.set_status(told.error.map_or(Status::Ok, Status::error));
-        span.end_with_timestamp(system_time(told.end));
+        let mut span = with_span_ids(ended.trace, ended.id, || self.0.build_with_context(builder, &parent));
+        span.set_status(ended.error.map_or(Status::Ok, Status::error));
+        span.end_with_timestamp(system_time(ended.end));
     }
 
     fn placeholder(&self, trace: Uuid, span: OwnSpanId) -> tracing::Span {

@@ -126,7 +126,9 @@ fn a_token_is_the_actors_own_and_may_be_narrowed() {
 
 /// The first key is created without a server, later ones by the server. A replaced key expires on time.
 fn first_key(place: &Workspace) {
-    let made = place.json(&["actor", "add", "admin"]);
+    let made = place.run(&["actor", "add", "admin", "--json"]);
+    assert!(!made.stderr.contains("nobody has a key"), "it makes the first one: {}", made.stderr);
+    let made: serde_json::Value = serde_json::from_str(&made.stdout).unwrap();
     let admin = made["hmac_key"].as_str().unwrap().to_owned();
     let server = place.serve(&[]);
     let locked = place.run(&["actor", "add", "user_ann"]);

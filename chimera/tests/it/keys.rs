@@ -205,6 +205,15 @@ fn keys_that_only_sign_what_was_given_out_are_made_anew_with_a_warning() {
     }
     let (status, log) = place.serve(&[]).stop();
     assert_eq!((status, told(&log)), (Some(0), 3), "{log}");
+    let (status, log) = place.dev_with_examples(&[]).stop();
+    assert_eq!(
+        (status, told(&log)),
+        (Some(0), 0),
+        "a folder of `serve` never had the keys of the example actors: {log}"
+    );
+    std::fs::remove_file(place.path(".chimera/keys/actors/user_ada.key")).unwrap();
+    let (status, log) = place.dev_with_examples(&[]).stop();
+    assert_eq!((status, told(&log)), (Some(0), 1), "{log}");
 }
 
 #[test]

@@ -90,7 +90,7 @@ fn an_ambiguous_or_unknown_id_is_repeated_with_what_to_do() {
     for (id, words) in [
         ("00000000-0000", "error[NOT_FOUND]: no run `00000000-0000`\n"),
         ("00000000-0000-7000-8000-000000000000", "error[NOT_FOUND]: no run `00000000-0000-7000-8000-000000000000`\n"),
-        ("01", "error[NOT_FOUND]: `01` is too short for a run id\n"),
+        ("01", "error[NOT_FOUND]: `01` is not a run id, and too short to begin one\n"),
         ("note", "error[NOT_FOUND]: `note` is not a run id\n"),
     ] {
         let refused = place.run(&["runs", "cancel", id]);

@@ -11,6 +11,7 @@ import {
     Artifacts,
     Audit,
     Auth,
+    Events,
     Inbox,
     Links,
     Root,
@@ -77,6 +78,7 @@ export class Client extends Root {
     readonly runs: Runs;
     readonly workflows: Workflows;
     readonly schedules: Schedules;
+    readonly events: Events;
     readonly tools: Tools;
     readonly actors: Actors;
     readonly tenants: Tenants;
@@ -97,6 +99,7 @@ export class Client extends Root {
         this.runs = new Runs(session);
         this.workflows = new Workflows(sender);
         this.schedules = new Schedules(sender);
+        this.events = new Events(sender);
         this.tools = new Tools(sender);
         this.actors = new Actors(sender);
         this.tenants = new Tenants(sender);

@@ -141,6 +141,9 @@ export interface ActorPage {
 /** Where an actor's entry comes from. */
 export type ActorSource = "none" | "shipped" | "config" | "registry";
 
+/** Kind of agent that a run works as. */
+export type AgentType = "planner" | "worker" | "governor";
+
 /** The current version of a workflow. */
 export interface AppliedDocument {
     /** Whether this request created the version; an unchanged document creates none. */
@@ -291,6 +294,71 @@ export interface CheckedDocument {
     not_startable: string | null;
     /** Workflow id. */
     workflow_id: string;
+}
+
+/** Which calls to claim. */
+export interface ClaimBody {
+    /** Name of the queue. The actor needs the scope `work.claim.QUEUE`. */
+    queue: string;
+    /**
+     * A random id of 22 to 128 characters. A claim that is repeated under it gets the calls that it already
+     * holds.
+     */
+    claim_id?: string | null;
+    /** Maximum number of calls; 1 if absent. */
+    limit?: number | null;
+    /** How many seconds to wait if the queue is empty; 0 if absent. */
+    wait_seconds?: number | null;
+    /** What the worker calls itself, such as its host name. Shown to people. */
+    worker?: string | null;
+}
+
+/** A call that the worker holds. */
+export interface ClaimedCallDocument {
+    /** Actor who requested the run. */
+    actor: string;
+    /** Attempt number of the step. */
+    attempt: number;
+    /** How often the call was claimed, with this claim. Above 1, an earlier worker may have begun with it. */
+    claims: number;
+    /** When the run stops waiting. */
+    deadline: string;
+    /** Id of the work item, and of the call. */
+    id: string;
+    /** Key under which the call has one effect, the same for every attempt. */
+    idempotency_key: string;
+    /** Input of the call. */
+    input: JsonObject;
+    /** Token that proves the claim. Send it with every report about the call. */
+    lease_token: string;
+    /** When the lease ends unless it is renewed. */
+    lease_until: string;
+    /** Name of the queue. */
+    queue: string;
+    /** Id of the run. */
+    run_id: string;
+    /** Id of the step. */
+    step_id: string;
+    /** Name of the tool. */
+    tool: string;
+    /** W3C trace context to propagate. */
+    traceparent: string;
+}
+
+/** The calls that the worker holds now. */
+export interface ClaimedCallList {
+    /** The most urgent calls first, then the oldest. */
+    items: ClaimedCallDocument[];
+}
+
+/** The output of a call. */
+export interface CompleteBody {
+    /** Id of the work item. */
+    item_id: string;
+    /** Token from the claim. */
+    lease_token: string;
+    /** Output of the call. It must match the output schema of the tool. */
+    output: unknown;
 }
 
 /** A closed approval request. */
@@ -478,6 +546,18 @@ export interface EditBody {
 /** Kind of effect: none outside, reads from another system, or changes one. */
 export type EffectKind = "pure" | "read" | "write";
 
+/** The work elsewhere that a step waits for. */
+export interface ElsewhereDocument {
+    /** Id of the child run, the job or the work item. */
+    id: string;
+    /** The call, if a worker executes it. */
+    item: WorkItemDocument | null;
+    /** Who does it. */
+    kind: WaitsFor;
+    /** When the step stops waiting. */
+    until: string | null;
+}
+
 /** A ledger entry. */
 export interface EntryDocument {
     /** Actor who caused it. */
@@ -569,6 +649,71 @@ export interface EventDocument {
     timestamp: string | null;
 }
 
+/** A record of the execution log. */
+export interface ExecutionDocument {
+    /** Id of the agent: the actor of the run. */
+    agent_id: string;
+    /** Kind of agent. */
+    agent_type: AgentType;
+    /** When it ended; null while it runs, and after a crash. */
+    completed_at: string | null;
+    /** Why it failed. */
+    error_data: ErrorDocument | null;
+    /** Duration of the call. */
+    execution_duration_ms: number;
+    /** Id of the record; that of the tool call if it tells of one. */
+    execution_id: string;
+    /** What was executed. */
+    execution_type: string;
+    /** Input of the call, with credentials masked. */
+    input_data: unknown;
+    /** Output of the call, with credentials masked. */
+    output_data: unknown;
+    /** What the call used. */
+    resource_usage: unknown;
+    /** When it started. */
+    started_at: string;
+    /** Current status. */
+    status: ExecutionStatus;
+}
+
+/** A page of the execution log. */
+export interface ExecutionPage {
+    /** Oldest first. */
+    items: ExecutionDocument[];
+    /** Cursor of the next page; null on the last one. */
+    next_cursor: string | null;
+}
+
+/** Status of an execution. `timeout` without `completed_at`: it has not ended. */
+export type ExecutionStatus = "success" | "failed" | "timeout";
+
+/** Why a call failed. */
+export interface FailBody {
+    /** Id of the work item. */
+    item_id: string;
+    /** Token from the claim. */
+    lease_token: string;
+    /** What went wrong. */
+    message: string;
+    /** An error code of this API; `EXTERNAL_SERVICE_ERROR` if absent. */
+    code?: string | null;
+    /** How many seconds to wait before another attempt. */
+    retry_after_seconds?: number | null;
+    /** Whether another attempt may succeed. If absent, the code says it. */
+    retryable?: boolean | null;
+    /** Whether the call may have taken effect; `maybe` if absent. */
+    sent?: SentWord;
+}
+
+/** A check of a judge that failed. */
+export interface FailedCheckDocument {
+    /** `schema`, `bytes_max` or `checks/N`. */
+    check: string;
+    /** Why it failed. */
+    message: string;
+}
+
 /** A decision on the approval page. */
 export type FormDecision = "approve" | "reject";
 
@@ -598,8 +743,8 @@ export interface InboxMessage {
     data: JsonObject | null;
     /** Message id. */
     message_id: string;
-    /** Id of the run that the message is about. */
-    run_id: string;
+    /** Id of the run that the message is about; null if it is about no run. */
+    run_id: string | null;
     /** What a person calls the run: the goal, the tools of its steps, or the id of its workflow. */
     title: string | null;
     /** Event type. */
@@ -624,6 +769,26 @@ export interface InverseDocument {
 
 /** A JSON object. Its members belong to whoever wrote it, or depend on a type or code beside it. */
 export type JsonObject = Record<string, unknown>;
+
+/** Verdict of a judge. */
+export type JudgeVerdict = "passed" | "rejected" | "escalated";
+
+/** What of a step was judged. */
+export type JudgedPart = "input" | "output";
+
+/** What the judge of a step decided. */
+export interface JudgementDocument {
+    /** Digest of what was judged. */
+    digest: string;
+    /** Checks that failed. */
+    failed: FailedCheckDocument[];
+    /** What was judged. */
+    of: JudgedPart;
+    /** How often the step was rejected so far. */
+    rejections: number;
+    /** The verdict. */
+    verdict: JudgeVerdict;
+}
 
 /** Options of a new key. */
 export interface KeyBody {
@@ -657,7 +822,7 @@ export interface LastTick {
     error: ErrorDocument | null;
     /** What became of it. */
     outcome: TickOutcome;
-    /** The run that the schedule started last. */
+    /** The run that it started. */
     run_id: string | null;
     /** Time of the tick. */
     tick_at: string;
@@ -675,7 +840,9 @@ export type LevelReason =
     | "message_to_outsiders"
     | "many_steps"
     | "untrusted_actor"
-    | "first_time";
+    | "first_time"
+    | "schedule"
+    | "unconfirmed_workflow";
 
 /** A tool call and its run. */
 export interface ListedCall {
@@ -772,9 +939,17 @@ export interface NewScheduleBody {
     ends_at?: string | null;
     /** Interval: a number and `s`, `m`, `h`, `d` or `w`. */
     every?: string | null;
+    /**
+     * Start the newest version at every tick, instead of a fixed one; false if omitted. A version that
+     * somebody else wrote needs approval until you confirm the schedule by replacing it.
+     */
+    follow_latest?: boolean | null;
     /** Inputs of the workflow. */
     inputs?: JsonObject | null;
-    /** A tick starts up to this much later, to spread load; 0 if omitted. */
+    /**
+     * A tick starts up to this much later, to spread load; 0 if omitted. It must be shorter than the time
+     * between two ticks.
+     */
     jitter_seconds?: number | null;
     /** Overlap policy; `skip` if omitted. */
     overlap?: OverlapPolicy | null;
@@ -784,7 +959,7 @@ export interface NewScheduleBody {
     starts_at?: string | null;
     /** IANA time zone in which `cron` is read; UTC if omitted. */
     time_zone?: string | null;
-    /** Workflow version; the latest at every tick if omitted. */
+    /** Workflow version; the newest at this moment if omitted. */
     version?: number | null;
 }
 
@@ -795,7 +970,7 @@ export interface NextTicks {
 }
 
 /** Type of a node. */
-export type NodeType = "function" | "hitl" | "workflow" | "map" | "agent" | "swarm";
+export type NodeType = "function" | "hitl" | "workflow" | "map" | "wait" | "agent" | "swarm";
 
 /** Where notifications about a run are sent. */
 export interface Notify {
@@ -808,8 +983,11 @@ export interface Notify {
 /** Outcome of the call. */
 export type OutcomeWord = "happened" | "never";
 
-/** What a tick does while a run of an earlier tick is not finished: `skip`, `queue` (wait for its end) or `allow`. */
-export type OverlapPolicy = "skip" | "queue" | "allow";
+/**
+ * What a tick does while a run of an earlier tick is not finished: `skip`, `queue` (wait for its end), `allow` or
+ * `cancel_previous`.
+ */
+export type OverlapPolicy = "skip" | "queue" | "allow" | "cancel_previous";
 
 /** A patch of a run. */
 export interface PatchBody {
@@ -859,7 +1037,7 @@ export interface PlanDocument {
 }
 
 /** What happens at a node that calls no tool itself. */
-export type PlanLineKind = "hitl" | "workflow" | "map";
+export type PlanLineKind = "hitl" | "workflow" | "map" | "wait";
 
 /** `skipped`: the graph takes another path. `recorded`: done by the run that is retried, and not repeated. */
 export type PlanLineStatus = "skipped" | "recorded";
@@ -884,6 +1062,8 @@ export interface PlanStepDocument {
     items_listed?: number;
     /** Maximum number of items of a map whose list is not known. */
     items_max?: number;
+    /** The node's judge. */
+    judge?: PlannedJudgeDocument;
     /** Maximum number of items at the same time. */
     max_parallel?: number;
     /** Id of the node. */
@@ -930,6 +1110,16 @@ export interface PlannedCallDocument {
     would: string | null;
 }
 
+/** The judge of a planned call. */
+export interface PlannedJudgeDocument {
+    /** Checks that fail. */
+    failed: FailedCheckDocument[];
+    /** What it decides on. */
+    of: JudgedPart;
+    /** What it says about the input; null if that is not known yet. */
+    verdict: JudgeVerdict | null;
+}
+
 /** What a patch changes, and how to remove it. */
 export interface PreviewDocument {
     /** Difference between the graphs. */
@@ -964,6 +1154,51 @@ export interface ProposedDocument {
     preview: PreviewDocument;
     /** Id of the run. */
     run_id: string;
+}
+
+/** An event. */
+export interface PublishEventBody {
+    /** Key of the event, such as the number of an order. */
+    key: string;
+    /** Name of the event, such as `payment.received`. */
+    name: string;
+    /**
+     * Id of the event. An event with an id that was published before counts once; without an id, Chimera draws
+     * one.
+     */
+    event_id?: string | null;
+    /** Any JSON; the wait node outputs it as `payload`. */
+    payload?: unknown;
+    /** How long the event is kept for runs that begin to wait later; a day by default. */
+    ttl_seconds?: number | null;
+}
+
+/** An event that was published. It has no payload here, because that is for the runs that wait. */
+export interface PublishedEventDocument {
+    /** Event id, unique in the tenant while the event is kept. */
+    event_id: string;
+    /** Runs that begin to wait later do not get it. */
+    expires_at: string;
+    /** Key of the event. */
+    key: string;
+    /** Name of the event. */
+    name: string;
+    /** SHA-256 of the payload's canonical JSON. */
+    payload_digest: string;
+    /** Number of runs that waited for it when it was published. */
+    runs: number;
+    /** When it was published. */
+    sent_at: string;
+    /** Actor who published it. */
+    sent_by: string;
+}
+
+/** A page of published events. */
+export interface PublishedEventPage {
+    /** Newest first. */
+    items: PublishedEventDocument[];
+    /** Cursor of the next page; null on the last one. */
+    next_cursor: string | null;
 }
 
 /** The question of a `hitl` node. */
@@ -1030,12 +1265,32 @@ export interface RemovedSchedule {
     removed: boolean;
 }
 
+/** The lease to renew. */
+export interface RenewBody {
+    /** Id of the work item. */
+    item_id: string;
+    /** Token from the claim. */
+    lease_token: string;
+}
+
+/** A lease that goes on. */
+export interface RenewedLeaseDocument {
+    /** The run was stopped: stop as well, and report how far you came. */
+    cancelled: boolean;
+    /** When the lease ends unless it is renewed. */
+    lease_until: string;
+}
+
 /** Options of a replay. */
 export interface ReplayBody {
     /** Replay mode. */
     mode: ReplayMode;
     /** Node to start from; the beginning if omitted. */
     from?: string | null;
+    /** A request with a key that was used starts no second run. */
+    idempotency_key?: string | null;
+    /** What to return for a used idempotency key. */
+    on_duplicate?: DuplicatePolicy;
     /** How long to wait for the end of the run, in seconds. */
     wait?: number | null;
 }
@@ -1045,6 +1300,14 @@ export interface ReplayBody {
  * real.
  */
 export type ReplayMode = "freeze" | "shadow" | "retry";
+
+/** A recorded outcome. */
+export interface Reported {
+    /** Id of the work item. */
+    item_id: string;
+    /** Always true: the run hears of the outcome. */
+    recorded: boolean;
+}
 
 /** Resolution of an unknown outcome. */
 export interface ResolveBody {
@@ -1060,6 +1323,10 @@ export interface ResolveBody {
 export interface RetryBody {
     /** Node to start from; the beginning if omitted. */
     from?: string | null;
+    /** A request with a key that was used starts no second run. */
+    idempotency_key?: string | null;
+    /** What to return for a used idempotency key. */
+    on_duplicate?: DuplicatePolicy;
     /** How long to wait for the end of the run, in seconds. */
     wait?: number | null;
 }
@@ -1110,6 +1377,8 @@ export interface ReviewDocument {
     risk: RiskSummaryDocument | null;
     /** Id of the run. */
     run_id: string;
+    /** The schedule that started the run; null if none did. */
+    schedule: ScheduleCause | null;
     /** Current status. */
     standing: ApprovalStanding;
     /** What the request is about. */
@@ -1119,7 +1388,7 @@ export interface ReviewDocument {
 }
 
 /** What an approval request is about. */
-export type ReviewSubject = "plan" | "patch" | "question" | "child_run" | "map" | "call";
+export type ReviewSubject = "plan" | "patch" | "question" | "child_run" | "map" | "output" | "call";
 
 /** A revocation request. */
 export interface RevokeBody {
@@ -1327,6 +1596,8 @@ export interface RunDocument {
     risk: RiskDocument | null;
     /** State of the rollback: what was undone, and what is left. */
     rollback: RollbackDocument | null;
+    /** The schedule that started the run; null if none did. */
+    schedule: ScheduleCause | null;
 }
 
 /** A page of runs. */
@@ -1339,6 +1610,8 @@ export interface RunPage {
 
 /** Options of a run outside of the schedule's times. */
 export interface RunScheduleBody {
+    /** A request with a key that was used starts no second run and is refused with `CONFLICT_IDEMPOTENCY`. */
+    idempotency_key?: string | null;
     /** How long to wait for the end of the run, in seconds. */
     wait?: number | null;
 }
@@ -1415,9 +1688,17 @@ export interface ScheduleBody {
     ends_at?: string | null;
     /** Interval: a number and `s`, `m`, `h`, `d` or `w`. */
     every?: string | null;
+    /**
+     * Start the newest version at every tick, instead of a fixed one; false if omitted. A version that
+     * somebody else wrote needs approval until you confirm the schedule by replacing it.
+     */
+    follow_latest?: boolean | null;
     /** Inputs of the workflow. */
     inputs?: JsonObject | null;
-    /** A tick starts up to this much later, to spread load; 0 if omitted. */
+    /**
+     * A tick starts up to this much later, to spread load; 0 if omitted. It must be shorter than the time
+     * between two ticks.
+     */
     jitter_seconds?: number | null;
     /** Overlap policy; `skip` if omitted. */
     overlap?: OverlapPolicy | null;
@@ -1427,8 +1708,18 @@ export interface ScheduleBody {
     starts_at?: string | null;
     /** IANA time zone in which `cron` is read; UTC if omitted. */
     time_zone?: string | null;
-    /** Workflow version; the latest at every tick if omitted. */
+    /** Workflow version; the newest at this moment if omitted. */
     version?: number | null;
+}
+
+/** A schedule that started a run. */
+export interface ScheduleCause {
+    /** Name of the schedule. */
+    name: string;
+    /** Schedule id. */
+    schedule_id: string;
+    /** Time of the tick; null if somebody started the run by hand. */
+    tick_at: string | null;
 }
 
 /** A schedule. */
@@ -1437,6 +1728,8 @@ export interface ScheduleDocument {
     active_runs: string[];
     /** Instant from which the intervals are counted. */
     anchor_at: string | null;
+    /** Highest autonomy level of its runs: that of a run which started when the owner last confirmed the schedule. */
+    autonomy_level_max: AutonomyLevel | null;
     /** Catch-up policy. */
     catch_up: CatchUpPolicy;
     /** How old a tick may be to be started under the policy `all`. */
@@ -1449,10 +1742,17 @@ export interface ScheduleDocument {
     ends_at: string | null;
     /** Interval such as `15m`. */
     every: string | null;
+    /**
+     * Whether ticks start the newest version. One that somebody else wrote since the owner last confirmed the
+     * schedule needs approval.
+     */
+    follow_latest: boolean;
     /** Inputs of the workflow. */
     inputs: JsonObject;
     /** A tick starts up to this much later. */
     jitter_seconds: number;
+    /** The run that a tick started last. */
+    last_run_id: string | null;
     /** The last tick. */
     last_tick: LastTick | null;
     /** Name, unique in the tenant. */
@@ -1467,7 +1767,7 @@ export interface ScheduleDocument {
     pause_reason: string | null;
     /** When it was paused. */
     paused_at: string | null;
-    /** Actor who paused it. */
+    /** Actor who paused it; `system` if its ticks were refused too often or the owner's key has ended. */
     paused_by: string | null;
     /** Ticks that may wait under the policy `queue`. */
     queue_max: number;
@@ -1485,7 +1785,7 @@ export interface ScheduleDocument {
     time_zone: string | null;
     /** When it was last changed by somebody. */
     updated_at: string;
-    /** Workflow version; null: the latest at every tick. */
+    /** Workflow version that ticks start; null: the newest at every tick. */
     version: number | null;
     /** Id of the workflow that it starts. */
     workflow_id: string;
@@ -1501,6 +1801,9 @@ export interface SchedulePage {
 
 /** Whether a schedule ticks. `ended`: there are no further ticks. */
 export type ScheduleStatus = "active" | "paused" | "ended";
+
+/** Whether the call may have taken effect. */
+export type SentWord = "no" | "maybe";
 
 /** A sign-in request. */
 export interface SignInBody {
@@ -1541,12 +1844,18 @@ export interface StepDocument {
     child_run_id: string | null;
     /** When it ended. */
     completed_at: string | null;
+    /** What a running step waits for, if its work is done elsewhere. */
+    elsewhere: ElsewhereDocument | null;
     /** Why it failed. */
     error: ErrorDocument | null;
+    /** Output that the node's judge has not released; no other step sees it. */
+    held_output: unknown;
     /** Input of the tool. */
     input: unknown;
     /** Digest of the input. */
     input_digest: string | null;
+    /** What the node's judge decided last; null without a judge. */
+    judgement: JudgementDocument | null;
     /** Index of the map item. */
     map_index: number | null;
     /** Id of the node. */
@@ -1591,6 +1900,7 @@ export type StepStatus =
     | "rolled_back"
     | "retry_wait"
     | "paused"
+    | "waiting"
     | "outcome_unknown";
 
 /** A new tenant. */
@@ -1660,6 +1970,8 @@ export interface ToolDocument {
     metadata: ToolMetadata;
     /** Name, as used in `fn` of a workflow node. */
     name: string;
+    /** Where it comes from. */
+    origin: ToolOrigin;
     /** JSON Schema of the output. */
     output_schema: JsonObject;
     /** Input member, and its values, for which a call only reads. */
@@ -1672,6 +1984,16 @@ export interface ToolDocument {
     undo_repeatable: boolean;
     /** Changes whenever the same input may have a different effect. */
     version: string;
+}
+
+/** A file that declares tools and can't be used as it is. */
+export interface ToolFileProblem {
+    /** Name of the file, relative to the folder of tool files. */
+    file: string;
+    /** Whether the tools that it declared before are still in use. */
+    is_in_use: boolean;
+    /** What is wrong with it. */
+    reason: string;
 }
 
 /** Metadata of a tool that policies use. */
@@ -1688,6 +2010,13 @@ export interface ToolMetadata {
     risk_level: RiskLevel;
 }
 
+/**
+ * Where a tool comes from: it is part of the program, declared for everybody it is shared with, or declared for
+ * this
+ * tenant alone.
+ */
+export type ToolOrigin = "built_in" | "declared" | "tenant";
+
 /** All tools. */
 export interface ToolPage {
     /** Ordered by name. */
@@ -1695,6 +2024,27 @@ export interface ToolPage {
     /** Always null: the list is complete. */
     next_cursor: string | null;
 }
+
+/** Tool files that can't be used as they are. */
+export interface ToolProblemPage {
+    /** Ordered by file. */
+    items: ToolFileProblem[];
+    /** Always null: the list is complete. */
+    next_cursor: string | null;
+}
+
+/** What a reload found. */
+export interface ToolReload {
+    /** Whether new runs use other tools than before. */
+    changed: boolean;
+    /** Number of declared tools, those of all tenants together. */
+    declared: number;
+    /** Files that can't be used as they are. */
+    problems: ToolFileProblem[];
+}
+
+/** Who does the work that a step waits for. */
+export type WaitsFor = "run" | "job" | "worker";
 
 /** An Ed25519 public key as a JSON Web Key. */
 export interface WebKey {
@@ -1719,6 +2069,51 @@ export interface WebhookKeys {
     /** Current Ed25519 key, `whpk_…`; null when webhooks are signed with a shared secret. */
     public_key?: string | null;
 }
+
+/** A call that a worker executes. */
+export interface WorkItemDocument {
+    /** The run was stopped, and the worker is asked to stop. */
+    cancel_requested: boolean;
+    /** When it was claimed last. */
+    claimed_at: string | null;
+    /** Actor of the worker that claimed it last. */
+    claimed_by: string | null;
+    /** How often the call was claimed. */
+    claims: number;
+    /** When the call was queued. */
+    created_at: string;
+    /** When the run stops waiting. */
+    deadline: string;
+    /** Id of the work item. */
+    item_id: string;
+    /** When the lease ends. */
+    lease_until: string | null;
+    /** Priority of the run: 1 is most urgent, 10 least. */
+    priority: number;
+    /** Name of the queue. */
+    queue: string;
+    /** Id of the run. */
+    run_id: string;
+    /** Current state. */
+    state: WorkStateWord;
+    /** Id of the step. */
+    step_id: string;
+    /** Name of the tool. */
+    tool: string;
+    /** What that worker calls itself. */
+    worker: string | null;
+}
+
+/** A page of calls that workers execute. */
+export interface WorkItemPage {
+    /** The oldest calls first. */
+    items: WorkItemDocument[];
+    /** Cursor of the next page; null on the last one. */
+    next_cursor: string | null;
+}
+
+/** State of a call that workers execute. */
+export type WorkStateWord = "queued" | "claimed" | "done" | "failed" | "cancelled" | "lost";
 
 /** A version of a workflow. */
 export interface WorkflowDocument {

@@ -13,6 +13,7 @@ import type {
     CallPage,
     CatchUpPolicy,
     CheckedDocument,
+    ClaimedCallList,
     DecidedDocument,
     DecisionWord,
     DoubtDocument,
@@ -20,6 +21,8 @@ import type {
     DuplicatePolicy,
     EntryDocument,
     EntryPage,
+    ExecutionDocument,
+    ExecutionPage,
     FormDecision,
     Health,
     InboxMessage,
@@ -33,9 +36,13 @@ import type {
     OutcomeWord,
     OverlapPolicy,
     ProposedDocument,
+    PublishedEventDocument,
+    PublishedEventPage,
     Ready,
     RemovedSchedule,
+    RenewedLeaseDocument,
     ReplayMode,
+    Reported,
     RevokedDocument,
     RunDocument,
     RunPage,
@@ -43,6 +50,7 @@ import type {
     RunSummary,
     ScheduleDocument,
     SchedulePage,
+    SentWord,
     StartedDocument,
     StepBody,
     StepDocument,
@@ -51,8 +59,14 @@ import type {
     TenantPage,
     TokenDocument,
     ToolDocument,
+    ToolFileProblem,
     ToolPage,
+    ToolProblemPage,
+    ToolReload,
     WebhookKeys,
+    WorkItemDocument,
+    WorkItemPage,
+    WorkStateWord,
     WorkflowDocument,
     WorkflowEntry,
     WorkflowPage,
@@ -173,6 +187,16 @@ export interface RunsStepsOptions {
     for_tenant?: string;
 }
 
+/** Options of `runs.executions`. */
+export interface RunsExecutionsOptions {
+    /** Maximum number of records */
+    limit?: number;
+    /** Cursor from the previous page */
+    cursor?: string;
+    /** Operators only: slug of the tenant to act for */
+    for_tenant?: string;
+}
+
 /** Options of `runs.approve`. */
 export interface RunsApproveOptions {
     /** The decision. */
@@ -247,6 +271,10 @@ export interface RunsResumeOptions {
 export interface RunsRetryOptions {
     /** Node to start from; the beginning if omitted. */
     from?: string | null;
+    /** A request with a key that was used starts no second run. */
+    idempotency_key?: string | null;
+    /** What to return for a used idempotency key. */
+    on_duplicate?: DuplicatePolicy;
     /** How long to wait for the end of the run, in seconds. */
     wait?: number | null;
     /** Operators only: slug of the tenant to act for */
@@ -259,6 +287,10 @@ export interface RunsReplayOptions {
     mode: ReplayMode;
     /** Node to start from; the beginning if omitted. */
     from?: string | null;
+    /** A request with a key that was used starts no second run. */
+    idempotency_key?: string | null;
+    /** What to return for a used idempotency key. */
+    on_duplicate?: DuplicatePolicy;
     /** How long to wait for the end of the run, in seconds. */
     wait?: number | null;
     /** Operators only: slug of the tenant to act for */
@@ -362,6 +394,24 @@ export class Runs extends Resource {
     /** Lists the steps of a run. */
     steps(runId: string, options: Omit<RunsStepsOptions, "cursor"> = {}): AsyncGenerator<StepDocument, void, undefined> {
         return this.items((cursor) => this.stepsPage(runId, { ...options, cursor }), (page) => page.steps);
+    }
+
+    /** Lists the execution records of a run whose workflow asks for them. */
+    executionsPage(runId: string, options: RunsExecutionsOptions = {}): Promise<ExecutionPage> {
+        return this.send({
+            operation: "list_executions",
+            method: "GET",
+            path: "/runs/{id}/executions",
+            auth: "token",
+            result: "json",
+            pathArgs: { id: runId },
+            query: { limit: options.limit, cursor: options.cursor, for_tenant: options.for_tenant },
+        });
+    }
+
+    /** Lists the execution records of a run whose workflow asks for them. */
+    executions(runId: string, options: Omit<RunsExecutionsOptions, "cursor"> = {}): AsyncGenerator<ExecutionDocument, void, undefined> {
+        return this.items((cursor) => this.executionsPage(runId, { ...options, cursor }), (page) => page.items);
     }
 
     /** Decides an approval request: approves it, rejects it or requests changes. */
@@ -484,8 +534,14 @@ export class Runs extends Resource {
             result: "json",
             pathArgs: { id: runId },
             query: { for_tenant: options.for_tenant },
-            members: { from: options.from, wait: options.wait },
+            members: {
+                from: options.from,
+                idempotency_key: options.idempotency_key,
+                on_duplicate: options.on_duplicate,
+                wait: options.wait,
+            },
             optionalBody: true,
+            keyed: true,
         });
     }
 
@@ -499,7 +555,14 @@ export class Runs extends Resource {
             result: "json",
             pathArgs: { id: runId },
             query: { for_tenant: options.for_tenant },
-            members: { mode: options.mode, from: options.from, wait: options.wait },
+            members: {
+                mode: options.mode,
+                from: options.from,
+                idempotency_key: options.idempotency_key,
+                on_duplicate: options.on_duplicate,
+                wait: options.wait,
+            },
+            keyed: true,
         });
     }
 
@@ -594,6 +657,11 @@ export interface WorkflowsCheckOptions {
 export interface WorkflowsCallOptions {
     /** How long to wait for the result, in seconds; 30 if omitted. */
     wait?: number;
+    /**
+     * A call with a key that was used starts no second run and is refused with `CONFLICT_IDEMPOTENCY`, which
+     * names the run.
+     */
+    idempotency_key?: string;
     /** Operators only: slug of the tenant to act for */
     for_tenant?: string;
 }
@@ -692,7 +760,7 @@ export class Workflows extends Resource {
             auth: "token_and_message",
             result: "json",
             pathArgs: { id: workflowId },
-            query: { wait: options.wait, for_tenant: options.for_tenant },
+            query: { wait: options.wait, idempotency_key: options.idempotency_key, for_tenant: options.for_tenant },
             body: inputs,
         });
     }
@@ -771,9 +839,17 @@ export interface SchedulesCreateOptions {
     ends_at?: string | null;
     /** Interval: a number and `s`, `m`, `h`, `d` or `w`. */
     every?: string | null;
+    /**
+     * Start the newest version at every tick, instead of a fixed one; false if omitted. A version that
+     * somebody else wrote needs approval until you confirm the schedule by replacing it.
+     */
+    follow_latest?: boolean | null;
     /** Inputs of the workflow. */
     inputs?: JsonObject | null;
-    /** A tick starts up to this much later, to spread load; 0 if omitted. */
+    /**
+     * A tick starts up to this much later, to spread load; 0 if omitted. It must be shorter than the time
+     * between two ticks.
+     */
     jitter_seconds?: number | null;
     /** Overlap policy; `skip` if omitted. */
     overlap?: OverlapPolicy | null;
@@ -783,7 +859,7 @@ export interface SchedulesCreateOptions {
     starts_at?: string | null;
     /** IANA time zone in which `cron` is read; UTC if omitted. */
     time_zone?: string | null;
-    /** Workflow version; the latest at every tick if omitted. */
+    /** Workflow version; the newest at this moment if omitted. */
     version?: number | null;
     /** Operators only: slug of the tenant to act for */
     for_tenant?: string;
@@ -805,9 +881,17 @@ export interface SchedulesReplaceOptions {
     ends_at?: string | null;
     /** Interval: a number and `s`, `m`, `h`, `d` or `w`. */
     every?: string | null;
+    /**
+     * Start the newest version at every tick, instead of a fixed one; false if omitted. A version that
+     * somebody else wrote needs approval until you confirm the schedule by replacing it.
+     */
+    follow_latest?: boolean | null;
     /** Inputs of the workflow. */
     inputs?: JsonObject | null;
-    /** A tick starts up to this much later, to spread load; 0 if omitted. */
+    /**
+     * A tick starts up to this much later, to spread load; 0 if omitted. It must be shorter than the time
+     * between two ticks.
+     */
     jitter_seconds?: number | null;
     /** Overlap policy; `skip` if omitted. */
     overlap?: OverlapPolicy | null;
@@ -817,7 +901,7 @@ export interface SchedulesReplaceOptions {
     starts_at?: string | null;
     /** IANA time zone in which `cron` is read; UTC if omitted. */
     time_zone?: string | null;
-    /** Workflow version; the latest at every tick if omitted. */
+    /** Workflow version; the newest at this moment if omitted. */
     version?: number | null;
     /** Operators only: slug of the tenant to act for */
     for_tenant?: string;
@@ -853,6 +937,8 @@ export interface SchedulesResumeOptions {
 
 /** Options of `schedules.run`. */
 export interface SchedulesRunOptions {
+    /** A request with a key that was used starts no second run and is refused with `CONFLICT_IDEMPOTENCY`. */
+    idempotency_key?: string | null;
     /** How long to wait for the end of the run, in seconds. */
     wait?: number | null;
     /** Operators only: slug of the tenant to act for */
@@ -861,7 +947,10 @@ export interface SchedulesRunOptions {
 
 /** Schedules: workflows that are started by the clock. */
 export class Schedules extends Resource {
-    /** Lists schedules: your own, or all of the tenant with the scope `runs.read`. */
+    /**
+     * Lists schedules: your own, or all of the tenant with one of the scopes `runs.read`, `runs.manage` and
+     * `approvals.decide`.
+     */
     listPage(options: SchedulesListOptions = {}): Promise<SchedulePage> {
         return this.send({
             operation: "list_schedules",
@@ -873,7 +962,10 @@ export class Schedules extends Resource {
         });
     }
 
-    /** Lists schedules: your own, or all of the tenant with the scope `runs.read`. */
+    /**
+     * Lists schedules: your own, or all of the tenant with one of the scopes `runs.read`, `runs.manage` and
+     * `approvals.decide`.
+     */
     list(options: Omit<SchedulesListOptions, "cursor"> = {}): AsyncGenerator<ScheduleDocument, void, undefined> {
         return this.items((cursor) => this.listPage({ ...options, cursor }), (page) => page.items);
     }
@@ -909,6 +1001,7 @@ export class Schedules extends Resource {
                 cron: options.cron,
                 ends_at: options.ends_at,
                 every: options.every,
+                follow_latest: options.follow_latest,
                 inputs: options.inputs,
                 jitter_seconds: options.jitter_seconds,
                 overlap: options.overlap,
@@ -938,6 +1031,7 @@ export class Schedules extends Resource {
                 cron: options.cron,
                 ends_at: options.ends_at,
                 every: options.every,
+                follow_latest: options.follow_latest,
                 inputs: options.inputs,
                 jitter_seconds: options.jitter_seconds,
                 overlap: options.overlap,
@@ -975,7 +1069,7 @@ export class Schedules extends Resource {
         });
     }
 
-    /** Pauses a schedule. Runs that it has started go on; queued ticks are dropped. */
+    /** Pauses a schedule. Runs that it has started go on; queued ticks are dropped, and the ledger names them. */
     pause(name: string, options: SchedulesPauseOptions = {}): Promise<ScheduleDocument> {
         return this.send({
             operation: "pause_schedule",
@@ -1003,7 +1097,11 @@ export class Schedules extends Resource {
         });
     }
 
-    /** Starts a run of a schedule now, in your name, whether or not the schedule is paused. */
+    /**
+     * Starts a run of a schedule now, in your name, whether or not the schedule is paused. Its owner wrote the
+     * inputs and
+     * counts as a requester too.
+     */
     run(name: string, options: SchedulesRunOptions = {}): Promise<RunDocument | StartedDocument> {
         return this.send({
             operation: "run_schedule",
@@ -1013,14 +1111,104 @@ export class Schedules extends Resource {
             result: "json",
             pathArgs: { name },
             query: { for_tenant: options.for_tenant },
-            members: { wait: options.wait },
+            members: { idempotency_key: options.idempotency_key, wait: options.wait },
             optionalBody: true,
         });
     }
 }
 
+/** Options of `events.publish`. */
+export interface EventsPublishOptions {
+    /** Key of the event, such as the number of an order. */
+    key: string;
+    /** Name of the event, such as `payment.received`. */
+    name: string;
+    /**
+     * Id of the event. An event with an id that was published before counts once; without an id, Chimera draws
+     * one.
+     */
+    event_id?: string | null;
+    /** Any JSON; the wait node outputs it as `payload`. */
+    payload?: unknown;
+    /** How long the event is kept for runs that begin to wait later; a day by default. */
+    ttl_seconds?: number | null;
+    /** Operators only: slug of the tenant to act for */
+    for_tenant?: string;
+}
+
+/** Options of `events.list`. */
+export interface EventsListOptions {
+    /** Only events with this name */
+    name?: string;
+    /** Only events with this key */
+    key?: string;
+    /** Maximum number of events */
+    limit?: number;
+    /** Cursor from the previous page */
+    cursor?: string;
+    /** Operators only: slug of the tenant to act for */
+    for_tenant?: string;
+}
+
+/** Events that runs wait for. */
+export class Events extends Resource {
+    /** Publishes an event. */
+    publish(options: EventsPublishOptions): Promise<PublishedEventDocument> {
+        return this.send({
+            operation: "publish_event",
+            method: "POST",
+            path: "/events",
+            auth: "token_and_message",
+            result: "json",
+            query: { for_tenant: options.for_tenant },
+            members: {
+                key: options.key,
+                name: options.name,
+                event_id: options.event_id,
+                payload: options.payload,
+                ttl_seconds: options.ttl_seconds,
+            },
+        });
+    }
+
+    /** Lists events, newest first: those that you published, or all of the tenant with the scope `runs.read`. */
+    listPage(options: EventsListOptions = {}): Promise<PublishedEventPage> {
+        return this.send({
+            operation: "list_events",
+            method: "GET",
+            path: "/events",
+            auth: "token",
+            result: "json",
+            query: {
+                name: options.name,
+                key: options.key,
+                limit: options.limit,
+                cursor: options.cursor,
+                for_tenant: options.for_tenant,
+            },
+        });
+    }
+
+    /** Lists events, newest first: those that you published, or all of the tenant with the scope `runs.read`. */
+    list(options: Omit<EventsListOptions, "cursor"> = {}): AsyncGenerator<PublishedEventDocument, void, undefined> {
+        return this.items((cursor) => this.listPage({ ...options, cursor }), (page) => page.items);
+    }
+}
+
 /** Options of `tools.list`. */
 export interface ToolsListOptions {
+    /** Operators only: slug of the tenant to act for */
+    for_tenant?: string;
+}
+
+/** Options of `tools.problems`. */
+export interface ToolsProblemsOptions {
+    /** Operators only: slug of the tenant to act for */
+    for_tenant?: string;
+}
+
+/** Options of `tools.reload`. */
+export interface ToolsReloadOptions {
     /** Operators only: slug of the tenant to act for */
     for_tenant?: string;
 }
@@ -1074,6 +1262,35 @@ export class Tools extends Resource {
         return this.items((_) => this.listPage(options), (page) => page.items);
     }
 
+    /** Lists broken tool files. */
+    problemsPage(options: ToolsProblemsOptions = {}): Promise<ToolProblemPage> {
+        return this.send({
+            operation: "list_tool_problems",
+            method: "GET",
+            path: "/tools/problems",
+            auth: "token",
+            result: "json",
+            query: { for_tenant: options.for_tenant },
+        });
+    }
+
+    /** Lists broken tool files. */
+    problems(options: ToolsProblemsOptions = {}): AsyncGenerator<ToolFileProblem, void, undefined> {
+        return this.items((_) => this.problemsPage(options), (page) => page.items);
+    }
+
+    /** Reloads declared tools. */
+    reload(options: ToolsReloadOptions = {}): Promise<ToolReload> {
+        return this.send({
+            operation: "reload_tools",
+            method: "POST",
+            path: "/tools/reload",
+            auth: "token_and_message",
+            result: "json",
+            query: { for_tenant: options.for_tenant },
+        });
+    }
+
     /** Lists tool calls. */
     callsPage(options: ToolsCallsOptions = {}): Promise<CallPage> {
         return this.send({
@@ -1119,6 +1336,173 @@ export class Tools extends Resource {
     /** Lists tool calls whose outcome is unknown and not resolved yet. */
     doubts(options: Omit<ToolsDoubtsOptions, "cursor"> = {}): AsyncGenerator<DoubtDocument, void, undefined> {
         return this.items((cursor) => this.doubtsPage({ ...options, cursor }), (page) => page.items);
+    }
+}
+
+/** Options of `work.list`. */
+export interface WorkListOptions {
+    /** Only calls in this state; `queued` if absent */
+    state?: WorkStateWord;
+    /** Only calls of this queue */
+    queue?: string;
+    /** Maximum number of calls */
+    limit?: number;
+    /** Cursor from the previous page */
+    cursor?: string;
+    /** Operators only: slug of the tenant to act for */
+    for_tenant?: string;
+}
+
+/** Options of `work.claim`. */
+export interface WorkClaimOptions {
+    /** Name of the queue. The actor needs the scope `work.claim.QUEUE`. */
+    queue: string;
+    /**
+     * A random id of 22 to 128 characters. A claim that is repeated under it gets the calls that it already
+     * holds.
+     */
+    claim_id?: string | null;
+    /** Maximum number of calls; 1 if absent. */
+    limit?: number | null;
+    /** How many seconds to wait if the queue is empty; 0 if absent. */
+    wait_seconds?: number | null;
+    /** What the worker calls itself, such as its host name. Shown to people. */
+    worker?: string | null;
+    /** Operators only: slug of the tenant to act for */
+    for_tenant?: string;
+}
+
+/** Options of `work.renew`. */
+export interface WorkRenewOptions {
+    /** Id of the work item. */
+    item_id: string;
+    /** Token from the claim. */
+    lease_token: string;
+    /** Operators only: slug of the tenant to act for */
+    for_tenant?: string;
+}
+
+/** Options of `work.complete`. */
+export interface WorkCompleteOptions {
+    /** Id of the work item. */
+    item_id: string;
+    /** Token from the claim. */
+    lease_token: string;
+    /** Output of the call. It must match the output schema of the tool. */
+    output: unknown;
+    /** Operators only: slug of the tenant to act for */
+    for_tenant?: string;
+}
+
+/** Options of `work.fail`. */
+export interface WorkFailOptions {
+    /** Id of the work item. */
+    item_id: string;
+    /** Token from the claim. */
+    lease_token: string;
+    /** What went wrong. */
+    message: string;
+    /** An error code of this API; `EXTERNAL_SERVICE_ERROR` if absent. */
+    code?: string | null;
+    /** How many seconds to wait before another attempt. */
+    retry_after_seconds?: number | null;
+    /** Whether another attempt may succeed. If absent, the code says it. */
+    retryable?: boolean | null;
+    /** Whether the call may have taken effect; `maybe` if absent. */
+    sent?: SentWord;
+    /** Operators only: slug of the tenant to act for */
+    for_tenant?: string;
+}
+
+/** Calls of tools that workers execute. */
+export class Work extends Resource {
+    /** Lists calls that workers execute. */
+    listPage(options: WorkListOptions = {}): Promise<WorkItemPage> {
+        return this.send({
+            operation: "list_work",
+            method: "GET",
+            path: "/work",
+            auth: "token",
+            result: "json",
+            query: {
+                state: options.state,
+                queue: options.queue,
+                limit: options.limit,
+                cursor: options.cursor,
+                for_tenant: options.for_tenant,
+            },
+        });
+    }
+
+    /** Lists calls that workers execute. */
+    list(options: Omit<WorkListOptions, "cursor"> = {}): AsyncGenerator<WorkItemDocument, void, undefined> {
+        return this.items((cursor) => this.listPage({ ...options, cursor }), (page) => page.items);
+    }
+
+    /** Claims calls of a queue. */
+    claim(options: WorkClaimOptions): Promise<ClaimedCallList> {
+        return this.send({
+            operation: "claim_work",
+            method: "POST",
+            path: "/work/claim",
+            auth: "token_and_message",
+            result: "json",
+            query: { for_tenant: options.for_tenant },
+            members: {
+                queue: options.queue,
+                claim_id: options.claim_id,
+                limit: options.limit,
+                wait_seconds: options.wait_seconds,
+                worker: options.worker,
+            },
+        });
+    }
+
+    /** Renews the lease on a call, and says whether the run still wants its outcome. */
+    renew(options: WorkRenewOptions): Promise<RenewedLeaseDocument> {
+        return this.send({
+            operation: "renew_work",
+            method: "POST",
+            path: "/work/renew",
+            auth: "token_and_message",
+            result: "json",
+            query: { for_tenant: options.for_tenant },
+            members: { item_id: options.item_id, lease_token: options.lease_token },
+        });
+    }
+
+    /** Reports the output of a call. Reporting it again changes nothing. */
+    complete(options: WorkCompleteOptions): Promise<Reported> {
+        return this.send({
+            operation: "complete_work",
+            method: "POST",
+            path: "/work/complete",
+            auth: "token_and_message",
+            result: "json",
+            query: { for_tenant: options.for_tenant },
+            members: { item_id: options.item_id, lease_token: options.lease_token, output: options.output },
+        });
+    }
+
+    /** Reports that a call failed. The rules of the run decide whether it is made again. */
+    fail(options: WorkFailOptions): Promise<Reported> {
+        return this.send({
+            operation: "fail_work",
+            method: "POST",
+            path: "/work/fail",
+            auth: "token_and_message",
+            result: "json",
+            query: { for_tenant: options.for_tenant },
+            members: {
+                item_id: options.item_id,
+                lease_token: options.lease_token,
+                message: options.message,
+                code: options.code,
+                retry_after_seconds: options.retry_after_seconds,
+                retryable: options.retryable,
+                sent: options.sent,
+            },
+        });
     }
 }
 

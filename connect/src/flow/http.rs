@@ -4,6 +4,7 @@
 //! may be sent to (`secret://http.api.example.com`). Otherwise the author of a workflow could send any secret
 //! anywhere.
 
+use super::exchange_log::{self, ExchangeLog, TOO_MANY_REQUESTS};
 use crate::http::{
     Answer, Call, Client, EgressRule, IDEMPOTENCY_KEY, Keyring, ParsedAnswer, Request, Retryability, SentSecrets,
     authority_of, host_of, parse_url, reference,
@@ -64,6 +65,12 @@ const RESERVED: &[&str] = &[
     "transfer-encoding",
     "upgrade",
 ];
+
+/// The value of a header, as the input gives it.
+enum HeaderContent<'a> {
+    Text(HeaderValue),
+    Secret { before: &'a str, secret: SecretName },
+}
 
 pub struct HttpRequest {
     spec: Arc<Spec>,
@@ -134,32 +141,55 @@ impl HttpRequest {
         input: &Value,
         keys: &mut Keyring,
     ) -> Result<Value, ToolError> {
-        self.add_headers(&mut request, input, keys).await?;
-        let answer = self.client.send(call, request).await?;
-        let answer = expected(answer, input, keys)?;
+        for (name, content) in self.headers(&request, input)? {
+            let value = match content {
+                HeaderContent::Text(value) => value,
+                HeaderContent::Secret { before, secret } => keys.header(before, &secret).await?,
+            };
+            request.headers.insert(name, value);
+        }
+        let exchange = ExchangeLog::begin(call, &request, keys);
+        let answer = self.client.send(call, request).await;
+        exchange.end(call, &answer);
+        let answer = answer?;
+        let is_limited = answer.status == TOO_MANY_REQUESTS;
+        let answer = expected(answer, input, keys).inspect_err(|error| {
+            if is_limited {
+                exchange_log::rate_limited(call, error)
+            }
+        })?;
         let sent = keys.sent();
         answer.open(move |answer| output(answer, &sent)).await?
     }
 
-    /// Adds the headers of the input, with secrets resolved.
-    async fn add_headers(&self, request: &mut Request, input: &Value, keys: &mut Keyring) -> Result<(), ToolError> {
-        for (name, value) in input["headers"].as_object().into_iter().flatten() {
+    /// The headers of the input, with everything checked that can be known before secrets are resolved.
+    fn headers<'a>(
+        &self,
+        request: &Request,
+        input: &'a Value,
+    ) -> Result<Vec<(HeaderName, HeaderContent<'a>)>, ToolError> {
+        let members = input["headers"].as_object().into_iter().flatten();
+        let checked = members.map(|(name, value)| {
             let (name, text) = header(name, value)?;
-            let value = match reference(text) {
-                None => HeaderValue::from_str(text)
-                    .map_err(|_| malformed(&format!("the value of the header {name} is not valid")))?,
+            let valid = |text: &str| {
+                HeaderValue::from_str(text)
+                    .map_err(|_| malformed(&format!("the value of the header {name} is not valid")))
+            };
+            let content = match reference(text) {
+                None => HeaderContent::Text(valid(text)?),
                 Some((before, secret, behind)) => {
                     let secret = secret?;
                     self.may_send(request, &secret)?;
                     if !behind.is_empty() {
                         return Err(malformed(&format!("the header {name} has text after its secret")));
                     }
-                    keys.header(before, &secret).await?
+                    valid(before)?;
+                    HeaderContent::Secret { before, secret }
                 }
             };
-            request.headers.insert(name, value);
-        }
-        Ok(())
+            Ok((name, content))
+        });
+        checked.collect()
     }
 
     /// Whether a secret may be sent to the request's host.
@@ -194,18 +224,15 @@ impl Tool for HttpRequest {
         let request = self.request(input)?;
         self.client.allows(&request)?;
         if is_dry_run(input) {
-            for (name, value) in input["headers"].as_object().into_iter().flatten() {
-                if let Some((_, secret, _)) = reference(header(name, value)?.1) {
-                    self.may_send(&request, &secret?)?;
-                }
-            }
+            self.headers(&request, input)?;
             let output = json!({"status": 200, "headers": {}, "body": null, "truncated": false});
             return Ok(Spec::dry_run_response(output, would_execute(&request)));
         }
+        exchange_log::retried(ctx);
         let call = Call::for_tool(ctx);
         let mut keys = Keyring::of_call(&self.secrets, &call);
-        let told = self.ask(&call, request, input, &mut keys).await;
-        keys.clean(told).await
+        let outcome = self.ask(&call, request, input, &mut keys).await;
+        keys.clean(outcome).await
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod artifact;
 pub mod declared;
+mod exchange_log;
 mod http;
 mod input;
 pub mod local;

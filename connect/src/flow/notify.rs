@@ -8,10 +8,12 @@ use super::webhook::{self, SigningKeySource, WebhookSender};
 use crate::http::{Call, not_retryable};
 use async_trait::async_trait;
 use chimera_core::error::Code;
-use chimera_core::flow::review::Review;
+use chimera_core::flow::review::{self, Review};
 use chimera_core::flow::trace::{self, SpanId};
 use chimera_core::limits;
-use chimera_engine::flow::port::{CallContext, CancelToken, DeliveryReceipt, Message, Notifier, Tool, ToolError};
+use chimera_engine::flow::port::{
+    CallContext, CallLog, CancelToken, DeliveryReceipt, Message, Notifier, Tool, ToolError,
+};
 use chimera_engine::port::Clock;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -82,6 +84,7 @@ impl NotificationChannels {
             cancel,
             idempotency_key: id.clone(),
             traceparent: traceparent(message),
+            log: CallLog::none(),
         };
         let event_type = message.payload["type"].as_str().unwrap_or("run.ended");
         let data = &message.payload["data"];
@@ -108,6 +111,7 @@ impl NotificationChannels {
                 .plus_seconds(limits::MESSAGE_TIMEOUT.as_secs().try_into().unwrap_or(i64::MAX)),
             time_left: limits::MESSAGE_TIMEOUT,
             traceparent: traceparent(message),
+            log: CallLog::none(),
             cancel,
         };
         tool.execute(&context, &mail_input(message)).await?;
@@ -183,7 +187,7 @@ fn approval_mail(message: &Message) -> Value {
     };
     match serde_json::from_value::<Review>(data["review"].clone()) {
         Ok(review) => {
-            let quoted: Vec<String> = review.lines().iter().map(|line| format!("> {line}")).collect();
+            let quoted: Vec<String> = review::lines(&review).iter().map(|line| format!("> {line}")).collect();
             let masked = if data["masked"] == true { format!(" (credentials masked; {whole})") } else { String::new() };
             body.push_str(&format!("\nWhat would run{masked}:\n{}\n", quoted.join("\n")));
         }

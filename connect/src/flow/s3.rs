@@ -204,11 +204,11 @@ impl Tool for S3Upload {
     async fn rollback(&self, ctx: &CallContext, done: &CompletedCall) -> Result<Value, ToolError> {
         let text = |name: &str| done.output[name].as_str().unwrap_or_default();
         let (bucket, key) = (text("bucket"), text("key"));
-        let told = |undone: bool, restored: Option<&str>, why: &str| {
+        let report = |undone: bool, restored: Option<&str>, why: &str| {
             Ok(json!({"undone": undone, "restored": restored, "reason": why, "bucket": bucket, "key": key}))
         };
         if done.output["created"] == json!(false) {
-            return told(false, None, "the same object existed before and is kept");
+            return report(false, None, "the same object existed before and is kept");
         }
         let replaced = done.output["replaced"].as_str();
         let found = self.buckets.get(&ctx.tenant, (bucket, key), UPLOAD_BYTES_MAX).await;
@@ -224,7 +224,7 @@ impl Tool for S3Upload {
                 return Err(ToolError::not_sent(Code::InvalidTransition, why).with("bucket", bucket).with("key", key));
             }
             if stored.as_deref() == before {
-                return told(true, replaced, "it was already rolled back");
+                return report(true, replaced, "it was already rolled back");
             }
             let why = "the object has been changed since by somebody else; it is left alone";
             return Err(ToolError::not_sent(Code::InvalidTransition, why).with("bucket", bucket).with("key", key));
@@ -233,11 +233,11 @@ impl Tool for S3Upload {
             Some(older) => {
                 let object = self.load_replaced(ctx, &older).await?;
                 self.buckets.put(&ctx.tenant, (bucket, key), &object, true).await.map_err(maybe_sent_error)?;
-                told(true, Some(&older.content), "the previous object was restored")
+                report(true, Some(&older.content), "the previous object was restored")
             }
             None => {
                 self.buckets.delete(&ctx.tenant, (bucket, key)).await.map_err(maybe_sent_error)?;
-                told(true, None, "the object is removed")
+                report(true, None, "the object is removed")
             }
         }
     }

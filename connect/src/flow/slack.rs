@@ -101,8 +101,8 @@ impl SlackPost {
         if !is_bot {
             return Ok(None);
         }
-        let told = answer.open(|answer| answer.json().map(BotAnswer::parse)).await??;
-        told.into_message_id(&answer, keys)
+        let parsed = answer.open(|answer| answer.json().map(BotAnswer::parse)).await??;
+        parsed.into_message_id(&answer, keys)
     }
 
     /// The request for the channel's secret, and whether a bot sends it.
@@ -153,16 +153,16 @@ impl Tool for SlackPost {
     async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
         let (alias, text) = (input["channel_alias"].as_str(), input["text"].as_str());
         let (alias, text) = (alias.unwrap_or_default(), text.unwrap_or_default());
+        let name = SecretName::new(&format!("slack.{alias}"))
+            .map_err(|error| ToolError::not_sent(Code::MalformedArgs, format!("channel_alias: {error}")))?;
         if is_dry_run(input) {
             let output = json!({"ok": true, "channel_alias": alias});
             return Ok(Spec::dry_run_response(output, format!("POST to the Slack channel {alias} with {text:?}")));
         }
-        let name = SecretName::new(&format!("slack.{alias}"))
-            .map_err(|error| ToolError::not_sent(Code::MalformedArgs, format!("channel_alias: {error}")))?;
         let call = Call::for_tool(ctx);
         let mut keys = Keyring::of_call(&self.secrets, &call);
-        let told = self.post(&call, &name, text, &mut keys).await;
-        keys.clean(told.map(|ts| match ts {
+        let outcome = self.post(&call, &name, text, &mut keys).await;
+        keys.clean(outcome.map(|ts| match ts {
             Some(ts) => json!({"ok": true, "channel_alias": alias, "ts": ts}),
             None => json!({"ok": true, "channel_alias": alias}),
         }))
@@ -178,13 +178,13 @@ struct BotAnswer {
 }
 
 impl BotAnswer {
-    fn parse(mut told: Value) -> Self {
-        let mut text = |name: &str| match told.get_mut(name).map(Value::take) {
+    fn parse(mut answer: Value) -> Self {
+        let mut text = |name: &str| match answer.get_mut(name).map(Value::take) {
             Some(Value::String(text)) => Some(text),
             _ => None,
         };
         let (ts, error) = (text("ts"), text("error"));
-        Self { ok: told["ok"] == true, ts, error }
+        Self { ok: answer["ok"] == true, ts, error }
     }
 
     fn into_message_id(self, answer: &Answer, keys: &Keyring) -> Result<Option<String>, ToolError> {

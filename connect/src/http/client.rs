@@ -343,7 +343,7 @@ impl Body for DeadlineBody {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use chimera_engine::flow::port::Sent;
+    use chimera_engine::flow::port::{CallLog, CancelToken, Sent};
     use chimera_testkit::build::NOON;
     use chimera_testkit::seeded::FakeClock;
     use tokio::io::AsyncReadExt;
@@ -359,10 +359,11 @@ mod tests {
             let mut heard = [0; 1024];
             connection.read(&mut heard).await.unwrap()
         });
-        let cancel = chimera_engine::flow::port::CancelToken::pair().1;
+        let cancel = CancelToken::pair().1;
         let until = Instant::now();
         let (idempotency_key, traceparent) = ("key".to_owned(), "trace".to_owned());
-        let call = Call { tenant: None, until, cancel, idempotency_key, traceparent };
+        let log = CallLog::none();
+        let call = Call { tenant: None, until, cancel, idempotency_key, traceparent, log };
         let url = Url::parse(&format!("http://{address}/")).unwrap();
         let request = Request::new(Method::POST, url, Retryability::Once).json(&serde_json::json!({"pay": 1}));
         // Past the deadline: a suspended process resumes wherever it was.

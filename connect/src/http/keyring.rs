@@ -48,8 +48,8 @@ impl Keyring {
             None => self.secrets.resolve(name).await,
         };
         let secret = found.map_err(|error| {
-            let told = ToolError::not_sent(Code::ToolUnavailable, error.to_string());
-            if matches!(error, SecretError::Unreadable { .. }) { told } else { not_retryable(told) }
+            let error_body = ToolError::not_sent(Code::ToolUnavailable, error.to_string());
+            if matches!(error, SecretError::Unreadable { .. }) { error_body } else { not_retryable(error_body) }
         })?;
         let text = secret.expose_text().map(str::trim);
         let Some(text) = text.filter(|text| !text.is_empty()) else {
@@ -86,22 +86,22 @@ impl Keyring {
 
     /// Masks every secret in a call's output or error, in any encoding. Large results are processed on blocking
     /// threads.
-    pub(crate) async fn clean<T: MaskedOutput>(&self, told: Result<T, ToolError>) -> Result<T, ToolError> {
+    pub(crate) async fn clean<T: MaskedOutput>(&self, outcome: Result<T, ToolError>) -> Result<T, ToolError> {
         if self.used.is_empty() {
-            return told;
+            return outcome;
         }
         let redactor = Redactor::new(&self.used);
-        let mut told = told;
-        let sent = told.as_ref().err().map_or(Sent::Maybe, |error| error.sent);
-        let bytes = match &mut told {
+        let mut outcome = outcome;
+        let sent = outcome.as_ref().err().map_or(Sent::Maybe, |error| error.sent);
+        let bytes = match &mut outcome {
             Ok(output) => output.documents().map(|document| bytes_of(document)).sum(),
             Err(error) => error.body.message.len() + error.body.details.values().map(bytes_of).sum::<usize>(),
         };
         if bytes <= REDACT_INLINE_BYTES_MAX {
-            return masked(&redactor, told);
+            return masked(&redactor, outcome);
         }
         // What can't be masked is not given back, but it has happened.
-        let masked = tokio::task::spawn_blocking(move || masked(&redactor, told)).await;
+        let masked = tokio::task::spawn_blocking(move || masked(&redactor, outcome)).await;
         masked
             .unwrap_or_else(|_| Err(failed(sent, Code::Internal, "the answer could not be looked through".to_owned())))
     }
@@ -134,8 +134,8 @@ impl SentSecrets {
     }
 }
 
-fn masked<T: MaskedOutput>(redactor: &Redactor, told: Result<T, ToolError>) -> Result<T, ToolError> {
-    match told {
+fn masked<T: MaskedOutput>(redactor: &Redactor, outcome: Result<T, ToolError>) -> Result<T, ToolError> {
+    match outcome {
         Ok(mut output) => {
             output.documents().for_each(|document| redactor.mask_document_values(document));
             Ok(output)

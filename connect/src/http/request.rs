@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use chimera_core::limits::{HTTP_CALL_TIMEOUT_MAX, HTTP_REDIRECTS_MAX, HTTP_RESPONSE_BYTES_MAX};
-use chimera_engine::flow::port::{CallContext, CancelToken};
+use chimera_engine::flow::port::{CallContext, CallLog, CancelToken};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Method, Url};
 use serde_json::Value;
@@ -31,6 +31,7 @@ pub struct Call {
     pub idempotency_key: String,
     /// W3C trace context.
     pub traceparent: String,
+    pub log: CallLog,
 }
 
 impl Call {
@@ -43,6 +44,7 @@ impl Call {
             cancel: ctx.cancel.clone(),
             idempotency_key: ctx.idempotency_key.clone(),
             traceparent: ctx.traceparent.clone(),
+            log: ctx.log.clone(),
         }
     }
 }

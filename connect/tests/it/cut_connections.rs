@@ -11,13 +11,15 @@ use async_trait::async_trait;
 use chimera_connect::flow::HttpRequest;
 use chimera_connect::flow::{ToolDependencies, declared};
 use chimera_core::flow::tables::{EFFECTS, STEPS};
+use chimera_core::flow::work::NoJobs;
+use chimera_core::job::executions::ExecutionLog;
 use chimera_core::record::{Scope, Select};
 use chimera_core::secret::Secret;
 use chimera_engine::EngineError;
 use chimera_engine::act::rules::Rules;
 use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::port::Tool;
-use chimera_engine::flow::{Asking, Flow, FlowPorts, OutcomeReport, RunKey, StartRun, ToolRegistry};
+use chimera_engine::flow::{self, Asking, Flow, FlowPorts, OutcomeReport, ProcessLog, RunKey, StartRun, ToolRegistry};
 use chimera_engine::port::{NoSpans, Records};
 use chimera_storage::records::{AccessMode, PostgresOptions, PostgresRecords, SqliteRecords};
 use chimera_testkit::cells::Cells;
@@ -178,14 +180,17 @@ impl CutCase {
             registry.add(Arc::new(SwitchedTool::new(tool, Arc::clone(wire)))).unwrap();
         }
         Flow::new(FlowPorts {
+            call_log: Arc::new(ProcessLog),
             records: Arc::new(SwitchedRecords::new(Arc::clone(records), Arc::clone(wire))),
             clock: Arc::clone(&self.world.clock),
             random: Arc::clone(&self.world.random) as _,
             bus: Arc::new(BroadcastBus::default()),
             notifier: Arc::new(NullNotifier),
             spans: Arc::new(NoSpans),
+            jobs: Arc::new(NoJobs),
             asking: Asking::default(),
             registry: Arc::new(registry),
+            projection: Arc::new(ExecutionLog),
             policy: Arc::new(Rules::default()),
             slots: CallLimits::default(),
             alone: true,
@@ -206,7 +211,7 @@ impl CutCase {
             let flow = self.engine(&records, &wire);
             self.world.create_tenant(&*records).await;
             let keeper = flow.clone();
-            let keeper = tokio::spawn(async move { keeper.keep().await });
+            let keeper = tokio::spawn(async move { flow::run_keeper(&keeper).await });
             let done = tokio::select! {
                 biased;
                 () = wire.wait_until_cut() => false,
@@ -233,7 +238,7 @@ impl CutCase {
         flow.workflows().apply(&admin, "cut", &document).await.unwrap();
         let key = RunKey::new(&Secret::new("the seal"), &ann, "the only one").unwrap();
         let ask = StartRun { idempotency_key: Some(key), ..StartRun::of("cut", json!({})) };
-        let run = match flow.start(&ann, ask).await {
+        let run = match flow::start(flow, &ann, ask).await {
             Ok(started) => started.run_id,
             Err(EngineError::KeyUsed(run)) => run.id,
             Err(error) => panic!("the run can't be started: {error:?}"),
@@ -241,13 +246,13 @@ impl CutCase {
         let mut moves = wire.subscribe();
         loop {
             moves.borrow_and_update();
-            let shown = as_json(flow.show(&ann, run).await.unwrap());
+            let shown = as_json(flow::show_run(flow, &ann, run).await.unwrap());
             match shown["status"].as_str() {
                 Some("completed") => return,
                 Some("failed" | "cancelled") => panic!("{:?}: {shown:#}", self.cut),
                 _ => {}
             }
-            let steps = as_json(flow.steps(&ann, run, 100, None).await.unwrap().steps);
+            let steps = as_json(flow::list_steps(flow, &ann, run, 100, None).await.unwrap().steps);
             for step in steps.as_array().unwrap().iter().filter(|step| step["status"] == "outcome_unknown") {
                 self.doubts.insert(step["node_id"].as_str().unwrap().to_owned());
                 let happened = self.other.server.lines().iter().any(|line| line == "POST /once");
@@ -258,7 +263,7 @@ impl CutCase {
                     true => OutcomeReport::happened(id, Some(output)),
                     false => OutcomeReport::did_not_happen(id),
                 };
-                let _ = flow.report_outcome(&ann, run, found).await;
+                let _ = flow::report_outcome(flow, &ann, run, found).await;
             }
             let _ = moves.changed().await;
         }

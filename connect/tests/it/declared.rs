@@ -2,12 +2,16 @@
 
 use crate::server::{FixedSecrets, Reply, Server, call, ctx, gist, local, toolbox};
 use chimera_connect::flow::ToolDependencies;
-use chimera_connect::flow::declared::{HttpTool, load, tools};
-use chimera_core::tool::Rollback;
+use chimera_connect::flow::declared::{HttpTool, file_tools, load, restore, tools};
+use chimera_core::tool::{Execution, Rollback};
 use chimera_engine::flow::port::{CheckResult, CompletedCall, Sent, Tool};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 const CRM: &str = include_str!("../data/crm.toml");
+
+/// A tool that workers execute.
+const THUMBNAILS: &str = include_str!("../../../examples/workers/thumbnails.toml");
 
 /// What changes a call under the same version.
 const CHANGED: [(&str, &str); 8] = [
@@ -50,6 +54,49 @@ async fn a_file_may_be_json() {
     let loaded = load(&document.to_string(), "crm.json").unwrap();
     assert_eq!((loaded[0].spec().name.as_str(), loaded[0].vendor()), ("crm.leads.put", "crm"));
     assert!(loaded[0].spec().metadata.idempotent);
+}
+
+/// A definition is stored with its digest: what is restored from it is the same tool, and nothing else passes for it.
+#[tokio::test]
+async fn a_stored_definition_is_the_same_tool_again() {
+    let server = Server::start(|_| Reply::json(201, &json!({"data": {"id": 5, "name": "Ada"}}))).await;
+    let toolbox = toolbox(&[("crm", "crm-pass-word"), ("crm_tag", "tag-value-1")], &["crm"], &server);
+    let first = tools(CRM, "crm.toml", &toolbox).unwrap().remove(0);
+    let stored: Value = serde_json::from_str(&first.definition().to_string()).unwrap();
+    assert!(!stored.to_string().contains("crm-pass-word"), "names of secrets, and no secret");
+    // The process may have other settings by then.
+    let elsewhere = ToolDependencies { base_urls: BTreeMap::new(), ..toolbox };
+    let again = restore(&stored, &elsewhere).unwrap();
+    assert_eq!(again.spec().version, first.spec().version);
+    let input = json!({"name": "Ada", "list": "a"});
+    call(&*again, input.clone()).await.unwrap();
+    call(&first, input).await.unwrap();
+    let seen = server.seen();
+    assert_eq!((seen[0].line(), seen[0].json()), (seen[1].line(), seen[1].json()));
+    let mut changed = stored.clone();
+    changed["tool"]["request"]["path"] = json!("/evil/{input.list}");
+    assert_ne!(restore(&changed, &elsewhere).unwrap().spec().version, first.spec().version);
+    assert!(restore(&json!({}), &elsewhere).is_err());
+}
+
+#[tokio::test]
+async fn a_stored_definition_of_a_tool_that_workers_execute_is_the_same_tool_again() {
+    let server = Server::start(|_| Reply::json(200, &json!({}))).await;
+    let toolbox = toolbox(&[], &[], &server);
+    let read = |text: &str| file_tools(text, "thumbnails.toml", &toolbox).unwrap().remove(0);
+    let first = read(THUMBNAILS);
+    let stored: Value = serde_json::from_str(&first.definition.to_string()).unwrap();
+    let again = restore(&stored, &toolbox).unwrap();
+    assert_eq!(again.spec(), first.tool.spec());
+    assert_eq!(again.spec().execution, first.tool.spec().execution);
+    assert!(matches!(&again.spec().execution, Execution::Workers(queue) if queue.name == "thumbnails"));
+    let moved = read(&THUMBNAILS.replace("queue = \"thumbnails\"", "queue = \"pictures\""));
+    assert_ne!(moved.tool.spec().version, first.tool.spec().version, "the queue is part of the definition");
+    let mut changed = stored.clone();
+    changed["shared"]["queue"] = json!("evil");
+    assert_ne!(restore(&changed, &toolbox).unwrap().spec().version, first.tool.spec().version);
+    changed["shared"]["kind"] = json!("elf");
+    assert!(restore(&changed, &toolbox).is_err());
 }
 
 /// Whatever depends on a tool's version notices when the tool's definition changes.

@@ -7,7 +7,7 @@ use chimera_core::secret::Secret;
 use chimera_core::time::Timestamp;
 use chimera_core::tool::{EffectKind, Metadata, Rollback, Spec, ToolDeclaration};
 use chimera_engine::access::port::Tenancy;
-use chimera_engine::flow::port::{Blobs, Buckets, CallContext, CancelToken, Tool};
+use chimera_engine::flow::port::{Blobs, Buckets, CallContext, CallLog, CancelToken, Tool};
 use chimera_engine::flow::{TenantBlobs, TenantBuckets};
 use chimera_storage::blob::{FolderBlobs, LinkSigner};
 use chimera_storage::bucket::FolderBuckets;
@@ -33,6 +33,7 @@ pub(crate) fn call(effect: u128) -> CallContext {
         deadline: "2026-02-06T15:31:00Z".parse::<Timestamp>().unwrap(),
         time_left: Duration::from_secs(60),
         traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into(),
+        log: CallLog::none(),
         cancel: CancelToken::pair().1,
     }
 }

@@ -2,9 +2,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![allow(clippy::disallowed_methods, reason = "tests hold the real environment")]
 
+mod call_log;
 mod client;
 mod cut_connections;
 mod declared;
+mod dry_run;
 mod fixtures;
 mod hosts;
 mod http;

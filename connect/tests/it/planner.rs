@@ -56,7 +56,7 @@ async fn registry(home: &TempDir) -> ToolRegistry {
 }
 
 fn specs(registry: &ToolRegistry) -> Vec<Arc<Spec>> {
-    registry.specs().cloned().collect()
+    registry.specs()
 }
 
 /// The workflow that runs a plan: one node per step, in sequence.

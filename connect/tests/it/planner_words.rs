@@ -62,7 +62,7 @@ pub(crate) async fn tools() -> Vec<Arc<Spec>> {
     let home = TempDir::new().unwrap();
     let mut registry = ToolRegistry::default();
     every_tool(home.path()).await.into_iter().for_each(|tool| registry.add(tool).unwrap());
-    registry.specs().cloned().collect()
+    registry.specs()
 }
 
 /// Where a word can be inserted: at spaces outside of quotes and JSON, and at both ends.

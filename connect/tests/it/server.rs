@@ -5,7 +5,7 @@ use chimera_connect::flow::ToolDependencies;
 use chimera_connect::http::{Client, ClientSettings, Egress};
 use chimera_core::json::schema::SchemaViolation;
 use chimera_core::secret::{Secret, SecretName};
-use chimera_engine::flow::port::{CallContext, CancelToken, Tool, ToolError};
+use chimera_engine::flow::port::{CallContext, CallLog, CancelToken, Tool, ToolError};
 use chimera_engine::port::{SecretError, Secrets};
 use chimera_testkit::build::NOON;
 use chimera_testkit::seeded::FakeClock;
@@ -229,6 +229,7 @@ pub(crate) fn cancellable() -> (watch::Sender<bool>, CallContext) {
         deadline: NOON.plus_seconds(60),
         time_left: Duration::from_secs(60),
         traceparent: "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01".into(),
+        log: CallLog::none(),
         cancel,
     };
     (wish, ctx)

@@ -147,7 +147,7 @@ async fn a_tenant_has_the_tools_that_are_shared_with_it() {
     let mut registry = ToolRegistry::default();
     every_tool(home.path()).await.into_iter().for_each(|tool| registry.add(tool).unwrap());
     let registry = registry.shared_by(shared_tenancy());
-    let names = |tenant: &str| registry.specs_of(tenant).map(|spec| spec.name.clone()).collect::<Vec<_>>();
+    let names = |tenant: &str| registry.specs_of(tenant).iter().map(|spec| spec.name.clone()).collect::<Vec<_>>();
     assert_eq!(names("acme").len(), CASES.len());
     let local = ["local.echo", "local.markdown_to_pdf", "local.summarize"];
     assert_eq!(names("initech"), local);

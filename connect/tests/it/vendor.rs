@@ -121,7 +121,7 @@ async fn every_tool_takes_dry_run_and_has_a_name_of_its_own() {
         assert_eq!(tool.spec().input.document()["properties"]["dry_run"]["type"], "boolean", "{}", tool.spec().name);
         registry.add(tool).unwrap();
     }
-    assert_eq!(registry.specs().count(), 10);
+    assert_eq!(registry.specs().len(), 10);
 }
 
 fn example(name: &str) -> Value {

@@ -3,12 +3,13 @@
 mod actor;
 pub mod address;
 mod decider_refusal;
+pub mod destination;
 mod fair_queue;
 mod kind;
 mod level;
 pub mod mac;
 mod mail;
-mod person;
+pub mod person;
 mod pool;
 pub mod registry;
 mod role;

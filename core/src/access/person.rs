@@ -6,47 +6,45 @@
 use super::{ActorEntry, Kind, Level, normalize_mail_address};
 use std::collections::BTreeSet;
 
-impl ActorEntry {
-    /// The normalized mail address of a person.
-    #[must_use]
-    pub fn person_mail(&self) -> Option<String> {
-        let mail = self.notify.as_ref()?.get("email")?.as_str()?;
-        (self.kind == Kind::Human && !self.is_pattern()).then(|| normalize_mail_address(mail))
-    }
+/// The normalized mail address of a person.
+#[must_use]
+pub fn person_mail(entry: &ActorEntry) -> Option<String> {
+    let mail = entry.notify.as_ref()?.get("email")?.as_str()?;
+    (entry.kind == Kind::Human && !entry.is_pattern()).then(|| normalize_mail_address(mail))
+}
 
-    /// All mail addresses that this person has or had, normalized.
-    fn mails(&self) -> impl Iterator<Item = String> {
-        self.person_mail().into_iter().chain(self.former_mails.iter().cloned())
-    }
+/// All mail addresses that this person has or had, normalized.
+fn mails(entry: &ActorEntry) -> impl Iterator<Item = String> {
+    person_mail(entry).into_iter().chain(entry.former_mails.iter().cloned())
+}
 
-    /// Whether this person and another have, or had, an address in common.
-    pub(super) fn shares_mail(&self, other: &Self) -> bool {
-        self.mails().any(|mail| other.mails().any(|others| others == mail))
-    }
+/// Whether two people have, or had, an address in common.
+pub(super) fn share_mail(one: &ActorEntry, other: &ActorEntry) -> bool {
+    mails(one).any(|mail| mails(other).any(|others| others == mail))
+}
 
-    /// The same entry after the actor was removed: no rights and no address, but known by its former addresses.
-    #[must_use]
-    pub fn retired(&self) -> Self {
-        let former: BTreeSet<String> = self.mails().collect();
-        Self {
-            scopes: Vec::new(),
-            roles: Vec::new(),
-            level: Some(Level::Ask),
-            notify: None,
-            disabled: true,
-            former_mails: former.into_iter().collect(),
-            removed: true,
-            ..self.clone()
-        }
+/// The same entry after the actor was removed: no rights and no address, but known by its former addresses.
+#[must_use]
+pub fn retired(entry: &ActorEntry) -> ActorEntry {
+    let former: BTreeSet<String> = mails(entry).collect();
+    ActorEntry {
+        scopes: Vec::new(),
+        roles: Vec::new(),
+        level: Some(Level::Ask),
+        notify: None,
+        disabled: true,
+        former_mails: former.into_iter().collect(),
+        removed: true,
+        ..entry.clone()
     }
+}
 
-    /// The same entry, replacing `before`: a person who got another address keeps the earlier ones.
-    #[must_use]
-    pub fn replacing(self, before: &Self) -> Self {
-        let current = self.person_mail();
-        let former: BTreeSet<String> = before.mails().filter(|mail| current.as_ref() != Some(mail)).collect();
-        Self { former_mails: former.into_iter().collect(), ..self }
-    }
+/// An entry that replaces `before`: a person who got another address keeps the earlier ones.
+#[must_use]
+pub fn replacing(entry: ActorEntry, before: &ActorEntry) -> ActorEntry {
+    let current = person_mail(&entry);
+    let former: BTreeSet<String> = mails(before).filter(|mail| current.as_ref() != Some(mail)).collect();
+    ActorEntry { former_mails: former.into_iter().collect(), ..entry }
 }
 
 #[cfg(test)]
@@ -91,13 +89,13 @@ mod tests {
             notify: Some(serde_json::json!({ "email": mail })),
             ..entry(id, &["a.b"])
         };
-        let moved = mailed("user_a", "new@acme.example").replacing(&mailed("user_a", "Old@acme.example"));
+        let moved = replacing(mailed("user_a", "new@acme.example"), &mailed("user_a", "Old@acme.example"));
         assert_eq!(moved.former_mails, ["old@acme.example"]);
-        let back = mailed("user_a", "old@acme.example").replacing(&moved);
+        let back = replacing(mailed("user_a", "old@acme.example"), &moved);
         assert_eq!(back.former_mails, ["new@acme.example"]);
         let all = [
             entry("user_*", &["c.d"]),
-            moved.retired(),
+            retired(&moved),
             mailed("user_b", "old@acme.example"),
             mailed("user_c", "new@acme.example"),
             mailed("user_d", "d@acme.example"),

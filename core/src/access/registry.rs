@@ -5,6 +5,7 @@
 //! entry in a later layer replaces the whole entry of the same name.
 
 use super::kind::default_actor_type;
+use super::person::share_mail;
 use super::{ADMIN, Level, Roles, matches_pattern, scope};
 use crate::ledger::ActorType;
 use crate::limits::{ACTOR_CHARS_MAX, ACTOR_ROLES_MAX, ACTOR_SCOPES_MAX, QUOTA_DEFAULT, RATE_HITS_MAX};
@@ -363,7 +364,7 @@ impl Registry {
     /// own entry or by a pattern. A removed person is still that person.
     #[must_use]
     pub fn is_same_person(&self, one: &str, other: &str) -> bool {
-        one == other || self.configured(one).shares_mail(&self.configured(other))
+        one == other || share_mail(&self.configured(one), &self.configured(other))
     }
 
     /// Another person of the entry's tenant who has, or had, the same mail address. A removed one does not count: a
@@ -375,7 +376,7 @@ impl Registry {
         others
             .filter(|other| other.id != entry.id)
             .into_iter()
-            .find(|other| !other.removed && other.tenant == entry.tenant && other.shares_mail(entry))
+            .find(|other| !other.removed && other.tenant == entry.tenant && share_mail(other, entry))
     }
 
     /// Pairs of people of one tenant who count as one person by their mail address, each pair once.

@@ -161,8 +161,8 @@ mod tests {
         assert_eq!(all.check(&before, Some(&before)), Ok(()));
         assert_eq!(all.check(&with("globex", &[], &["gone"]), Some(&before)), unknown("gone"), "another tenant's");
         let hidden = format!("a\u{202e}{}", "b".repeat(1_000));
-        let Err(InvalidActorEntry::Role(told)) = all.check(&with("acme", &[], &[&hidden]), None) else { panic!() };
-        assert!(told.chars().count() <= ROLE_CHARS_MAX && !told.contains('\u{202e}'), "{told}");
+        let Err(InvalidActorEntry::Role(named)) = all.check(&with("acme", &[], &[&hidden]), None) else { panic!() };
+        assert!(named.chars().count() <= ROLE_CHARS_MAX && !named.contains('\u{202e}'), "{named}");
         let many: Vec<String> = (0..ACTOR_SCOPES_MAX).map(|n| format!("a.b{n}")).collect();
         let full = ActorEntry { scopes: many, ..with("acme", &[], &["reader"]) };
         assert!(matches!(all.check(&full, None), Err(InvalidActorEntry::TooMany { member: "/roles", .. })));

@@ -4,6 +4,7 @@
 //! default tenant is the one that the process is configured for: every configured tool, bucket and secret belongs to
 //! it. Any other tenant (a guest) uses what is shared with it by name, plus secrets and objects of its own.
 
+use super::destination::destinations;
 use super::matches_pattern;
 use crate::limits::TENANT_SLUG_CHARS_MAX;
 use crate::secret::SecretName;
@@ -111,7 +112,7 @@ impl TenantSettings {
     /// outside.
     #[must_use]
     pub fn messages_outsiders(&self, tool: &Spec, input: &Value) -> bool {
-        let named = tool.destinations(input);
+        let named = destinations(tool, input);
         named.is_some_and(|named| named.iter().any(|destination| self.is_outside(destination)))
     }
 }

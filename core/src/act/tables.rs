@@ -1,6 +1,8 @@
 //! The act room's tables: schedules.
 
 use super::schedule::{CatchUp, Overlap, TickOutcome};
+use crate::access::Level;
+use crate::json::Digest32;
 use crate::record::{Json, Table, part, table};
 use crate::time::Timestamp;
 use uuid::Uuid;
@@ -41,9 +43,16 @@ table! {
         created_at: Timestamp [default],
         updated_at: Timestamp [default],
         state_version: i64 [default],
+        owner_key: Option<Uuid>,
+        owner_key_of: Option<String>,
+        level_max: Option<Level>,
+        confirmed_digest: Option<Digest32>,
+        streak: Option<Json>,
+        place: Option<i64>,
     }
     key: [id],
     unique: [tenant_id, name],
+    unique: [tenant_id, place],
     tenant: tenant_id,
     rank: 320,
 }
@@ -52,6 +61,13 @@ part! {
     /// When a schedule has to be looked at.
     ScheduleDue of ScheduleRow in schedules {
         due_at: Timestamp,
+    }
+}
+
+part! {
+    /// Which of its tenant's places a schedule has.
+    SchedulePlace of ScheduleRow in schedules {
+        place: Option<i64>,
     }
 }
 

@@ -128,6 +128,8 @@ codes! {
     NotRecorded "NOT_RECORDED" ValidationError final 409 "No recorded result to replay";
     /// The approval covers something other than what would run now.
     StaleApproval "STALE_APPROVAL" ValidationError final 409 "The approval is stale";
+    /// A worker no longer holds the call that it reports about.
+    LeaseLost "LEASE_LOST" ValidationError final 409 "The lease is no longer held";
     /// Another process has locked the data directory.
     DataDirLocked "DATA_DIR_LOCKED" ResourceError retry 409 "The data directory is in use by another process";
     /// The resource existed and has been used up or has expired.

@@ -6,6 +6,7 @@
 
 use crate::flow::air::{ChildWorkflow, CompiledNode, Graph, Node};
 use crate::flow::expr::{Lookup, Preview, Scope, Template, WorkMeter, defer_expressions};
+use crate::flow::judgement::no_feedback;
 use crate::flow::plan::{Plan, PlanStep};
 use crate::json::{self, unstorable_reason};
 use crate::limits::{PLAN_CALLS_MAX, PLAN_MEMORY_BYTES_MAX, PLAN_NODES_MAX, PLAN_WORK_MAX, RUN_DEPTH_MAX};
@@ -16,31 +17,23 @@ use std::sync::Arc;
 /// The workflows that a run may start, by the name and version that the nodes give.
 pub type Children = BTreeMap<(String, Option<i64>), Arc<Graph>>;
 
-impl Plan {
-    /// The calls of a run of this workflow and its children, in topological order, with inputs as far as
-    /// they are known before the run.
-    #[must_use]
-    pub fn from_graph(graph: &Graph, inputs: &Value, children: &Children) -> Self {
-        let mut layout = PlanBuilder { children, plan: Self::default(), bytes: 0, visited: 0 };
-        layout.graph(graph, &InitialScope::of(inputs, &WorkMeter::strict(PLAN_WORK_MAX)), "", 0);
-        layout.plan
-    }
+/// The calls of a run of this workflow and its children, in topological order, with inputs as far as
+/// they are known before the run.
+#[must_use]
+pub fn expand(graph: &Graph, inputs: &Value, children: &Children) -> Plan {
+    let mut layout = PlanBuilder { children, plan: Plan::default(), bytes: 0, visited: 0 };
+    layout.graph(graph, &InitialScope::of(inputs, &WorkMeter::strict(PLAN_WORK_MAX)), "", 0);
+    layout.plan
+}
 
-    /// The calls of a graph, with inputs as far as `scope` knows them. Child workflows are not expanded:
-    /// their own runs do that.
-    #[must_use]
-    pub(crate) fn from_scope(graph: &Graph, scope: &dyn Scope) -> Self {
-        let children = Children::new();
-        let mut layout = PlanBuilder { children: &children, plan: Self::default(), bytes: 0, visited: 0 };
-        layout.graph(graph, scope, "", 0);
-        layout.plan
-    }
-
-    /// The number of calls. A plan that was not fully expanded counts as more than any cap allows.
-    #[must_use]
-    pub fn calls(&self) -> usize {
-        if self.more { self.steps.len().max(PLAN_CALLS_MAX) + 1 } else { self.steps.len() }
-    }
+/// The calls of a graph, with inputs as far as `scope` knows them. Child workflows are not expanded:
+/// their own runs do that.
+#[must_use]
+pub(crate) fn expand_in_scope(graph: &Graph, scope: &dyn Scope) -> Plan {
+    let children = Children::new();
+    let mut layout = PlanBuilder { children: &children, plan: Plan::default(), bytes: 0, visited: 0 };
+    layout.graph(graph, scope, "", 0);
+    layout.plan
 }
 
 /// A plan under construction.
@@ -144,6 +137,10 @@ impl Scope for InitialScope<'_> {
         ""
     }
 
+    fn judge(&self) -> Option<&Value> {
+        Some(no_feedback())
+    }
+
     fn inputs(&self) -> &Value {
         self.inputs
     }
@@ -190,6 +187,10 @@ impl Scope for ItemScope<'_> {
 
     fn item(&self) -> Option<(&Value, usize)> {
         Some(self.item)
+    }
+
+    fn judge(&self) -> Option<&Value> {
+        self.scope.judge()
     }
 
     fn meter(&self) -> &WorkMeter {

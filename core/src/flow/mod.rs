@@ -3,13 +3,16 @@
 pub mod air;
 pub mod approval;
 pub mod call;
-pub mod destination;
+pub mod cause;
+pub mod event;
 pub(crate) mod expand;
+pub mod judgement;
 pub(crate) mod outputs;
 pub mod patch;
 pub mod pins;
 pub mod plan;
 pub mod policy;
+pub mod projection;
 pub mod review;
 pub mod risk;
 pub mod run;
@@ -17,6 +20,7 @@ pub mod status;
 pub mod tables;
 pub mod title;
 pub mod trace;
+pub mod work;
 
 pub use chimera_expr as expr;
-pub use expand::Children;
+pub use expand::{Children, expand};

@@ -5,7 +5,10 @@
 //! no known outputs yet.
 
 use crate::error::ErrorBody;
+use crate::flow::air::Wait;
+use crate::flow::event::ReceivedEvent;
 use crate::flow::expr::{Shape, Type};
+use crate::time::Timestamp;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,6 +31,44 @@ pub(crate) fn approved_type() -> Type {
         ("notes", Type::Text),
         ("success", Type::Bool),
     ])
+}
+
+/// The outputs of a `wait` node whose time has come.
+pub(crate) fn waited_until(until: Timestamp) -> Value {
+    json!({"until": until, "success": true})
+}
+
+/// The outputs of a `wait` node that got its event.
+pub(crate) fn received(event: &ReceivedEvent) -> Value {
+    json!({
+        "timed_out": false, "event_id": event.event_id, "name": event.name, "key": event.key, "payload": event.payload,
+        "sent_by": event.sent_by, "sent_at": event.sent_at, "success": true,
+    })
+}
+
+/// The outputs of a `wait` node that goes on without its event.
+pub(crate) fn timed_out(name: &str, key: &str) -> Value {
+    json!({
+        "timed_out": true, "event_id": null, "name": name, "key": key, "payload": null, "sent_by": null,
+        "sent_at": null, "success": true,
+    })
+}
+
+pub(crate) fn waited_type(wait: &Wait) -> Type {
+    let text = |name: &'static str| (name, Type::Text);
+    match wait {
+        Wait::Until(_) | Wait::ForSeconds(_) => closed(&[text("until"), ("success", Type::Bool)]),
+        Wait::Event(_) => closed(&[
+            ("timed_out", Type::Bool),
+            text("event_id"),
+            text("name"),
+            text("key"),
+            ("payload", Type::Any),
+            text("sent_by"),
+            text("sent_at"),
+            ("success", Type::Bool),
+        ]),
+    }
 }
 
 /// The outputs of a `map` node: those of its items, in the order of the list.
@@ -80,6 +121,7 @@ pub(crate) fn error_type() -> Type {
 mod tests {
     use super::*;
     use crate::error::Code;
+    use crate::flow::air::{EventWait, TimeoutPolicy};
 
     /// The members and types of a value are exactly those of its type. Null has every type.
     fn matches(value: &Value, known: &Type) -> bool {
@@ -106,6 +148,19 @@ mod tests {
         let items = vec![completed(json!({"n": 1})), completed(json!({"n": 2}))];
         assert!(matches(&completed(mapped(items)), &mapped_type(completed_type(item))));
         assert!(matches(&completed(mapped(Vec::new())), &mapped_type(Type::Any)));
+        let timed = Wait::ForSeconds(json!(1));
+        assert!(matches(&waited_until(Timestamp::from_micros(0)), &waited_type(&timed)));
+        let key = json!("k");
+        let event = Wait::Event(EventWait { name: "e".to_owned(), key, on_timeout: TimeoutPolicy::Fail });
+        let sent = ReceivedEvent {
+            event_id: "e1".to_owned(),
+            name: "e".to_owned(),
+            key: "k".to_owned(),
+            payload: json!({"n": 1}),
+            sent_by: "user_ann".to_owned(),
+            sent_at: "1970-01-01T00:00:00Z".to_owned(),
+        };
+        assert!(matches(&received(&sent), &waited_type(&event)) && matches(&timed_out("e", "k"), &waited_type(&event)));
         let error = ErrorBody::new(Code::Internal, "broken").with("item", 3);
         assert!(matches(&failed(&error)["error"], &error_type()));
         assert!(!matches(&json!({"decision": "approve", "approved": true}), &approved_type()));

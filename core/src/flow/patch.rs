@@ -8,7 +8,7 @@ use super::air::{
     CURRENT_NODE, Catalog, DocumentProblem, Edge, Graph, Members, Node, ProblemCode, Problems, compile_onto,
     read_edges, read_nodes,
 };
-use super::pins::Pins;
+use super::pins::{Pins, read_tools};
 use crate::json::{self, Digest32};
 use crate::limits::{JUSTIFICATION_CHARS_MAX, PATCH_EDGES_MAX, PATCH_NODES_MAX, WORKFLOW_BYTES_MAX};
 use serde_json::{Value, json};
@@ -26,8 +26,8 @@ pub struct Patch {
     pub justification: String,
     /// The versions of all child workflows, nested ones included, that the patch was judged with.
     pub pins: Pins,
-    /// Tool versions by tool name, as resolved when the patch was proposed. The approval covers them. Patches
-    /// stored before this was recorded have none.
+    /// Tool versions by tool name, as resolved when the patch was proposed, and those of the declared tools of its
+    /// child workflows. The approval covers them. Patches stored before this was recorded have none.
     pub tools: BTreeMap<String, String>,
     /// The number of calls that it adds, those of child workflows included, if they were counted.
     pub calls: Option<usize>,
@@ -101,12 +101,11 @@ impl Patch {
         let mut take = |member| value.as_object_mut().and_then(|members| members.remove(member));
         let (pins, tools, calls, authors) = (take(PINS), take(TOOLS), take(CALLS), take(AUTHORS));
         let calls = calls.and_then(|calls| usize::try_from(calls.as_u64()?).ok());
-        let tools = tools.as_ref().and_then(Value::as_object).into_iter().flatten();
-        let tools = tools.filter_map(|(tool, version)| Some((tool.clone(), version.as_str()?.to_owned()))).collect();
+        let (pins, tools) = (Pins::from_values(pins.as_ref(), None), read_tools(tools.as_ref()));
         let authors = authors.as_ref().and_then(Value::as_array).into_iter().flatten();
         let authors = authors.filter_map(|author| Some(author.as_str()?.to_owned())).collect();
         let patch = Self::from_value(value)?;
-        Ok(Self { pins: pins.as_ref().map(Pins::from_value).unwrap_or_default(), tools, calls, authors, ..patch })
+        Ok(Self { pins, tools, calls, authors, ..patch })
     }
 
     /// Records the current versions of its tools. A tool missing from the catalog keeps its recorded version.
@@ -126,8 +125,8 @@ impl Patch {
             "add_edges": self.add_edges.iter().map(Edge::to_value).collect::<Vec<_>>(),
             "justification": self.justification,
         });
-        if !self.pins.is_empty() {
-            value[PINS] = self.pins.to_value();
+        if let Some(pins) = self.pins.workflows_value() {
+            value[PINS] = pins;
         }
         if !self.tools.is_empty() {
             value[TOOLS] = json!(self.tools);

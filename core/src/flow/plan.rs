@@ -4,6 +4,7 @@
 //! An input may contain `${nodes.<id>.outputs.…}`, the output of an earlier step.
 
 use crate::json::Digest32;
+use crate::limits::PLAN_CALLS_MAX;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -38,6 +39,12 @@ pub struct CompiledPlan {
 }
 
 impl Plan {
+    /// The number of calls. A plan that was not fully expanded counts as more than any cap allows.
+    #[must_use]
+    pub fn calls(&self) -> usize {
+        if self.more { self.steps.len().max(PLAN_CALLS_MAX) + 1 } else { self.steps.len() }
+    }
+
     /// Compiles the plan to a sequential workflow. An input without an expression is data and stays out
     /// of the document, so plans that differ only in their data share a workflow. An input with one is a template
     /// as a whole.

@@ -34,6 +34,10 @@ words! {
         UntrustedActor = "untrusted_actor",
         /// The actor does this for the first time.
         FirstTime = "first_time",
+        /// A schedule acts no more freely than when its owner made or last confirmed it.
+        Schedule = "schedule",
+        /// Somebody else has changed the workflow of a schedule since its owner confirmed it.
+        UnconfirmedWorkflow = "unconfirmed_workflow",
     }
 }
 

@@ -20,6 +20,17 @@ words! {
 }
 
 words! {
+    /// Whether new runs use a definition of a tool. Runs that began with it use it in any case.
+    DefinitionStatus {
+        Current = "current",
+        /// Another definition replaced it.
+        Superseded = "superseded",
+        /// Nothing declares the tool any more.
+        Removed = "removed",
+    }
+}
+
+words! {
     PatchStatus {
         /// Waiting for its approval or for the run.
         Proposed = "proposed",
@@ -49,5 +60,13 @@ words! {
         ChildRun = "child_run",
         /// It undoes another effect.
         Compensation = "compensation",
+    }
+}
+
+impl EffectPurpose {
+    /// The kinds that the state of a run is rebuilt from. Undos exist only once a rollback has begun.
+    #[must_use]
+    pub const fn needed_to_load(has_rollback: bool) -> &'static [Self] {
+        if has_rollback { &[Self::Tool, Self::Compensation] } else { &[Self::Tool] }
     }
 }

@@ -1,54 +1,27 @@
-//! The flow room's tables: workflows, runs, steps, tool calls, effects, signals, approvals.
-//!
-//! `runs` and `tool_calls` start with the columns that the audit schema prescribes, followed by our own.
+//! The flow room's tables. `runs` and `tool_calls` start with the columns that the audit schema prescribes.
 //! `approval_requests` may not carry a tenant column: read `scoped_approvals` instead.
+
+mod blobs;
+mod catalog;
+mod events;
+mod work;
+
+pub use blobs::*;
+pub use catalog::*;
+pub use events::*;
+pub use work::*;
 
 use super::air::NodeKind;
 use super::call::CallEnd;
 use super::run::{EffectStatus, ReplayMode, RunStatus, Source, StepStatus};
 use super::status::{EffectPurpose, NotificationStatus, PatchStatus, RequestStatus};
+use super::work::WorkKind;
 use crate::access::Level;
 use crate::json::Digest32;
 use crate::ledger::ActorType;
 use crate::record::{Json, Table, part, table};
 use crate::time::Timestamp;
 use uuid::Uuid;
-
-table! {
-    /// Workflow documents by version.
-    WORKFLOWS = workflows -> WorkflowRow {
-        tenant_id: String,
-        workflow_id: String,
-        version: i64,
-        digest: Digest32,
-        document: Json [exact],
-        created_by: String,
-        created_at: Timestamp [default],
-        shared_from: Option<String>,
-    }
-    key: [tenant_id, workflow_id, version],
-    tenant: tenant_id,
-    rank: 300,
-}
-
-part! {
-    WorkflowId of WorkflowRow in workflows {
-        workflow_id: String,
-    }
-}
-
-table! {
-    /// Workflows that every tenant may start.
-    WORKFLOW_SHARES = workflow_shares -> WorkflowShareRow {
-        workflow_id: String,
-        tenant_id: String,
-        shared_by: String,
-        created_at: Timestamp [default],
-    }
-    key: [workflow_id],
-    tenant: tenant_id,
-    rank: 301,
-}
 
 table! {
     /// One execution of a plan or workflow.
@@ -249,6 +222,10 @@ table! {
         completed_seq: Option<i64>,
         state_version: i64 [default],
         in_doubt_since: Option<Timestamp>,
+        judgement: Option<Json>,
+        work_kind: Option<WorkKind>,
+        work_id: Option<Uuid>,
+        work_until: Option<Timestamp>,
     }
     key: [id],
     tenant: tenant_id,
@@ -264,6 +241,7 @@ part! {
         node_type: NodeKind,
         map_index: Option<u32>,
         tool: Option<String>,
+        tool_version: Option<String>,
         status: StepStatus,
         attempt: u32,
         child_run_id: Option<Uuid>,
@@ -558,31 +536,17 @@ part! {
     /// An approval request without its data.
     RequestBrief of ApprovalRow in scoped_approvals {
         approval_request_id: Uuid,
+        action_type: String,
         status: RequestStatus,
         expires_at: Option<Timestamp>,
     }
-}
-
-table! {
-    /// Who may read which blob.
-    ARTIFACTS = artifacts -> ArtifactRow {
-        tenant_id: String,
-        sha256: Digest32,
-        size_bytes: i64,
-        media_type: String,
-        created_by: Option<String>,
-        run_id: Option<Uuid>,
-        created_at: Timestamp [default],
-    }
-    key: [tenant_id, sha256],
-    tenant: tenant_id,
-    rank: 203,
 }
 
 /// The room's tables and views.
 pub static ALL: &[&Table] = &[
     &WORKFLOWS,
     &WORKFLOW_SHARES,
+    &TOOL_DEFINITIONS,
     &RUNS,
     &STEPS,
     &TOOL_CALLS,
@@ -597,4 +561,8 @@ pub static ALL: &[&Table] = &[
     &APPROVAL_DETAILS,
     &SCOPED_APPROVALS,
     &ARTIFACTS,
+    &WORK_ITEMS,
+    &EXTERNAL_EVENTS,
+    &EVENT_WAITS,
+    &EVENT_CHANNELS,
 ];

@@ -17,7 +17,7 @@ pub struct IdPrefix {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidIdPrefix {
-    #[error("an id has only hex digits and dashes")]
+    #[error("an id begins like 01a1eea5-4eba-7c3f, with hex digits and the dashes of an id, or without dashes")]
     Malformed,
     #[error("at least {ID_PREFIX_DIGITS_MIN} hex digits are required")]
     TooShort,

@@ -1,3 +1,4 @@
-//! The job room: sandboxed agent jobs. Tables only so far.
+//! The job room: sandboxed agent jobs. So far its tables, and the execution log.
 
+pub mod executions;
 pub mod tables;

@@ -67,8 +67,10 @@ pub const RISK_COMMENT_BYTES_MAX: usize = 256;
 
 // Schedules
 
-/// Schedules of one tenant. Another one is refused with `OVERLOADED`.
+/// Schedules of one tenant. Another one is refused with `VALIDATION_FAILED`.
 pub const SCHEDULES_MAX: usize = 1_000;
+/// Attempts to find a free place for a new schedule while others take places too. Then the last conflict is returned.
+pub const SCHEDULE_PLACE_TRIES_MAX: usize = 8;
 /// Characters of a schedule's name. A longer name is refused with `VALIDATION_FAILED`.
 pub const SCHEDULE_NAME_CHARS_MAX: usize = 128;
 /// Characters of a cron expression. A longer one is refused with `VALIDATION_FAILED`.
@@ -104,16 +106,32 @@ pub const SCHEDULE_QUEUE_CHECK_SECONDS: i64 = 1;
 pub const SCHEDULE_ACTIVE_RUNS_MAX: usize = 32;
 /// Longest jitter of a schedule. A longer one is refused with `VALIDATION_FAILED`.
 pub const SCHEDULE_JITTER_SECONDS_MAX: i64 = 3_600;
+/// Upcoming ticks whose distances a jitter is compared with. Later ones are not compared.
+pub const SCHEDULE_JITTER_TICKS_MAX: usize = 50;
 /// Upcoming ticks that one request shows. A larger number is refused with `SCHEMA_INVALID`.
 pub const SCHEDULE_PREVIEW_MAX: usize = 100;
 /// Upcoming ticks that a request shows if it names no number. Further ones need a number.
 pub const SCHEDULE_PREVIEW_DEFAULT: usize = 5;
 /// Due schedules that are read at once. Further ones are read next.
 pub const SCHEDULE_BATCH_MAX: usize = 64;
-/// Ticks that one process decides at the same time. Further ones wait.
+/// Ticks that one process decides at the same time. Further ones wait; no tenant holds more than three times what it
+/// leaves free.
 pub const SCHEDULE_TICKS_AT_ONCE_MAX: usize = 8;
 /// Longest time until due schedules are looked for again. Only a schedule that another node has created and then left
 /// is later by this time.
 pub const SCHEDULE_SCAN_INTERVAL: Duration = Duration::from_secs(5);
 /// Time until a tick is tried again that could not be started because of load. The run is later by this time.
 pub const SCHEDULE_RETRY_SECONDS: i64 = 5;
+/// Time that the decision about one tick may take. A longer one is given up and tried again.
+pub const SCHEDULE_TICK_TIME_MAX: Duration = Duration::from_secs(60);
+/// Schedules that are left alone for a while because they could not be looked at. If there are more, none is looked at
+/// for that time.
+pub const SCHEDULE_FAILED_MAX: usize = 64;
+/// Time between two ledger entries about ticks of a schedule that start no run for the same reason. Those in between are
+/// summed up.
+pub const SCHEDULE_SUMMARY_SECONDS: i64 = 60;
+/// Longest time for which no tick of a schedule is tried after refused ones; it doubles from one second. The ticks in
+/// between are dropped.
+pub const SCHEDULE_BACKOFF_SECONDS_MAX: i64 = 3_600;
+/// Ticks of a schedule that may be refused in a row for the same reason. After them the schedule is paused.
+pub const SCHEDULE_REFUSALS_MAX: u32 = 10;

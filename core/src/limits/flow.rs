@@ -49,6 +49,27 @@ pub const MAP_PARALLEL_DEFAULT: u32 = 8;
 /// Items of a map that may run concurrently. A workflow that asks for more is refused with `VALIDATION_FAILED`.
 pub const MAP_PARALLEL_MAX: u32 = 100;
 
+// Judges
+
+/// Checks of one judge. A workflow with more is refused with `VALIDATION_FAILED`.
+pub const JUDGE_CHECKS_MAX: usize = 20;
+/// Retries of a step that its judge rejected. A workflow that asks for more is refused with `VALIDATION_FAILED`.
+pub const JUDGE_RETRIES_MAX: u32 = 3;
+/// Characters of the message of a judge's check. A workflow with a longer one is refused with `VALIDATION_FAILED`.
+pub const JUDGE_MESSAGE_CHARS_MAX: usize = 500;
+/// Failed checks that a judgement records and passes to the next attempt. Further ones are omitted.
+pub const JUDGE_FAILED_SHOWN_MAX: usize = 20;
+/// Characters of one failed check's message, with the reason that was added. Longer text is truncated.
+pub const JUDGE_FAILED_CHARS_MAX: usize = 1_000;
+
+// Execution log
+
+/// Characters of `execution_type`. A workflow with a longer one is refused with `VALIDATION_FAILED`.
+pub const EXECUTION_TYPE_CHARS_MAX: usize = 50;
+/// Bytes of the input and of the output in a record of the execution log. A larger one is replaced by its size and
+/// digest; the call itself keeps it.
+pub const EXECUTION_DATA_BYTES_MAX: usize = 1024 * 1024;
+
 // Patches
 
 /// Nodes that one patch may add. A patch with more is refused with `VALIDATION_FAILED`.
@@ -92,9 +113,16 @@ pub const PATTERN_BYTES_MIN: usize = 4 * 1024;
 /// Bytes of memory that all regular expressions of a workflow's inputs may take, estimated in powers of four. A workflow
 /// with more is refused with `VALIDATION_FAILED`.
 pub const SCHEMA_PATTERN_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Bytes of text in a value times the patterns of a caller's schema that checks it. A larger value is refused with
+/// Bytes that a state of a compiled regular expression takes at least. A pattern that is not understood before it is
+/// compiled counts as if all its states were that small.
+pub const PATTERN_STATE_BYTES_MIN: usize = 24;
+/// Steps that the patterns of a caller's schema may take on a value, about 10 ns each: bytes of text times the states of
+/// the pattern (`[a-z]{50}` has about a hundred), for each time that it is applied. A larger value is refused with
 /// `VALIDATION_FAILED`.
-pub const SCHEMA_TEXT_MAX: u64 = 2_000_000;
+pub const SCHEMA_PATTERN_WORK_MAX: u64 = 50_000_000;
+/// Steps of such patterns, counted in the same way, up to which a refusal lists the errors with their locations. Beyond
+/// it the refusal only says that the value does not match the schema.
+pub const SCHEMA_FAULTS_PATTERN_WORK_MAX: u64 = 1_000_000;
 /// Work units of one validation: locations of the value times the subschemas that may apply to one. A larger value is
 /// refused with `VALIDATION_FAILED`.
 pub const SCHEMA_WORK_MAX: u64 = 10_000_000;
@@ -221,6 +249,40 @@ pub const RESENDS_MAX: u32 = 20;
 /// Time that a call may continue after it was asked to stop. After it the call is dropped.
 pub const CALL_STOP_GRACE: Duration = Duration::from_secs(5);
 
+// Work elsewhere
+
+/// Time after its own timeout that a child run has to end. After it the parent cancels the child, and again after the
+/// same time.
+pub const CHILD_DEADLINE_GRACE_SECONDS: i64 = 300;
+/// Lease of a worker on a call. A declared tool with a longer one is refused.
+pub const WORK_LEASE_SECONDS_MAX: u32 = 3_600;
+/// Default lease of a worker on a call. After it the call is offered to another worker, or its outcome is unknown.
+pub const WORK_LEASE_SECONDS_DEFAULT: u32 = 60;
+/// Workers that may lose their lease on one call, one after another. After the last one the call fails with
+/// `REQUEST_TIMEOUT`, or its outcome is unknown.
+pub const WORK_CLAIMS_MAX: u32 = 5;
+/// Calls that one claim returns. A claim that asks for more is refused with `VALIDATION_FAILED`.
+pub const WORK_CLAIM_ITEMS_MAX: usize = 100;
+/// Bytes of the inputs that one claim returns, beyond the first one. Further calls stay in the queue.
+pub const WORK_CLAIM_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Time that a claim may wait for calls. A claim that asks for more is refused with `VALIDATION_FAILED`.
+pub const WORK_WAIT_SECONDS_MAX: u32 = 20;
+/// Interval in which a waiting claim looks into the store without a notification. A lost notification delays a call by
+/// this time.
+pub const WORK_POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Claims that wait at a time in one process. A further claim is answered at once.
+pub const WORK_WAITS_MAX: usize = 1_000;
+/// Characters of the id that a worker gives its claim. A claim with fewer or more is refused with `VALIDATION_FAILED`.
+pub const CLAIM_ID_CHARS_MAX: usize = 128;
+/// Characters that such an id has at least, because lease tokens are derived from it. A shorter one could be guessed.
+pub const CLAIM_ID_CHARS_MIN: usize = 22;
+/// Characters of a queue's name. A declared tool with a longer one is refused.
+pub const WORK_QUEUE_CHARS_MAX: usize = 64;
+/// Characters of the name that a worker gives itself. A claim with a longer one is refused with `VALIDATION_FAILED`.
+pub const WORKER_NAME_CHARS_MAX: usize = 100;
+/// Time that a tool may give its workers, from the queue to the outcome. A declared tool with a longer one is refused.
+pub const WORK_TIMEOUT_SECONDS_MAX: u32 = FLOW_SECONDS_MAX;
+
 // Runs in memory
 
 /// Runs that one process drives at a time. Further runs are refused with `OVERLOADED` until some complete or park. The
@@ -301,6 +363,36 @@ pub const BLANKS_SHOWN_MAX: usize = 3;
 /// Spaces before the words of a line, in a text of several lines, that a review shows as they are. A wider indent is
 /// written as its length.
 pub const INDENT_SHOWN_MAX: usize = 16;
+
+// Events
+
+/// Characters of an event's name. A longer name is refused with `VALIDATION_FAILED`.
+pub const EVENT_NAME_CHARS_MAX: usize = 128;
+/// Characters of an event's key. A longer key is refused with `VALIDATION_FAILED`, and a step that waits for one fails.
+pub const EVENT_KEY_CHARS_MAX: usize = 256;
+/// Characters of the id that a publisher gives to an event. A longer one is refused with `VALIDATION_FAILED`.
+pub const EVENT_ID_CHARS_MAX: usize = 128;
+/// Bytes of an event's payload. A larger one is refused with `PAYLOAD_TOO_LARGE`.
+pub const EVENT_PAYLOAD_BYTES_MAX: usize = 32 * 1024;
+/// Runs that one event may be delivered to when it is published. If more wait for it, it is refused with `OVERLOADED`.
+pub const EVENT_RUNS_MAX: usize = 500;
+/// Events of one name and key that are kept at a time. One more is refused with `OVERLOADED`.
+pub const EVENTS_PER_KEY_MAX: usize = 100;
+/// Default time for which an event is kept. A wait that begins later does not get it.
+pub const EVENT_SECONDS_DEFAULT: u32 = 86_400;
+/// Longest time for which an event may be kept. A longer one is refused with `VALIDATION_FAILED`.
+pub const EVENT_SECONDS_MAX: u32 = 7 * 86_400;
+/// Attempts to publish an event while runs begin to wait for it. After the last one the request fails with
+/// `OCC_CONFLICT`.
+pub const PUBLISH_TRIES_MAX: u32 = 50;
+/// Pause before a run looks for its event again because the store did not answer. The run waits meanwhile.
+pub const EVENT_LOOKUP_PAUSE: Duration = Duration::from_secs(1);
+/// Interval between two deletions of expired events. They are kept up to this time longer.
+pub const EVENT_SWEEP_SECONDS: i64 = 60;
+/// Expired events that are deleted at a time. The next deletion follows at once.
+pub const EVENT_SWEEP_ROWS_MAX: usize = 500;
+/// Time after which the mark of a channel on which no wait has begun is deleted. A publisher never takes that long.
+pub const EVENT_CHANNEL_SECONDS: i64 = 86_400;
 
 // Messages to people
 

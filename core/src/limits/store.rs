@@ -94,6 +94,8 @@ pub const SQLITE_BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of the data file, and of its log, that are read to tell a failing disk from damage. A disk that fails only after
 /// them is reported as damage.
 pub const SQLITE_READ_PROBE_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// How often these files are read then, within that many bytes. A disk that fails more rarely is reported as damage.
+pub const SQLITE_READ_PROBE_ROUNDS: usize = 8;
 /// Time for which the result of that counts. After it the files are read again when SQLite reports damage.
 pub const SQLITE_READ_PROBE_INTERVAL: Duration = Duration::from_secs(1);
 /// Time to wait for another process that migrates the file. After it the start fails.

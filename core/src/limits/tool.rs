@@ -45,6 +45,20 @@ pub const DECLARED_TOOLS_MAX: usize = 100;
 pub const DECLARED_PAGES_MAX: usize = 50;
 /// Time before its expiry from which on a vendor's access token is not used. A new token is fetched.
 pub const DECLARED_TOKEN_REFRESH_SECONDS: i64 = 60;
+/// Files that declare tools, those of all tenants together. Further ones are not read, and are reported as broken.
+pub const DECLARED_FILES_MAX: usize = 500;
+/// Time between two looks at the files that declare tools. A changed file is in use that much later at most, unless a
+/// reload is requested.
+pub const TOOLS_RELOAD_INTERVAL: Duration = Duration::from_secs(5);
+/// Definitions of declared tools that are kept in memory although new runs do not use them. The one that was not used
+/// for the longest time is dropped; a run that needs it reads it from the store.
+pub const TOOL_DEFINITIONS_KEPT_MAX: usize = 200;
+/// Tries to record a change of a declared tool while other nodes record theirs. Then it is recorded at the next reload.
+pub const TOOL_RECORD_TRIES_MAX: usize = 5;
+/// Lines that one tool call writes to the log. Further ones are dropped, and a last line says how many.
+pub const CALL_LOG_LINES_MAX: usize = 200;
+/// Bytes of all lines that one tool call writes to the log. Further lines are dropped, and a last line says how many.
+pub const CALL_LOG_BYTES_MAX: usize = 32 * 1024;
 /// Clock skew allowed when searching a vendor for a call that may have happened. A call with a timestamp further off is
 /// not found.
 pub const DECLARED_CLOCK_SKEW_SECONDS: i64 = 300;
@@ -69,6 +83,9 @@ pub const SLACK_TEXT_CHARS_MAX: usize = 40_000;
 
 /// Bytes of one object that a tool uploads. A larger one is refused with `PAYLOAD_TOO_LARGE`.
 pub const UPLOAD_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Bytes of a segment of an object's key in a local folder: the name of a file. A longer one is refused with
+/// `MALFORMED_ARGS`.
+pub const FILE_NAME_BYTES_MAX: usize = 255;
 /// Bytes of an object's key. A longer one is refused with `VALIDATION_FAILED`.
 pub const OBJECT_KEY_BYTES_MAX: usize = 1_024;
 /// Buckets with cached connections. With one more all are closed and reopened on demand.

@@ -54,7 +54,7 @@ pub struct Select {
     pub scope: Scope,
     /// Conditions, combined with AND.
     pub conditions: Vec<Condition>,
-    /// Order columns, which must not be nullable. Empty: the primary key.
+    /// Order columns, which must not be null in any row that is found. Empty: the primary key.
     pub order: &'static [&'static str],
     pub direction: Direction,
     /// Where the previous page ended.
@@ -139,6 +139,16 @@ impl Select {
     pub fn order_columns(&self) -> Vec<&'static str> {
         let rest = self.table.key.iter().filter(|column| !self.order.contains(column));
         self.order.iter().chain(rest).copied().collect()
+    }
+
+    /// Whether rows can be ordered by a column: it is never null, or a condition excludes null.
+    #[must_use]
+    pub fn may_order_by(&self, column: &str) -> bool {
+        let compared = |condition: &Condition| {
+            condition.column == column && condition.compare != Comparison::IsNot && !condition.value.is_null()
+        };
+        let nullable = |at: usize| self.table.columns[at].nullable;
+        self.table.position(column).is_some_and(|at| !nullable(at) || self.conditions.iter().any(compared))
     }
 
     /// Builds a page from rows that were read with `limit + 1`.

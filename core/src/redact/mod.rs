@@ -189,6 +189,21 @@ impl Redactor {
         self.mask_document_values(value);
     }
 
+    /// Masks secrets in the strings of a document in place. Names decide nothing, so ids and counts stay, whatever their
+    /// fields are called.
+    pub fn strings(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => {
+                if let Cow::Owned(masked) = self.text(text) {
+                    *text = masked;
+                }
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.strings(item)),
+            Value::Object(fields) => fields.values_mut().for_each(|field| self.strings(field)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
     /// Whether a document contains a mask, or the text of one. Every document that masking changed does.
     #[must_use]
     pub fn is_masked(value: &Value) -> bool {

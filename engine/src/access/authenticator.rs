@@ -4,17 +4,18 @@
 //! freshness, the rate limit, the nonce. Whatever the request's head shows is checked before its body is read. Refused
 //! callers are counted by address and recorded in the ledger. Accepted callers get a permit.
 
-use super::directory::{ActorKey, Directory, Snapshot, may_use_shared_key, shares_key_of};
+use super::directory::{ActorKey, Directory, Snapshot};
 use super::nonces::{Nonce, RequestNonces};
-use super::permit::Permit;
+use super::permit::{Credential, Permit};
 use super::rate::{Rate, Rates};
 use super::refusals;
+use super::tenants::restore_acting_tenant;
 use crate::access::port::{CounterError, Counters};
 use crate::error::EngineError;
 use crate::rows;
 use chimera_core::access::signature::{RequestParts, SignatureError, UnverifiedSignature};
 use chimera_core::access::tables::{REVOKED_TOKENS, TokenFamilyRow, revoked_tokens, token_families};
-use chimera_core::access::token::{self, Claims, InvalidToken, TokenKey};
+use chimera_core::access::token::{self, Claims, InvalidToken};
 use chimera_core::access::{ANONYMOUS, Claimant, mac, scope};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::limits::{CLOCK_SKEW_SECONDS, SIGNATURE_AHEAD_SECONDS_MAX, STRANGER_ENTRIES_MAX, TOKENS_CACHED_MAX};
@@ -111,6 +112,14 @@ impl KeyUsed {
     }
 }
 
+/// What a valid proof says.
+#[derive(Default)]
+struct VerifiedProof {
+    nonces: Vec<Nonce>,
+    /// The key that made it.
+    key: Option<Uuid>,
+}
+
 /// The members of a dated body.
 #[derive(Deserialize)]
 struct DatedBody {
@@ -159,12 +168,15 @@ impl Authenticator {
         shown: &Credentials<'_>,
     ) -> Result<Permit, Rejection> {
         let now = self.directory.parts.clock.now();
-        let once = self.verify_proof(permit.actor(), shown, now).and_then(|nonces| {
+        let proven = self.verify_proof(permit.actor(), shown, now).and_then(|VerifiedProof { nonces, key }| {
             let once = || RequestNonces::new(permit.actor(), nonces.clone(), &*self.directory.parts.clock);
-            (!nonces.is_empty()).then(once).transpose()
+            Ok(((!nonces.is_empty()).then(once).transpose()?, key))
         });
-        match once {
-            Ok(once) => Ok(permit.with_nonces(once)),
+        match proven {
+            Ok((once, key)) => {
+                let credential = Credential { key, ..permit.credential().clone() };
+                Ok(permit.with_nonces(once).with_credential(credential))
+            }
             Err(body) => Err(self.reject(shown, Some(&permit), body).await),
         }
     }
@@ -174,7 +186,7 @@ impl Authenticator {
     pub async fn readmit(&self, bearer: &str, before: &Permit) -> Option<Permit> {
         let claims = self.validate_jwt(bearer, self.directory.parts.clock.now()).ok()?;
         match self.is_revoked(&claims).await {
-            Ok(false) => self.permit(&claims).ok().and_then(|permit| self.restore_acting_tenant(permit, before)),
+            Ok(false) => self.permit(&claims).ok().and_then(|permit| restore_acting_tenant(self, permit, before)),
             Ok(true) | Err(_) => None,
         }
     }
@@ -194,6 +206,14 @@ impl Authenticator {
                 Err(Rejection { body, rate: Some(rate) })
             }
         }
+    }
+
+    /// Counts what is done in an actor's name at this moment without a request, like a request of theirs. Returns the
+    /// refusal if it is over the limit.
+    pub(crate) async fn count_unattended(&self, permit: &Permit) -> Result<(), ErrorBody> {
+        let steady = self.directory.parts.clock.steady();
+        let rate = self.rates.hit(permit.actor(), permit.quota(), false, steady).await?;
+        rate.refusal().map_or(Ok(()), Err)
     }
 
     /// Refuses a request that can't be counted. The node's own counter limits how many of these are recorded, so that
@@ -229,29 +249,34 @@ impl Authenticator {
         self.permit(&claims)
     }
 
-    /// Verifies that the actor made the request and that it is fresh; returns its nonces.
-    fn verify_proof(&self, actor: &str, shown: &Credentials<'_>, now: Timestamp) -> Result<Vec<Nonce>, ErrorBody> {
+    /// Verifies that the actor made the request and that it is fresh.
+    fn verify_proof(&self, actor: &str, shown: &Credentials<'_>, now: Timestamp) -> Result<VerifiedProof, ErrorBody> {
         match &shown.proof {
-            RequestProof::Token => Ok(Vec::new()),
+            RequestProof::Token => Ok(VerifiedProof::default()),
             RequestProof::Body { signature, dated } => {
                 let body = shown.body.unwrap_or_default();
-                let _: KeyUsed = self.validate_hmac(actor, body, *signature, now)?;
+                let used = self.validate_hmac(actor, body, *signature, now)?;
                 let nonce = if *dated { check_dated_body(body, now)? } else { None };
-                Ok(nonce.map(Nonce::from).into_iter().collect())
+                Ok(VerifiedProof { nonces: nonce.map(Nonce::from).into_iter().collect(), key: Some(used.id) })
             }
             RequestProof::Message(parts) => self.validate_message(actor, parts, now),
         }
     }
 
-    /// Verifies the message signatures. Returns the nonces of all signatures, also of those that are not valid here and
+    /// Verifies the message signatures. Returns the key that made one, and the nonces of all signatures, also of those that are not valid here and
     /// now: the request could be replayed with each alone, later or with the fields that were signed. An error tells
     /// the caller the signature base that was expected.
-    fn validate_message(&self, actor: &str, parts: &RequestParts<'_>, now: Timestamp) -> Result<Vec<Nonce>, ErrorBody> {
+    fn validate_message(
+        &self,
+        actor: &str,
+        parts: &RequestParts<'_>,
+        now: Timestamp,
+    ) -> Result<VerifiedProof, ErrorBody> {
         let all = UnverifiedSignature::parse(parts, actor).map_err(|why| signature_refusal(&why))?;
         let snapshot = self.directory.snapshot();
         let keys: Vec<_> = snapshot.keys(actor, now).map(|key| &key.secret).collect();
         // One valid and fresh signature suffices; if there is none, the first one's error is returned.
-        let (mut nonces, mut counts, mut first) = (Vec::new(), false, None);
+        let (mut nonces, mut made_by, mut first) = (Vec::new(), None, None);
         for claimed in all {
             let made_at = Timestamp::from_micros(claimed.created.saturating_mul(1_000_000));
             let refusal = match claimed.verify(keys.iter().copied()) {
@@ -259,18 +284,23 @@ impl Authenticator {
                 Err(why) => Some(mismatch(&claimed, &why)),
             };
             match refusal {
-                None => counts = true,
+                None => {
+                    let made = |key: &&ActorKey| claimed.verify([&key.secret]).is_ok();
+                    made_by = made_by.or_else(|| snapshot.keys(actor, now).find(made).map(|key| key.id));
+                }
                 Some(why) if made_at > now.plus_seconds(SIGNATURE_AHEAD_SECONDS_MAX) => return Err(why),
                 Some(why) => first = first.or(Some(why)),
             }
             nonces.push(Nonce { text: claimed.nonce, made_at: Some(made_at) });
         }
         match first {
-            Some(why) if !counts && why.code == Code::SignatureInvalid.as_str() && snapshot.has_unopened(actor) => {
+            Some(why)
+                if made_by.is_none() && why.code == Code::SignatureInvalid.as_str() && snapshot.has_unopened(actor) =>
+            {
                 Err(unopened())
             }
-            Some(why) if !counts => Err(why),
-            _ => Ok(nonces),
+            Some(why) if made_by.is_none() => Err(why),
+            _ => Ok(VerifiedProof { nonces, key: made_by }),
         }
     }
 
@@ -305,9 +335,7 @@ impl Authenticator {
         if entry.disabled {
             return Err(ErrorBody::new(Code::RbacForbidden, "the actor is disabled"));
         }
-        let shared = self.directory.settings.token_keys.iter().any(TokenKey::is_shared);
-        let by_shared = claims.key_of.as_ref().is_some_and(|of| !shares_key_of(of, &entry, &claims.sub));
-        if by_shared || (shared && !may_use_shared_key(&entry, &claims.sub)) {
+        if !self.directory.may_share_key(&entry, &claims.sub, claims.key_of.as_deref()) {
             let body = ErrorBody::new(
                 Code::Unauthenticated,
                 "Invalid JWT: its key is shared but not valid for this actor; sign in with your own key",
@@ -318,7 +346,8 @@ impl Authenticator {
             Some(narrow) => scope::narrowed(&entry.scopes, narrow),
             None => entry.scopes.clone(),
         };
-        Ok(Permit::new(entry, &claims.sub, scopes, self.directory.settings.strict_scopes))
+        let permit = Permit::new(entry, &claims.sub, scopes, self.directory.settings.strict_scopes);
+        Ok(permit.with_credential(Credential { key: None, key_of: claims.key_of.clone() }))
     }
 
     /// Whether a token or its sign-in was revoked. Asks the cache and the shared counters, and the store if those can't

@@ -4,9 +4,9 @@
 //! announces a change, and once a second where other nodes can write. So a revocation on another node takes effect at
 //! once with a shared bus, and within a second without.
 
-use super::expired_keys;
-use super::flood::Floods;
-use super::permit::{APPROVALS_DECIDE, Permit};
+use super::expired_keys::{self, is_replaced, sweep_keys};
+use super::flood::{Floods, record_floods};
+use super::permit::{APPROVALS_DECIDE, Credential, Permit};
 use super::settings::{CounterFallback, Settings};
 use super::strangers::Strangers;
 use super::tenants::TenantView;
@@ -22,6 +22,7 @@ use chimera_core::access::tables::{
     ActorKeyRow, ActorRow, NONCES, REFRESH_TOKENS, REVOKED_TOKENS, RevokedTokenRow, TOKEN_FAMILIES, TenantRow,
     TokenFamilyRow, nonces, refresh_tokens, revoked_tokens, token_families,
 };
+use chimera_core::access::token::TokenKey;
 use chimera_core::access::{DeciderRefusal, EntrySource, Guest, Role, SharedResources, TenantSettings, scope, seal};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::limits;
@@ -188,6 +189,16 @@ impl Directory {
         directory
     }
 
+    #[must_use]
+    pub fn kind(&self, id: &str) -> Kind {
+        self.snapshot().registry.resolve(id).kind
+    }
+
+    /// Whether the caller is an operator, who manages all tenants.
+    pub(super) fn is_operator(&self, permit: &Permit) -> bool {
+        permit.may("*") && permit.tenant() == self.settings.tenant
+    }
+
     /// What decides when the shared counters can't be reached.
     #[must_use]
     pub const fn counter_fallback(&self) -> CounterFallback {
@@ -219,6 +230,18 @@ impl Directory {
         found.unwrap_or(&NOTHING)
     }
 
+    /// Refuses whatever is done for a disabled tenant, whoever does it.
+    pub(crate) fn check_enabled(&self, tenant: &str) -> Result<(), ErrorBody> {
+        let snapshot = self.snapshot();
+        match snapshot.tenants.get(tenant).filter(|tenant| tenant.disabled) {
+            None => Ok(()),
+            Some(disabled) => {
+                let message = format!("the tenant {} is disabled; an operator can enable it", disabled.slug);
+                Err(ErrorBody::new(Code::RbacForbidden, message).with("reason", "tenant_disabled"))
+            }
+        }
+    }
+
     /// Whether an entry is valid in a tenant: it belongs there, or to an operator, who may act for every tenant.
     pub(crate) fn is_valid_in(&self, entry: &ActorEntry, tenant: &str) -> bool {
         entry.tenant == tenant || entry.tenant == self.settings.tenant && scope::check_scope(&entry.scopes, "*")
@@ -228,6 +251,7 @@ impl Directory {
     pub(crate) fn current_permit(&self, tenant: &str, actor: &str) -> Result<Permit, ErrorBody> {
         let entry = self.snapshot().registry.resolve(actor);
         let refused = |why: &str| Err(ErrorBody::new(Code::RbacForbidden, format!("{actor} {why}")));
+        self.check_enabled(tenant)?;
         match () {
             () if entry.removed => refused("was removed"),
             () if entry.disabled => refused("is disabled"),
@@ -239,6 +263,29 @@ impl Directory {
                 Ok(if own { permit } else { permit.acting_for(tenant) })
             }
         }
+    }
+
+    /// Whether an actor may use a token that was obtained with the shared key of a pattern, or with none.
+    pub(super) fn may_share_key(&self, entry: &ActorEntry, actor: &str, key_of: Option<&str>) -> bool {
+        let shared = self.settings.token_keys.iter().any(TokenKey::is_shared);
+        key_of.is_none_or(|of| shares_key_of(of, entry, actor)) && (!shared || may_use_shared_key(entry, actor))
+    }
+
+    /// Refuses what an actor asked for earlier with a credential that would be refused now.
+    pub(crate) fn check_credential(&self, actor: &str, credential: &Credential) -> Result<(), ErrorBody> {
+        let snapshot = self.snapshot();
+        let entry = snapshot.registry.resolve(actor);
+        let now = self.parts.clock.now();
+        let is_valid = |id: Uuid| snapshot.keys(actor, now).any(|key| key.id == id);
+        if credential.key.is_none_or(is_valid) && self.may_share_key(&entry, actor, credential.key_of.as_deref()) {
+            return Ok(());
+        }
+        if snapshot.has_unopened(actor) {
+            let message = format!("a key of {actor} can't be opened by the server");
+            return Err(ErrorBody::new(Code::NotReady, message).with("reason", "key_unreadable"));
+        }
+        let message = format!("the key that {actor} made this with is no longer valid");
+        Err(ErrorBody::new(Code::Unauthenticated, message).with("reason", "key_ended"))
     }
 
     /// The same, with no scope beyond those that the actor had used a token for.
@@ -365,7 +412,7 @@ impl Directory {
         for (actor, secret) in &self.settings.keys {
             // A configured key that was replaced has a row, which says when it expires.
             let id = expired_keys::configured_id(actor, secret);
-            if !stored.contains(&id) && !self.is_replaced(id).await? {
+            if !stored.contains(&id) && !is_replaced(self, id).await? {
                 keys.entry(actor.clone()).or_default().push(ActorKey {
                     id,
                     of: actor.clone(),
@@ -455,14 +502,14 @@ impl Directory {
         ];
         let steps = expiring.map(over).to_vec();
         self.parts.records.commit(Tx { steps, ..Tx::default() }).await?;
-        self.sweep_keys(now).await
+        sweep_keys(self, now).await
     }
 
     /// Follows other nodes' changes and deletes what has expired, until stopped.
     pub async fn keep(&self, mut stopped: watch::Receiver<bool>) {
         let mut swept = self.parts.clock.steady();
         let mut looked = swept;
-        let mut told = match self.parts.bus.subscribe(TOPIC).await {
+        let mut changes = match self.parts.bus.subscribe(TOPIC).await {
             Ok(heard) => heard,
             Err(_) => futures::stream::pending::<BusEvent>().boxed(),
         };
@@ -470,11 +517,11 @@ impl Directory {
             tokio::select! {
                 biased;
                 _ = stopped.wait_for(|stopped| *stopped) => break,
-                Some(_) = told.next() => {}
+                Some(_) = changes.next() => {}
                 () = tokio::time::sleep(limits::DIRECTORY_POLL_INTERVAL) => {}
             }
             let now = self.parts.clock.steady();
-            self.record_floods(Some(now)).await;
+            record_floods(self, Some(now)).await;
             if now >= swept.plus_seconds(limits::EXPIRED_SWEEP_SECONDS) {
                 swept = now;
                 if let Err(error) = self.delete_expired_rows().await {
@@ -493,7 +540,7 @@ impl Directory {
                 tracing::warn!(error = %error, "the registry of actors could not be refreshed");
             }
         }
-        self.record_floods(None).await;
+        record_floods(self, None).await;
     }
 }
 
@@ -505,6 +552,11 @@ impl Tenancy for Directory {
             Arc::new(Guest { id: tenant.to_owned(), slug, shared })
         };
         (tenant != self.settings.tenant).then(guest)
+    }
+
+    fn id_of_slug(&self, slug: &str) -> Option<String> {
+        let id = self.snapshot().find_by_slug(slug)?.id.clone();
+        (id != self.settings.tenant).then_some(id)
     }
 
     fn is_shared(&self) -> bool {

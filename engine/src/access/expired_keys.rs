@@ -30,49 +30,52 @@ pub(super) fn configured_id(actor: &str, secret: &Secret) -> Uuid {
     Uuid::from_bytes(std::array::from_fn(|at| digest[at]))
 }
 
-impl Directory {
-    /// Whether a configured key has a row, which means that it was replaced.
-    pub(super) async fn is_replaced(&self, id: Uuid) -> Result<bool, EngineError> {
-        let select = Select::from(&ACTOR_KEYS, Scope::System).with(actor_keys::id, id).take(1);
-        Ok(!self.parts.records.read(select).await?.rows.is_empty())
-    }
+/// Whether a configured key has a row, which means that it was replaced.
+pub(super) async fn is_replaced(directory: &Directory, id: Uuid) -> Result<bool, EngineError> {
+    let select = Select::from(&ACTOR_KEYS, Scope::System).with(actor_keys::id, id).take(1);
+    Ok(!directory.parts.records.read(select).await?.rows.is_empty())
+}
 
-    /// Deletes keys that expired or were revoked by this time.
-    pub(super) async fn sweep_keys(&self, now: Timestamp) -> Result<(), EngineError> {
-        for column in [actor_keys::expires_at, actor_keys::revoked_at] {
-            let select = ActorKeyRow::select(Scope::System).filter(column, Comparison::AtMost, now);
-            let mut select = select.take(EXPIRED_KEYS_SWEPT_MAX);
-            loop {
-                let page = self.parts.records.read(select.clone()).await?;
-                self.delete_expired(page.rows, column, now).await?;
-                match page.next {
-                    Some(after) => select.after = Some(after),
-                    None => break,
-                }
+/// Deletes keys that expired or were revoked by this time.
+pub(super) async fn sweep_keys(directory: &Directory, now: Timestamp) -> Result<(), EngineError> {
+    for column in [actor_keys::expires_at, actor_keys::revoked_at] {
+        let select = ActorKeyRow::select(Scope::System).filter(column, Comparison::AtMost, now);
+        let mut select = select.take(EXPIRED_KEYS_SWEPT_MAX);
+        loop {
+            let page = directory.parts.records.read(select.clone()).await?;
+            delete_expired(directory, page.rows, column, now).await?;
+            match page.next {
+                Some(after) => select.after = Some(after),
+                None => break,
             }
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    async fn delete_expired(&self, rows: Vec<Row>, column: &'static str, now: Timestamp) -> Result<(), EngineError> {
-        let mut steps = Vec::new();
-        for row in rows::decodable::<ActorKeyRow>(rows) {
-            if self.is_stored_key(&row).await {
-                let is = |column, compare, value| Condition { column, compare, value };
-                let conditions =
-                    vec![is(actor_keys::id, Comparison::Is, row.id.into()), is(column, Comparison::AtMost, now.into())];
-                steps.push(Step::Delete { table: &ACTOR_KEYS, conditions, rows: RowCount::AtMost(1) });
-            }
+async fn delete_expired(
+    directory: &Directory,
+    rows: Vec<Row>,
+    column: &'static str,
+    now: Timestamp,
+) -> Result<(), EngineError> {
+    let mut steps = Vec::new();
+    for row in rows::decodable::<ActorKeyRow>(rows) {
+        if is_stored_key(directory, &row).await {
+            let is = |column, compare, value| Condition { column, compare, value };
+            let conditions =
+                vec![is(actor_keys::id, Comparison::Is, row.id.into()), is(column, Comparison::AtMost, now.into())];
+            steps.push(Step::Delete { table: &ACTOR_KEYS, conditions, rows: RowCount::AtMost(1) });
         }
-        if !steps.is_empty() {
-            self.parts.records.commit(Tx { steps, ..Tx::default() }).await?;
-        }
-        Ok(())
     }
+    if !steps.is_empty() {
+        directory.parts.records.commit(Tx { steps, ..Tx::default() }).await?;
+    }
+    Ok(())
+}
 
-    /// Whether a key was created in the store. One that can't be decrypted may come from the configuration.
-    async fn is_stored_key(&self, row: &ActorKeyRow) -> bool {
-        let opened = self.open(row).await;
-        opened.is_some_and(|secret| configured_id(&row.actor_id, &secret) != row.id)
-    }
+/// Whether a key was created in the store. One that can't be decrypted may come from the configuration.
+async fn is_stored_key(directory: &Directory, row: &ActorKeyRow) -> bool {
+    let opened = directory.open(row).await;
+    opened.is_some_and(|secret| configured_id(&row.actor_id, &secret) != row.id)
 }

@@ -70,15 +70,13 @@ impl Floods {
     }
 }
 
-impl Directory {
-    /// Records the counts of windows that have ended, or of all.
-    pub(super) async fn record_floods(&self, now: Option<Timestamp>) {
-        for sum in self.floods.take_ended(now) {
-            refusals::record_flood(self, &sum).await;
-        }
-        if let Some(more) = self.strangers.ended(now) {
-            let sum = FloodSummary { permit: None, target: "*".to_owned(), more };
-            refusals::record_flood(self, &sum).await;
-        }
+/// Records the counts of windows that have ended, or of all.
+pub(super) async fn record_floods(directory: &Directory, now: Option<Timestamp>) {
+    for sum in directory.floods.take_ended(now) {
+        refusals::record_flood(directory, &sum).await;
+    }
+    if let Some(more) = directory.strangers.ended(now) {
+        let sum = FloodSummary { permit: None, target: "*".to_owned(), more };
+        refusals::record_flood(directory, &sum).await;
     }
 }

@@ -1,6 +1,6 @@
 //! Single-use requests.
 //!
-//! A request's nonce is inserted in the transaction of the change it asks for, so both are stored or neither. A request
+//! A request's nonce commits alongside the change it asks for (`alongside.rs`), so both are stored or neither. A request
 //! that was refused or lost can be sent again unchanged; one that was executed can't.
 
 use crate::error::EngineError;
@@ -11,7 +11,6 @@ use chimera_core::error::{Code, ErrorBody};
 use chimera_core::limits::{CLOCK_SKEW_SECONDS, NONCE_CHARS_MAX};
 use chimera_core::record::{Conflict, Insert, Scope, Select, Tx};
 use chimera_core::time::Timestamp;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Nonce {
@@ -32,7 +31,6 @@ pub(super) struct RequestNonces {
     actor: String,
     nonces: Vec<String>,
     rows: Vec<Insert>,
-    used: AtomicBool,
 }
 
 impl RequestNonces {
@@ -43,17 +41,12 @@ impl RequestNonces {
         nonces.dedup_by(|a, b| a.text == b.text);
         let rows = nonces.iter().map(|nonce| nonce_row(actor, nonce, clock)).collect::<Result<_, _>>()?;
         let nonces = nonces.into_iter().map(|nonce| nonce.text).collect();
-        Ok(Self { actor: actor.to_owned(), nonces, rows, used: AtomicBool::new(false) })
+        Ok(Self { actor: actor.to_owned(), nonces, rows })
     }
 
-    /// Adds the nonces to a transaction.
-    pub(super) fn add_to(&self, tx: &mut Tx) {
-        self.used.store(true, Ordering::Relaxed);
-        for row in &self.rows {
-            if !tx.inserts.contains(row) {
-                tx.inserts.push(row.clone());
-            }
-        }
+    /// The rows of the used nonces.
+    pub(super) fn rows(&self) -> &[Insert] {
+        &self.rows
     }
 
     /// Refuses a request that was already executed.
@@ -68,13 +61,9 @@ impl RequestNonces {
         Ok(())
     }
 
-    /// Commits the nonces alone, if the request changed nothing.
+    /// Commits the nonces alone: the request changed nothing.
     pub(super) async fn consume(&self, records: &dyn Records) -> Result<(), ErrorBody> {
-        if self.used.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        let mut tx = Tx::default();
-        self.add_to(&mut tx);
+        let tx = Tx { inserts: self.rows.clone(), ..Tx::default() };
         records.commit(tx).await.map(drop).map_err(|error| EngineError::from(error).body())
     }
 }

@@ -9,9 +9,10 @@
 //! A permit says who acts, for which tenant, and with which scopes: those of the registry, narrowed by the token. An
 //! actor needs no scope for what is its own: its runs, and decisions on its drafts.
 
+use super::alongside::Alongside;
 use super::nonces::RequestNonces;
 use crate::ledger::audit::EventRecord;
-use crate::port::Records;
+use crate::port::{CommitError, Records};
 use chimera_core::access::{ADMIN, Actor, ActorEntry, Claimant, Kind, Level, scope};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::ledger::{ActorType, SubjectType};
@@ -19,6 +20,7 @@ use chimera_core::record::Tx;
 use chimera_core::tool::Spec;
 use serde_json::Value;
 use std::sync::Arc;
+use uuid::Uuid;
 
 /// Reading runs of others.
 pub const RUNS_READ: &str = "runs.read";
@@ -26,6 +28,8 @@ pub const RUNS_READ: &str = "runs.read";
 pub const RUNS_MANAGE: &str = "runs.manage";
 /// Deciding about what others asked for.
 pub const APPROVALS_DECIDE: &str = "approvals.decide";
+/// Publishing events that runs wait for.
+pub const EVENTS_PUBLISH: &str = "events.publish";
 /// Reading workflows.
 pub const WORKFLOWS_READ: &str = "workflows.read";
 /// Changing workflows and what they remember.
@@ -39,6 +43,18 @@ pub const AUDIT_READ: &str = "audit.read";
 /// Choosing the level of a run.
 pub const AUTONOMY_OVERRIDE: &str = "autonomy.override";
 
+/// Claiming calls from a queue, whose name is appended.
+pub const WORK_CLAIM: &str = "work.claim";
+
+/// What a caller proved who they are with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Credential {
+    /// The key that signed the request.
+    pub key: Option<Uuid>,
+    /// The pattern whose shared key the token was obtained with.
+    pub key_of: Option<String>,
+}
+
 /// Authorization of one caller for one tenant.
 #[derive(Clone, Debug)]
 pub struct Permit {
@@ -46,6 +62,8 @@ pub struct Permit {
     actor: Arc<str>,
     scopes: Arc<[String]>,
     once: Option<Arc<RequestNonces>>,
+    credential: Arc<Credential>,
+    alongside: Alongside,
     /// The tenant for which an operator acts, if that is not their own.
     acts_for: Option<Arc<str>>,
     /// The entry comes from the registry, which may change while the request waits.
@@ -57,15 +75,17 @@ pub struct Permit {
 impl Permit {
     /// For an authenticated caller.
     pub(super) fn new(entry: Arc<ActorEntry>, actor: &str, scopes: Vec<String>, strict: bool) -> Self {
-        Self { entry, actor: actor.into(), scopes: scopes.into(), once: None, acts_for: None, registered: true, strict }
+        let (actor, scopes) = (actor.into(), scopes.into());
+        let (credential, alongside) = (Arc::default(), Alongside::default());
+        Self { entry, actor, scopes, once: None, credential, alongside, acts_for: None, registered: true, strict }
     }
 
     /// A permit without a credential check, with everything that the entry grants. Outside this room only tests
     /// may call it.
     #[must_use]
     pub fn for_entry(entry: ActorEntry) -> Self {
-        let (actor, scopes) = (entry.id.as_str().into(), entry.scopes.clone().into());
-        Self { actor, scopes, entry: Arc::new(entry), once: None, acts_for: None, registered: false, strict: false }
+        let (actor, scopes) = (entry.id.clone(), entry.scopes.clone());
+        Self { registered: false, ..Self::new(Arc::new(entry), &actor, scopes, false) }
     }
 
     /// The same actor with a token narrowed to these scopes.
@@ -84,23 +104,46 @@ impl Permit {
         self.registered
     }
 
+    /// The same caller, with what they proved who they are with.
+    #[must_use]
+    pub(super) fn with_credential(self, credential: Credential) -> Self {
+        Self { credential: Arc::new(credential), ..self }
+    }
+
+    /// What the caller proved who they are with; empty for what is done without a request.
+    pub(crate) fn credential(&self) -> &Credential {
+        &self.credential
+    }
+
     /// Binds the permit to a single-use request.
     #[must_use]
     pub(super) fn with_nonces(self, once: Option<RequestNonces>) -> Self {
-        Self { once: once.map(Arc::new), ..self }
+        let alongside = once.as_ref().map_or_else(Alongside::default, |once| Alongside::rows(once.rows().to_vec()));
+        Self { once: once.map(Arc::new), alongside, ..self }
     }
 
-    /// The same caller, for side effects that must not consume the request's nonce.
+    /// The same caller, for side effects that take nothing of the request along.
     #[must_use]
     pub(crate) fn for_side_effects(&self) -> Self {
-        Self { once: None, ..self.clone() }
+        Self { once: None, alongside: Alongside::default(), ..self.clone() }
     }
 
-    /// Adds the request's nonces to a transaction, if it is single-use.
-    pub(crate) fn add_nonces(&self, tx: &mut Tx) {
-        if let Some(once) = &self.once {
-            once.add_to(tx);
-        }
+    /// The same request with rows and ledger entries that commit with what it changes, or not at all. Only inserts,
+    /// compare-and-set updates and entries count.
+    #[must_use]
+    pub fn with_alongside(&self, more: Tx) -> Self {
+        Self { alongside: self.alongside.with(more), ..self.clone() }
+    }
+
+    /// Adds what commits with the request to a transaction: the transaction of its change.
+    pub(crate) fn add_alongside(&self, tx: &mut Tx) {
+        self.alongside.add_to(tx);
+    }
+
+    /// Whether a transaction failed because of what was to commit with it. Retrying the change does not help then.
+    #[must_use]
+    pub fn is_alongside_conflict(&self, error: &CommitError) -> bool {
+        self.alongside.is_conflict(error)
     }
 
     /// The ledger event of something that the caller does.
@@ -116,7 +159,15 @@ impl Permit {
             run_id: None,
             run_seq: None,
             trace_id: None,
+            operator_of: self.operator_of().map(str::to_owned),
         }
+    }
+
+    /// The same event, recorded in the ledger of this tenant instead, and in that of the caller's own.
+    pub(super) fn recorded_in(&self, tenant: &str, event: EventRecord) -> EventRecord {
+        let home = &*self.entry.tenant;
+        let operator_of = (tenant != home).then(|| home.to_owned());
+        EventRecord { tenant_id: tenant.to_owned(), operator_of, ..event }
     }
 
     pub(super) async fn check_nonces(&self, records: &dyn Records) -> Result<(), ErrorBody> {
@@ -128,7 +179,8 @@ impl Permit {
 
     pub(super) async fn consume_nonces(&self, records: &dyn Records) -> Result<(), ErrorBody> {
         match &self.once {
-            Some(once) => once.consume(records).await,
+            Some(once) if !self.alongside.is_taken() => once.consume(records).await,
+            Some(_) => Ok(()),
             None => Ok(()),
         }
     }
@@ -141,6 +193,11 @@ impl Permit {
     /// The tenant for which an operator acts, if that is not their own.
     pub(crate) fn acts_for(&self) -> Option<&str> {
         self.acts_for.as_deref()
+    }
+
+    /// The operator's own tenant, if they act for another.
+    pub(crate) fn operator_of(&self) -> Option<&str> {
+        self.acts_for.as_ref().map(|_| self.entry.tenant.as_str())
     }
 
     /// The same operator, acting for another tenant.

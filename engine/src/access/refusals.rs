@@ -77,6 +77,7 @@ fn refusal_decision(
             run_id: None,
             run_seq: None,
             trace_id: None,
+            operator_of: permit.and_then(Permit::operator_of).map(str::to_owned),
         },
         source: DecisionSource::Access,
         outcome: Outcome::Rejected,

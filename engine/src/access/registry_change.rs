@@ -7,7 +7,6 @@
 //! may have taken them away while the change waited for its turn.
 
 use super::directory::{Directory, Snapshot};
-use super::nonces::is_nonce_conflict;
 use super::permit::Permit;
 use crate::error::EngineError;
 use crate::port::CommitError;
@@ -16,25 +15,23 @@ use chimera_core::limits::REGISTRY_CHANGE_TRIES_MAX;
 use chimera_core::record::{Conflict, RowKey, Tx, Update};
 use futures::future::BoxFuture;
 
-impl Directory {
-    /// Makes a change with what the caller may do now, again if it conflicts.
-    pub(super) async fn change<'a, T>(
-        &self,
-        permit: &Permit,
-        attempt: impl Fn(Permit) -> BoxFuture<'a, Result<T, EngineError>> + Send + Sync,
-    ) -> Result<T, EngineError> {
-        // Changes of this process take turns, so that they only conflict with those of other nodes.
-        let _turn = self.changes.acquire(&permit.claimant()).await;
-        for _ in 1..REGISTRY_CHANGE_TRIES_MAX {
-            match attempt(self.renew(permit)?).await {
-                Err(EngineError::Commit(error @ CommitError::Conflict(_))) if !is_nonce_conflict(&error) => {
-                    self.refresh().await?;
-                }
-                done => return done,
+/// Makes a change with what the caller may do now, again if it conflicts.
+pub(super) async fn change_registry<'a, T>(
+    directory: &Directory,
+    permit: &Permit,
+    attempt: impl Fn(Permit) -> BoxFuture<'a, Result<T, EngineError>> + Send + Sync,
+) -> Result<T, EngineError> {
+    // Changes of this process take turns, so that they only conflict with those of other nodes.
+    let _turn = directory.changes.acquire(&permit.claimant()).await;
+    for _ in 1..REGISTRY_CHANGE_TRIES_MAX {
+        match attempt(directory.renew(permit)?).await {
+            Err(EngineError::Commit(error @ CommitError::Conflict(_))) if !permit.is_alongside_conflict(&error) => {
+                directory.refresh().await?;
             }
+            done => return done,
         }
-        attempt(self.renew(permit)?).await
     }
+    attempt(directory.renew(permit)?).await
 }
 
 /// Makes a transaction conflict if a tenant's registry has changed since `seen` was read.

@@ -1,9 +1,12 @@
 //! Replays and patches: both are checked like a new request.
 
-use super::actions::{Actions, GraphToRun, LevelRequest};
+use super::Actions;
+use super::assess::{LevelRequest, check_policy, check_scopes, level};
+use super::idempotency::{DuplicateRun, KeyCheck, RequestKey, handle_replay_key};
+use super::propose::{GraphToRun, propose_graph};
 use crate::access::Permit;
 use crate::error::EngineError;
-use crate::flow::{CheckedPatch, PatchRequest, ProposedPatch, ReplayDecision, RunHandle};
+use crate::flow::{self, CheckedPatch, PatchRequest, ProposedPatch, ReplayDecision, RunHandle, RunKey};
 use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::plan::PlanStep;
@@ -11,96 +14,138 @@ use chimera_core::flow::policy::{Because, LevelDecision};
 use chimera_core::flow::risk::Score;
 use chimera_core::flow::run::{Replay, ReplayMode, too_many_with_patch};
 use chimera_core::limits::{PATCH_TRIES_MAX, PLAN_STEPS_FREE_MAX};
+use std::sync::Arc;
+use uuid::Uuid;
 
-impl Actions {
-    /// Replays a run. What really executes is decided again for the current caller (scopes, risk, level), and never at
-    /// a higher level than the original run. In a shadow replay that is only what reads.
-    pub async fn replay(&self, permit: &Permit, replay: Replay) -> Result<RunHandle, EngineError> {
-        if replay.mode == ReplayMode::Freeze {
-            return self.flow.replay(permit, replay, ReplayDecision::default()).await;
-        }
-        let before = self.flow.original_run(permit, replay.of).await?;
-        let (head, graph) = (&before.head, &before.workflow.graph);
-        let to_run = GraphToRun { id: &head.workflow.id, graph, inputs: &head.inputs, pins: &before.pins };
-        let mut proposal = self.propose_graph(permit, to_run).await?;
-        if replay.mode == ReplayMode::Shadow {
-            proposal.retain_reads();
-        }
-        self.check_scopes(permit, &proposal)?;
-        let score = proposal.score();
-        let LevelDecision { level, reason: because } =
-            self.level(permit, &proposal, &score, LevelRequest::default()).await?;
-        let level = level.min(head.level);
-        self.check_policy(permit, &proposal, level)?;
-        let again = ReplayDecision {
-            level: Some(level),
-            risk: Some(proposal.risk_document(&score, because)),
-            looked_up: Some((before, proposal.inside)),
-            ..ReplayDecision::default()
-        };
-        self.flow.replay(permit, replay, again).await
+/// Replays a run. What really executes is decided again for the current caller (scopes, risk, level), and never at
+/// a higher level than the original run. In a shadow replay that is only what reads.
+pub async fn replay(
+    actions: &Actions,
+    permit: &Permit,
+    replay: Replay,
+    idempotency_key: Option<RunKey>,
+) -> Result<RunHandle, EngineError> {
+    if replay.mode == ReplayMode::Freeze {
+        let again = ReplayDecision { idempotency_key, ..ReplayDecision::default() };
+        return flow::replay(&actions.flow, permit, replay, again).await;
     }
+    let before = flow::original_run(&actions.flow, permit, replay.of).await?;
+    let (head, graph) = (&before.head, &before.workflow.graph);
+    let to_run = GraphToRun { id: &head.workflow.id, graph, inputs: &head.inputs, pins: &before.pins };
+    let mut proposal = propose_graph(actions, permit, to_run).await?;
+    if replay.mode == ReplayMode::Shadow {
+        proposal.retain_reads();
+    }
+    check_scopes(permit, &proposal)?;
+    let score = proposal.score();
+    let LevelDecision { level, reason: because } =
+        level(actions, permit, &proposal, &score, LevelRequest::default()).await?;
+    let level = level.min(head.level);
+    check_policy(actions, permit, &proposal, level)?;
+    let again = ReplayDecision {
+        level: Some(level),
+        risk: Some(proposal.risk_document(&score, because)),
+        looked_up: Some((before, proposal.inside)),
+        idempotency_key,
+    };
+    flow::replay(&actions.flow, permit, replay, again).await
+}
 
-    /// Proposes a patch of a running graph. The caller needs the scopes for what it adds, and can't use the run's level
-    /// to skip an approval that their own request would need.
-    pub async fn patch(&self, permit: &Permit, request: PatchRequest) -> Result<ProposedPatch, EngineError> {
-        // The patch that is checked must be the one that is proposed: if the run advanced meanwhile, start over.
-        for _ in 0..PATCH_TRIES_MAX {
-            let mut look = self.flow.check_patch(permit, &request).await?;
-            let (score, calls) = self.check_patch_additions(permit, &look).await?;
-            look.risk = serde_json::to_value(score).ok();
-            // The run itself does not know the workflows that the patch starts.
-            look.patch.calls = look.patch.add_nodes.iter().any(|node| node.child().is_some()).then_some(calls);
-            if let Some(proposed) = self.flow.propose(permit, look, request.dry_run).await? {
-                return Ok(proposed);
-            }
-        }
-        Err(CheckedPatch::run_too_fast())
-    }
+/// The result of a request to repeat a run.
+pub enum ReplayOutcome {
+    Started(RunHandle),
+    /// The key was already used, and the caller wants the existing run.
+    Duplicate {
+        run: Uuid,
+        /// The earlier request was different.
+        differs: bool,
+    },
+}
 
-    /// Checks what a patch adds; returns its risk score and number of calls.
-    async fn check_patch_additions(&self, permit: &Permit, look: &CheckedPatch) -> Result<(Score, usize), EngineError> {
-        let (patch, patched) = (&look.patch, &look.combined);
-        let (graph, inputs) = (&patched.graph, &patched.inputs);
-        let to_run = GraphToRun { id: &patched.workflow.id, graph, inputs, pins: &patched.pins };
-        let mut added = self.propose_graph(permit, to_run).await?;
-        if added.plan.more {
-            return Err(EngineError::refused(Code::PolicyDenied, "with this patch the run is too large to be checked"));
-        }
-        // Count the whole run, so that many small patches don't add up unnoticed.
-        let whole = added.plan.calls();
-        let own = |step: &PlanStep| patch.add_nodes.iter().any(|node| node.id == outermost(&step.id));
-        added.plan.steps.retain(own);
-        for step in &added.plan.steps {
-            if let Some(tool) = added.tools.iter().find(|tool| tool.name == step.tool) {
-                permit.require_tool(tool)?;
-            }
-        }
-        self.check_policy(permit, &added, patched.level)?;
-        let score = added.score();
-        if added.plan.steps.is_empty() {
-            return Ok((score, 0));
-        }
-        let more = added.plan.calls();
-        let calls = whole.max(look.calls.saturating_add(more));
-        if calls > PLAN_STEPS_FREE_MAX && !patched.level.needs_approval() {
-            let message = too_many_with_patch(calls, patched.level);
-            let body = ErrorBody::new(Code::PolicyDenied, message).with("level", Level::Draft.as_str());
-            return Err(body.with("level_because", Because::ManySteps.as_str()).into());
-        }
-        added.tools.retain(|tool| added.plan.steps.iter().any(|step| step.tool == tool.name));
-        let LevelDecision { level, reason: because } =
-            self.level(permit, &added, &score, LevelRequest::default()).await?;
-        if level < patched.level {
-            let (would, goes_on) = (level.as_str(), patched.level.as_str());
-            let message = format!(
-                "your own request for this would get {would}, but the run is at {goes_on}; a patch may not raise the level"
-            );
-            let body = ErrorBody::new(Code::PolicyDenied, message).with("level", would);
-            return Err(body.with("level_because", because.as_str()).into());
-        }
-        Ok((score, more))
+impl From<DuplicateRun> for ReplayOutcome {
+    fn from(DuplicateRun { run, differs }: DuplicateRun) -> Self {
+        Self::Duplicate { run, differs }
     }
+}
+
+/// Replays a run unless the key was already used; then the answer is about the run that used it.
+pub async fn replay_once(
+    actions: &Actions,
+    permit: &Permit,
+    again: Replay,
+    asked: RequestKey,
+) -> Result<ReplayOutcome, EngineError> {
+    let guard = match handle_replay_key(actions, permit, asked, Arc::new(again.request())).await? {
+        KeyCheck::Free(guard) => guard,
+        KeyCheck::Used(duplicate) => return Ok(duplicate.into()),
+    };
+    let attempted = replay(actions, permit, again, Some(guard.run_key())).await.map(ReplayOutcome::Started);
+    guard.answer(&actions.flow, permit, attempted).await
+}
+
+/// Proposes a patch of a running graph. The caller needs the scopes for what it adds, and can't use the run's level
+/// to skip an approval that their own request would need.
+pub async fn patch(actions: &Actions, permit: &Permit, request: PatchRequest) -> Result<ProposedPatch, EngineError> {
+    // The patch that is checked must be the one that is proposed: if the run advanced meanwhile, start over.
+    for _ in 0..PATCH_TRIES_MAX {
+        let mut look = flow::check_patch(&actions.flow, permit, &request).await?;
+        let (score, calls) = check_patch_additions(actions, permit, &look).await?;
+        look.risk = serde_json::to_value(score).ok();
+        // The run itself does not know the workflows that the patch starts.
+        look.patch.calls = look.patch.add_nodes.iter().any(|node| node.child().is_some()).then_some(calls);
+        if let Some(proposed) = flow::propose_patch(&actions.flow, permit, look, request.dry_run).await? {
+            return Ok(proposed);
+        }
+    }
+    Err(CheckedPatch::run_too_fast())
+}
+
+/// Checks what a patch adds; returns its risk score and number of calls.
+async fn check_patch_additions(
+    actions: &Actions,
+    permit: &Permit,
+    look: &CheckedPatch,
+) -> Result<(Score, usize), EngineError> {
+    let (patch, patched) = (&look.patch, &look.combined);
+    let (graph, inputs) = (&patched.graph, &patched.inputs);
+    let to_run = GraphToRun { id: &patched.workflow.id, graph, inputs, pins: &patched.pins };
+    let mut added = propose_graph(actions, permit, to_run).await?;
+    if added.plan.more {
+        return Err(EngineError::refused(Code::PolicyDenied, "with this patch the run is too large to be checked"));
+    }
+    // Count the whole run, so that many small patches don't add up unnoticed.
+    let whole = added.plan.calls();
+    let own = |step: &PlanStep| patch.add_nodes.iter().any(|node| node.id == outermost(&step.id));
+    added.plan.steps.retain(own);
+    for step in &added.plan.steps {
+        if let Some(tool) = added.tools.iter().find(|tool| tool.name == step.tool) {
+            permit.require_tool(tool)?;
+        }
+    }
+    check_policy(actions, permit, &added, patched.level)?;
+    let score = added.score();
+    if added.plan.steps.is_empty() {
+        return Ok((score, 0));
+    }
+    let more = added.plan.calls();
+    let calls = whole.max(look.calls.saturating_add(more));
+    if calls > PLAN_STEPS_FREE_MAX && !patched.level.needs_approval() {
+        let message = too_many_with_patch(calls, patched.level);
+        let body = ErrorBody::new(Code::PolicyDenied, message).with("level", Level::Draft.as_str());
+        return Err(body.with("level_because", Because::ManySteps.as_str()).into());
+    }
+    added.tools.retain(|tool| added.plan.steps.iter().any(|step| step.tool == tool.name));
+    let LevelDecision { level, reason: because } =
+        level(actions, permit, &added, &score, LevelRequest::default()).await?;
+    if level < patched.level {
+        let (would, goes_on) = (level.as_str(), patched.level.as_str());
+        let message = format!(
+            "your own request for this would get {would}, but the run is at {goes_on}; a patch may not raise the level"
+        );
+        let body = ErrorBody::new(Code::PolicyDenied, message).with("level", would);
+        return Err(body.with("level_because", because.as_str()).into());
+    }
+    Ok((score, more))
 }
 
 /// The graph node that a plan step belongs to.

@@ -41,6 +41,9 @@ impl<R: Policy> Policy for Guard<R> {
     fn judge(&self, action: &Action<'_>) -> PolicyVerdict {
         let entry = self.directory.snapshot().registry.resolve(action.actor);
         let deny = |rule: &str, reason: String| PolicyVerdict::Deny { rule: rule.to_owned(), reason };
+        if let Err(refused) = self.directory.check_enabled(action.tenant) {
+            return deny("tenant.disabled", refused.message);
+        }
         if entry.disabled {
             return deny("actor.disabled", "the actor is disabled".to_owned());
         }

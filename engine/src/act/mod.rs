@@ -5,16 +5,22 @@
 //! a proposal at every tick.
 
 mod actions;
+mod assess;
 mod change;
 mod guard;
 mod idempotency;
 pub mod port;
+mod propose;
 mod recipients;
+mod request;
 pub mod rules;
-mod schedule;
+pub mod schedule;
+mod start;
 
-pub use actions::{ActOutcome, ActRequest, Actions, Objective, StartedAction};
+pub use actions::Actions;
+pub use change::{ReplayOutcome, patch, replay, replay_once};
 pub use guard::Guard;
 pub use idempotency::{DuplicatePolicy, RequestKey};
 pub use recipients::DirectoryRecipients;
+pub use request::{ActOutcome, ActRequest, ConfirmedWorkflow, LevelCeiling, Objective, StartedAction, act};
 pub use schedule::{LastTick, ScheduleDefinition, ScheduleStatus, ScheduleView, Schedules};

@@ -7,11 +7,12 @@
 //! The registry decides who owns an address, never the request: mail to somebody who may decide contains their link,
 //! whoever named the address.
 
-use crate::access::{APPROVALS_DECIDE, Directory, Permit, RUNS_MANAGE};
+use crate::access::{self, APPROVALS_DECIDE, Directory, Permit, RUNS_MANAGE};
 use crate::error::EngineError;
 use crate::flow::RunRecipients;
 use crate::flow::port::{Recipient, Recipients, StoredDecider};
 use async_trait::async_trait;
+use chimera_core::access::person;
 use chimera_core::access::{ActorEntry, DeciderRefusal, Kind, Level, Registry, normalize_mail_address, scope};
 use chimera_core::error::ErrorBody;
 use chimera_core::flow::run::RunHead;
@@ -97,8 +98,8 @@ impl Recipients for DirectoryRecipients {
         person: &str,
         requester: &str,
     ) -> Result<Option<StoredDecider>, EngineError> {
-        let (entry, unchanged) = self.directory.stored_person(person).await?;
-        let mail = entry.as_ref().and_then(ActorEntry::person_mail);
+        let (entry, unchanged) = access::stored_person(&self.directory, person).await?;
+        let mail = entry.as_ref().and_then(person::person_mail);
         let entry = entry.map(|entry| self.directory.with_effective_scopes(entry));
         let entry = entry.unwrap_or_else(|| (*self.directory.snapshot().registry.resolve(person)).clone());
         let refusal = self.directory.refusal_of(&entry, tenant, person == requester);
@@ -131,7 +132,8 @@ async fn named_recipients(registry: &Registry, head: &RunHead) -> Vec<Recipient>
     let mut named = RunRecipients.of(head).await;
     for recipient in named.iter_mut().filter(|recipient| recipient.channel == "email") {
         let holds = |entry: &&Arc<ActorEntry>| {
-            is_person(entry, &head.tenant) && entry.person_mail() == Some(normalize_mail_address(&recipient.target))
+            is_person(entry, &head.tenant)
+                && person::person_mail(entry) == Some(normalize_mail_address(&recipient.target))
         };
         let own = registry.entry(&head.actor).filter(holds);
         if let Some(entry) = own.or_else(|| registry.entries().find(holds)) {

@@ -26,8 +26,8 @@ pub struct EntryFilter {
 /// A ledger entry without its salt, which would let others guess erased content.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct EntryView {
-    pub lane: i64,
-    pub seq: i64,
+    #[serde(flatten)]
+    pub position: ChainPosition,
     pub id: String,
     pub tenant_id: String,
     pub subject_type: String,
@@ -38,12 +38,26 @@ pub struct EntryView {
     pub timestamp: Option<Timestamp>,
     /// `None` if it was erased. Its members depend on `event_type`.
     pub data_json: Option<Json>,
-    pub run_id: Option<Uuid>,
-    pub run_seq: Option<i64>,
-    pub trace_id: Option<String>,
+    #[serde(flatten)]
+    pub run: EntryRun,
+}
+
+/// Where an entry is in the chain of its lane.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ChainPosition {
+    pub lane: i64,
+    pub seq: i64,
     pub content_digest: String,
     pub prev_hash: String,
     pub hash: String,
+}
+
+/// The run that an entry belongs to, if any.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct EntryRun {
+    pub run_id: Option<Uuid>,
+    pub run_seq: Option<i64>,
+    pub trace_id: Option<String>,
 }
 
 /// A page of a tenant's entries, in lane order.
@@ -86,8 +100,13 @@ impl EntryView {
     pub fn of(row: &Row) -> Result<Self, DamagedRows> {
         let entry = EntryRow::decode(row.clone())?;
         Ok(Self {
-            lane: entry.lane,
-            seq: entry.seq,
+            position: ChainPosition {
+                lane: entry.lane,
+                seq: entry.seq,
+                content_digest: entry.content_digest.to_string(),
+                prev_hash: entry.prev_hash.to_string(),
+                hash: entry.hash.to_string(),
+            },
             id: entry.id,
             tenant_id: entry.tenant_id,
             subject_type: entry.subject_type.as_str().to_owned(),
@@ -97,12 +116,7 @@ impl EntryView {
             actor_id: entry.actor_id,
             timestamp: Some(entry.timestamp),
             data_json: Some(entry.data_json),
-            run_id: entry.run_id,
-            run_seq: entry.run_seq,
-            trace_id: entry.trace_id,
-            content_digest: entry.content_digest.to_string(),
-            prev_hash: entry.prev_hash.to_string(),
-            hash: entry.hash.to_string(),
+            run: EntryRun { run_id: entry.run_id, run_seq: entry.run_seq, trace_id: entry.trace_id },
         })
     }
 }

@@ -99,8 +99,8 @@ fn waiting_transactions_commit_together_and_get_their_place() {
     let batch = started(&mut machine);
     assert_eq!(batch.txs.len(), 3);
     let outcome = committed(&batch);
-    let (told, _) = executed(&mut machine, batch, outcome);
-    let places: Vec<_> = told.into_iter().map(|(n, answer)| (n, answer.unwrap().first_seq)).collect();
+    let (answered, _) = executed(&mut machine, batch, outcome);
+    let places: Vec<_> = answered.into_iter().map(|(n, answer)| (n, answer.unwrap().first_seq)).collect();
     assert_eq!(places, [(0, Some(1)), (1, Some(2)), (2, Some(3))]);
 }
 
@@ -132,14 +132,14 @@ fn a_loser_is_told_and_the_others_are_sent_again_without_it() {
     let mut machine = ready();
     (0..3).for_each(|n| drop(submit(&mut machine, n, insert(n as i64))));
     let batch = started(&mut machine);
-    let (told, mut next) = executed(&mut machine, batch, BatchOutcome::Lost(vec![(1, conflict())]));
-    assert!(matches!(told.as_slice(), [(1, Err(CommitError::Conflict(_)))]));
+    let (answered, mut next) = executed(&mut machine, batch, BatchOutcome::Lost(vec![(1, conflict())]));
+    assert!(matches!(answered.as_slice(), [(1, Err(CommitError::Conflict(_)))]));
     let Some(Command::Execute(batch)) = next.pop() else { panic!("the rest was not sent") };
     assert_eq!(batch.txs, [insert(0), insert(2)]);
     let outcome = committed(&batch);
-    let (told, _) = executed(&mut machine, batch, outcome);
-    assert!(told.iter().all(|(_, answer)| answer.is_ok()));
-    assert_eq!(told.iter().map(|(n, _)| *n).collect::<Vec<_>>(), [0, 2]);
+    let (answered, _) = executed(&mut machine, batch, outcome);
+    assert!(answered.iter().all(|(_, answer)| answer.is_ok()));
+    assert_eq!(answered.iter().map(|(n, _)| *n).collect::<Vec<_>>(), [0, 2]);
 }
 
 #[test]
@@ -147,8 +147,8 @@ fn what_could_not_be_serialised_is_sent_in_halves_until_it_can() {
     let mut machine = ready();
     (0..4).for_each(|n| drop(submit(&mut machine, n, insert(n as i64))));
     let batch = started(&mut machine);
-    let (told, mut next) = executed(&mut machine, batch, BatchOutcome::Contended);
-    assert!(told.is_empty());
+    let (answered, mut next) = executed(&mut machine, batch, BatchOutcome::Contended);
+    assert!(answered.is_empty());
     let Some(Command::Execute(half)) = next.pop() else { panic!("nothing was sent") };
     assert_eq!(half.txs.len(), 2);
     let outcome = committed(&half);
@@ -162,13 +162,13 @@ fn endless_contention_ends_as_unavailable() {
     submit(&mut machine, 0, insert(1));
     let mut batch = started(&mut machine);
     for _ in 1..chimera_core::limits::CONTENTION_TRIES_MAX {
-        let (told, mut next) = executed(&mut machine, batch, BatchOutcome::Contended);
-        assert!(told.is_empty());
+        let (answered, mut next) = executed(&mut machine, batch, BatchOutcome::Contended);
+        assert!(answered.is_empty());
         let Some(Command::Execute(again)) = next.pop() else { panic!("not tried again") };
         batch = again;
     }
-    let (told, _) = executed(&mut machine, batch, BatchOutcome::Contended);
-    assert!(matches!(told.as_slice(), [(0, Err(CommitError::Unavailable(_)))]));
+    let (answered, _) = executed(&mut machine, batch, BatchOutcome::Contended);
+    assert!(matches!(answered.as_slice(), [(0, Err(CommitError::Unavailable(_)))]));
 }
 
 #[test]
@@ -180,8 +180,8 @@ fn a_refused_transaction_is_found_by_halving_and_only_it_fails() {
     while let Some(Command::Execute(batch)) = next {
         let poisoned = batch.txs.contains(&insert(3));
         let outcome = if poisoned { BatchOutcome::Refused("check".into()) } else { committed(&batch) };
-        let (told, mut commands) = executed(&mut machine, batch, outcome);
-        all.extend(told);
+        let (answered, mut commands) = executed(&mut machine, batch, outcome);
+        all.extend(answered);
         next = commands.pop().or_else(|| machine.start());
     }
     all.sort_by_key(|(n, _)| *n);
@@ -213,8 +213,8 @@ fn a_stale_epoch_fails_everybody_and_claims_anew() {
     submit(&mut machine, 0, insert(0));
     let batch = started(&mut machine);
     submit(&mut machine, 1, insert(1));
-    let (told, next) = executed(&mut machine, batch, BatchOutcome::Fenced);
-    assert_eq!(told.iter().filter(|(_, answer)| *answer == Err(CommitError::Fenced)).count(), 2);
+    let (answered, next) = executed(&mut machine, batch, BatchOutcome::Fenced);
+    assert_eq!(answered.iter().filter(|(_, answer)| *answer == Err(CommitError::Fenced)).count(), 2);
     assert!(matches!(next.as_slice(), [Command::Claim]));
 }
 
@@ -223,8 +223,8 @@ fn while_the_store_is_down_changes_are_refused_at_once_and_afterwards_taken() {
     let mut machine = ready();
     submit(&mut machine, 0, insert(0));
     let batch = started(&mut machine);
-    let (told, _) = executed(&mut machine, batch, BatchOutcome::Unavailable(down()));
-    assert_eq!(told, [(0, Err(CommitError::Unavailable(down())))]);
+    let (answered, _) = executed(&mut machine, batch, BatchOutcome::Unavailable(down()));
+    assert_eq!(answered, [(0, Err(CommitError::Unavailable(down())))]);
     assert_eq!(submit(&mut machine, 1, insert(1)), [(1, Err(CommitError::Unavailable(down())))]);
     machine.step(CommitEvent::Claimed(lane(2, 0)));
     assert!(submit(&mut machine, 2, insert(2)).is_empty());
@@ -236,11 +236,11 @@ fn a_lost_commit_that_happened_ends_in_receipts() {
     let mut machine = ready();
     submit(&mut machine, 0, entry());
     let batch = started(&mut machine);
-    let (told, mut next) = executed(&mut machine, batch, BatchOutcome::Unknown { lost: vec![] });
-    assert!(told.is_empty());
+    let (answered, mut next) = executed(&mut machine, batch, BatchOutcome::Unknown { lost: vec![] });
+    assert!(answered.is_empty());
     let Some(Command::Settle(batch)) = next.pop() else { panic!("nobody looks") };
-    let told = answers(machine.step(CommitEvent::Settled { batch, settled: Resolution::Committed(lane(2, 1)) }));
-    assert_eq!(told, [(0, Ok(Receipt { lane: 1, epoch: 1, first_seq: Some(1), head_seq: 1 }))]);
+    let answered = answers(machine.step(CommitEvent::Settled { batch, settled: Resolution::Committed(lane(2, 1)) }));
+    assert_eq!(answered, [(0, Ok(Receipt { lane: 1, epoch: 1, first_seq: Some(1), head_seq: 1 }))]);
 }
 
 #[test]
@@ -251,9 +251,9 @@ fn a_lost_commit_that_never_happened_is_sent_again_under_a_new_epoch() {
     let first_id = first.id;
     let (_, mut next) = executed(&mut machine, first, BatchOutcome::Unknown { lost: vec![] });
     let Some(Command::Settle(batch)) = next.pop() else { panic!("nobody looks") };
-    let (told, mut next) =
+    let (answered, mut next) =
         split(machine.step(CommitEvent::Settled { batch, settled: Resolution::NotCommitted(lane(2, 0)) }));
-    assert!(told.is_empty());
+    assert!(answered.is_empty());
     let Some(Command::Execute(batch)) = next.pop() else { panic!("not sent again") };
     assert_eq!((batch.lane.epoch, batch.txs.len()), (2, 1));
     assert_ne!(batch.id, first_id);
@@ -268,8 +268,9 @@ fn a_lost_commit_on_a_lost_lane_is_told_as_far_as_it_is_known() {
         let batch = started(&mut machine);
         let (_, mut next) = executed(&mut machine, batch, BatchOutcome::Unknown { lost: vec![] });
         let Some(Command::Settle(batch)) = next.pop() else { panic!("nobody looks") };
-        let (told, next) = split(machine.step(CommitEvent::Settled { batch, settled: Resolution::Fenced { durable } }));
-        assert_eq!(told[0].1.clone().err(), expected);
+        let (answered, next) =
+            split(machine.step(CommitEvent::Settled { batch, settled: Resolution::Fenced { durable } }));
+        assert_eq!(answered[0].1.clone().err(), expected);
         assert!(matches!(next.as_slice(), [Command::Claim]));
     }
 }
@@ -301,8 +302,8 @@ fn closing_finishes_the_queue_and_gives_the_lane_back() {
     assert_eq!(executed(&mut machine, batch, outcome).0.len(), 1);
     let batch = started(&mut machine);
     let outcome = committed(&batch);
-    let (told, next) = executed(&mut machine, batch, outcome);
-    assert_eq!(told.len(), 1);
+    let (answered, next) = executed(&mut machine, batch, outcome);
+    assert_eq!(answered.len(), 1);
     assert!(matches!(next.as_slice(), [Command::Release(Some(_))]));
 }
 

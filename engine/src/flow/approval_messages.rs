@@ -1,10 +1,11 @@
 //! Approval notifications.
 //!
 //! Messages are part of the transaction that creates the approval request, so no request is announced
-//! that was not stored. At L3 nobody is notified of a request. Who is told is looked up before the commit. A person's mail contains a link for deciding. Only the message contains the link, sealed; the store keeps
+//! that was not stored. At L3 nobody is notified of a request. Who is notified is looked up before the commit. A person's mail contains a link for deciding. Only the message contains the link, sealed; the store keeps
 //! its digest. A webhook gets no link: a system is not a person.
 
 use super::engine::EngineState;
+use super::link_seal::LinkSeal;
 use super::link_token::{new_link_token, token_digest};
 use super::review;
 use crate::flow::port::{Recipient, Recipients};
@@ -18,7 +19,6 @@ use chimera_core::flow::tables::{ApprovalRow, scoped_approvals};
 use chimera_core::limits;
 use chimera_core::record::{Insert, Scope, StoredRow, Tx, Unstorable, Value as Cell};
 use chimera_core::redact::Redactor;
-use chimera_core::secret::Secret;
 use chimera_core::time::Timestamp;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -33,13 +33,13 @@ pub struct Asking {
     /// This server's URL without a trailing slash; links start with it.
     pub base_url: String,
     pub recipients: Arc<dyn Recipients>,
-    /// Seals the links in queued messages, 32 bytes. Without it messages have no links.
-    pub seal: Option<Secret>,
+    /// Seals the links in queued messages.
+    pub seal: LinkSeal,
 }
 
 impl Default for Asking {
     fn default() -> Self {
-        Self { base_url: String::new(), recipients: Arc::new(RunRecipients), seal: None }
+        Self { base_url: String::new(), recipients: Arc::new(RunRecipients), seal: LinkSeal::default() }
     }
 }
 
@@ -83,7 +83,7 @@ pub(super) async fn add_approval_messages(
             if let Some(person) = decider(&*asking.recipients, head, recipient, requested) {
                 let token = new_link_token(&*inner.parts.random, &recipient.target);
                 let url = format!("{}/approvals/{token}", asking.base_url);
-                link = asking.seal_link(id, &url, &*inner.parts.random);
+                link = asking.seal.seal(id, &url, &*inner.parts.random);
                 if link.is_some() {
                     tx.inserts.push(link_row(head, requested, person, &token, now)?);
                 }
@@ -113,10 +113,10 @@ async fn with_deciders(
     if demand.is_met(std::slice::from_ref(&head.actor), requesters, &same) {
         return named.to_vec();
     }
-    let mut told = recipients.deciders(head).await;
-    told.retain(|decider| decider.person.as_deref().is_some_and(|person| demand.allows(person, requesters, &same)));
-    told.extend(named.iter().cloned());
-    told
+    let mut notified = recipients.deciders(head).await;
+    notified.retain(|decider| decider.person.as_deref().is_some_and(|person| demand.allows(person, requesters, &same)));
+    notified.extend(named.iter().cloned());
+    notified
 }
 
 /// Deduplicates. Without recipients the actor's inbox is used, so that somebody is notified.
@@ -212,8 +212,8 @@ impl Asking {
         }
         match recipient.channel.as_str() {
             INBOX => {
-                let told = (payload["type"].as_str().unwrap_or_default(), Some(&payload["data"]));
-                inbox_row(id, head, &recipient.target, told, at)
+                let event = (payload["type"].as_str().unwrap_or_default(), Some(&payload["data"]));
+                inbox_row(id, head, &recipient.target, event, at)
             }
             channel => {
                 let message = OutboxMessage { id, approval, channel, target: &recipient.target, at };
@@ -310,9 +310,9 @@ fn masked_action(mut action: Value) -> (Value, usize) {
 
 /// The steps of a plan without their dry-run results.
 fn plan_lines(lines: &Value) -> Value {
-    let told = ["node", "item", "type", "tool", "status", "would_execute", "input", "deferred"];
+    let shown = ["node", "item", "type", "tool", "status", "would_execute", "input", "deferred"];
     let line = |line: &Value| -> Value {
-        let members = told.iter().filter_map(|name| Some(((*name).to_owned(), line.get(*name)?.clone())));
+        let members = shown.iter().filter_map(|name| Some(((*name).to_owned(), line.get(*name)?.clone())));
         Value::Object(members.filter(|(_, value)| !value.is_null()).collect())
     };
     lines.as_array().into_iter().flatten().map(line).collect()

@@ -24,16 +24,17 @@ struct CachedGraph {
 }
 
 impl Compiled {
-    pub(super) fn get(&mut self, key: &VersionKey) -> Option<FoundWorkflow> {
+    /// A version, if it was compiled with this set of tools.
+    pub(super) fn get(&mut self, key: &VersionKey, generation: u64) -> Option<FoundWorkflow> {
         self.uses += 1;
-        let entry = self.entries.get_mut(key)?;
+        let entry = self.entries.get_mut(key).filter(|entry| entry.found.generation == generation)?;
         entry.used = self.uses;
         Some(entry.found.clone())
     }
 
     /// Caches a version whose document has so many bytes.
     pub(super) fn keep(&mut self, key: VersionKey, found: FoundWorkflow, document_bytes: usize) {
-        let patterns = found.graph.input_schema.as_ref().map_or(0, |schema| schema.pattern_bytes());
+        let patterns = found.graph.pattern_bytes();
         let bytes = document_bytes.saturating_mul(WORKFLOW_MEMORY_FACTOR).saturating_add(patterns);
         self.remove(&key);
         while self.entries.len() >= WORKFLOWS_CACHED_MAX || self.bytes.saturating_add(bytes) > WORKFLOWS_KEPT_BYTES_MAX
@@ -80,7 +81,7 @@ mod tests {
         });
         let document = air::parse(&document.to_string()).unwrap();
         let graph = Arc::new(air::compile(document, &ToolCatalog::running(&ToolRegistry::default())).unwrap());
-        FoundWorkflow { version: 1, graph, origin: Origin::Copy { is_shared: false } }
+        FoundWorkflow { version: 1, graph, origin: Origin::Copy { is_shared: false }, generation: 0 }
     }
 
     fn key(tenant: &str, n: i64) -> VersionKey {
@@ -98,8 +99,8 @@ mod tests {
         assert!(
             compiled.bytes <= WORKFLOWS_KEPT_BYTES_MAX && compiled.entries.len() <= WORKFLOWS_KEPT_BYTES_MAX / bytes
         );
-        assert!(compiled.get(&key("bob", 999)).is_some() && compiled.get(&key("bob", 0)).is_none());
-        assert!(compiled.get(&key("acme", 0)).is_some(), "whoever holds little keeps it");
+        assert!(compiled.get(&key("bob", 999), 0).is_some() && compiled.get(&key("bob", 0), 0).is_none());
+        assert!(compiled.get(&key("acme", 0), 0).is_some(), "whoever holds little keeps it");
     }
 
     #[test]
@@ -107,7 +108,7 @@ mod tests {
         let (mut compiled, small) = (Compiled::default(), found("a", 1));
         for n in 0..2_000 {
             compiled.keep(key("bob", n), small.clone(), 100);
-            assert!(n == 0 || compiled.get(&key("bob", 0)).is_some(), "what is used stays");
+            assert!(n == 0 || compiled.get(&key("bob", 0), 0).is_some(), "what is used stays");
         }
         let bytes: usize = compiled.entries.values().map(|entry| entry.bytes).sum();
         assert_eq!((compiled.entries.len(), compiled.bytes), (WORKFLOWS_CACHED_MAX, bytes));

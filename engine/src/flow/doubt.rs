@@ -31,57 +31,59 @@ pub struct DoubtFilter {
     pub cursor: Option<String>,
 }
 
-impl Flow {
-    /// Calls in doubt, oldest steps first.
-    pub async fn list_doubts(&self, permit: &Permit, filter: DoubtFilter) -> Result<ListPage<DoubtView>, EngineError> {
-        let everybody = permit.sees("");
-        if !everybody && filter.actor.as_deref().is_some_and(|actor| actor != permit.actor()) {
-            return Err(EngineError::missing_scope(RUNS_READ));
-        }
-        let actor = filter.actor.or_else(|| (!everybody).then(|| permit.actor().to_owned()));
-        let scope = || Scope::Tenant(permit.tenant().to_owned());
-        let mut select = DoubtfulStep::select(scope()).filter(steps::in_doubt_since, Comparison::IsNot, Cell::Null);
-        select = select.take(filter.limit);
-        if let Some(tool) = filter.tool {
-            select = select.with(steps::tool, tool);
-        }
-        if let Some(cursor) = &filter.cursor {
-            select = select.continue_at(cursor).map_err(ReadError::from)?;
-        }
-        let mut runs: BTreeMap<Uuid, Option<DoubtfulRun>> = BTreeMap::new();
-        let (mut items, mut bytes) = (Vec::new(), 0_usize);
-        // Steps have no actor column, so filling a page for one actor can take several reads.
-        for _ in 0..limits::DOUBT_PAGES_MAX {
-            let page = self.inner.parts.records.read(select.clone()).await?;
-            bytes = page.rows.iter().map(Row::bytes).fold(bytes, usize::saturating_add);
-            for row in page.rows {
-                let step = DoubtfulStep::decode(row)?;
-                if let Entry::Vacant(place) = runs.entry(step.run_id) {
-                    let select = DoubtfulRun::select(scope()).with(runs::id, step.run_id);
-                    place.insert(rows::find(&*self.inner.parts.records, select).await?);
-                }
-                let run = runs.get(&step.run_id).and_then(Option::as_ref);
-                let run = run.filter(|run| actor.as_deref().is_none_or(|actor| run.actor == actor));
-                items.extend(run.map(|run| DoubtView::of(run, step)).transpose()?);
-            }
-            select.after = page.next;
-            if select.after.is_none() || items.len() >= filter.limit {
-                break;
-            }
-            let room = filter.limit - items.len();
-            select = select.take(room);
-        }
-        Ok(ListPage { items, next_cursor: select.after.as_ref().map(Cursor::encode), bytes })
+/// Calls in doubt, oldest steps first.
+pub async fn list_doubts(
+    flow: &Flow,
+    permit: &Permit,
+    filter: DoubtFilter,
+) -> Result<ListPage<DoubtView>, EngineError> {
+    let everybody = permit.sees("");
+    if !everybody && filter.actor.as_deref().is_some_and(|actor| actor != permit.actor()) {
+        return Err(EngineError::missing_scope(RUNS_READ));
     }
+    let actor = filter.actor.or_else(|| (!everybody).then(|| permit.actor().to_owned()));
+    let scope = || Scope::Tenant(permit.tenant().to_owned());
+    let mut select = DoubtfulStep::select(scope()).filter(steps::in_doubt_since, Comparison::IsNot, Cell::Null);
+    select = select.take(filter.limit);
+    if let Some(tool) = filter.tool {
+        select = select.with(steps::tool, tool);
+    }
+    if let Some(cursor) = &filter.cursor {
+        select = select.continue_at(cursor).map_err(ReadError::from)?;
+    }
+    let mut runs: BTreeMap<Uuid, Option<DoubtfulRun>> = BTreeMap::new();
+    let (mut items, mut bytes) = (Vec::new(), 0_usize);
+    // Steps have no actor column, so filling a page for one actor can take several reads.
+    for _ in 0..limits::DOUBT_PAGES_MAX {
+        let page = flow.inner.parts.records.read(select.clone()).await?;
+        bytes = page.rows.iter().map(Row::bytes).fold(bytes, usize::saturating_add);
+        for row in page.rows {
+            let step = DoubtfulStep::decode(row)?;
+            if let Entry::Vacant(place) = runs.entry(step.run_id) {
+                let select = DoubtfulRun::select(scope()).with(runs::id, step.run_id);
+                place.insert(rows::find(&*flow.inner.parts.records, select).await?);
+            }
+            let run = runs.get(&step.run_id).and_then(Option::as_ref);
+            let run = run.filter(|run| actor.as_deref().is_none_or(|actor| run.actor == actor));
+            items.extend(run.map(|run| DoubtView::of(run, step)).transpose()?);
+        }
+        select.after = page.next;
+        if select.after.is_none() || items.len() >= filter.limit {
+            break;
+        }
+        let room = filter.limit - items.len();
+        select = select.take(room);
+    }
+    Ok(ListPage { items, next_cursor: select.after.as_ref().map(Cursor::encode), bytes })
+}
 
-    /// A run's calls in doubt.
-    pub(super) async fn doubts(&self, permit: &Permit, run: &DoubtfulRun) -> Result<Vec<DoubtView>, EngineError> {
-        let select = DoubtfulStep::select(Scope::Tenant(permit.tenant().to_owned())).with(steps::run_id, run.id);
-        let select = select.filter(steps::in_doubt_since, Comparison::IsNot, Cell::Null);
-        let (rows, _) = self.inner.parts.records.first(select, limits::PAGE_ROWS_DEFAULT).await?;
-        let shown = |row| Ok(DoubtView::of(run, DoubtfulStep::decode(row)?)?);
-        rows.into_iter().map(shown).collect()
-    }
+/// A run's calls in doubt.
+pub(super) async fn doubts(flow: &Flow, permit: &Permit, run: &DoubtfulRun) -> Result<Vec<DoubtView>, EngineError> {
+    let select = DoubtfulStep::select(Scope::Tenant(permit.tenant().to_owned())).with(steps::run_id, run.id);
+    let select = select.filter(steps::in_doubt_since, Comparison::IsNot, Cell::Null);
+    let (rows, _) = flow.inner.parts.records.first(select, limits::PAGE_ROWS_DEFAULT).await?;
+    let shown = |row| Ok(DoubtView::of(run, DoubtfulStep::decode(row)?)?);
+    rows.into_iter().map(shown).collect()
 }
 
 /// Adds the notifications about calls in doubt to the transaction that records them.

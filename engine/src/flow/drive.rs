@@ -5,21 +5,24 @@
 //! depend on it. Any other failed commit makes the run in memory stale: it is discarded and loaded again, with its
 //! calls if nobody else changed the run, or left to its new owner.
 //!
-//! The first turn is made by `Flow::begin` and committed by `EngineState::launch`.
+//! The first turn is made by `begin` in `start` and committed by `EngineState::launch`.
 
 use super::call_tasks::CallTasks;
 use super::commit_turn::{CommitOutcome, RunAfterTurn, commit, owner_once_claimed};
-use super::engine::{EngineState, RunProgress, Shutdown, is_heavy};
+use super::definitions::PinnedSpecs;
+use super::engine::{EngineState, Shutdown, is_heavy};
 use super::perform::execute_tool;
+use super::progress::RunProgress;
 use super::turn_gate::TurnGate;
-use super::{load, observe, spans};
+use super::work::wake_workers;
+use super::{events, load, observe, spans};
 use crate::error::EngineError;
 use crate::offload::CostFlag;
 use crate::port::ReadError;
 use crate::rows;
 use chimera_core::flow::call::{CallOutcome, CheckResult};
 use chimera_core::flow::run::{
-    Call, CallMode, CallsInFlight, Effect, Env, Event, LaneOwner, ReceivedAnswer, Run, RunPlace, Turn,
+    Call, CallMode, CallsInFlight, Effect, Env, Event, EventQuery, LaneOwner, ReceivedAnswer, Run, RunPlace, Turn,
 };
 use chimera_core::flow::tables::{CacheEntryRow, RunBrief, cache_entries};
 use chimera_core::record::{Scope, StoredRow};
@@ -137,7 +140,7 @@ impl RunDriver {
         // A run that waited in the store goes back there if there is no slot.
         let waited = self.inner.call_slots().resume(self.run.head().id);
         self.waits_since = waited.then_some(self.run.head().created_at);
-        let mut events = vec![Event::Claimed { alone: self.owns_all_calls }];
+        let mut events = vec![Event::Claimed { owns_all_calls: self.owns_all_calls }];
         events.extend(self.pending_signals().await);
         Box::pin(self.drive(events)).await;
     }
@@ -166,7 +169,8 @@ impl RunDriver {
 
     /// Stops driving the run. Signals that arrive at the last moment trigger another load.
     fn stop(self) {
-        let Self { inner, run, channels: RunChannels { mut nudges, progress }, more_signals: mut told, .. } = self;
+        let Self { inner, run, channels: RunChannels { mut nudges, progress }, more_signals: mut has_signals, .. } =
+            self;
         let id = run.head().id;
         if self.waits_in_store {
             inner.unload(id, progress);
@@ -174,9 +178,9 @@ impl RunDriver {
             inner.release(id);
         }
         while let Ok(nudge) = nudges.try_recv() {
-            told |= nudge == WakeUp::CheckSignals;
+            has_signals |= nudge == WakeUp::CheckSignals;
         }
-        if told && inner.is_running() {
+        if has_signals && inner.is_running() {
             inner.wake_again(id);
         }
     }
@@ -283,7 +287,9 @@ impl RunDriver {
         let parts = &inner.parts;
         let now = parts.clock.steady();
         let head = Arc::clone(self.run.head());
-        let catalog = inner.workflows.running(&head.tenant);
+        // A patch may name a tool that the run already uses: it means the same definition.
+        let pinned = PinnedSpecs::of_graph(&head.pins, self.run.graph());
+        let catalog = inner.workflows.running(&head.tenant).pinned(&pinned);
         let has_waited = self.waits_since.is_some_and(|since| since.plus_seconds(limits::PARK_SECONDS_MIN) <= now);
         let mut env = Env {
             now,
@@ -291,6 +297,8 @@ impl RunDriver {
             gate: &mut TurnGate { inner: &inner, tenant: &head.tenant, has_waited },
             policy: &*parts.policy,
             catalog: &catalog,
+            projection: &*parts.projection,
+            jobs: &*parts.jobs,
             owner,
         };
         let turn = self.run.step(events, &mut env)?;
@@ -348,7 +356,7 @@ impl RunDriver {
             // If another node owned the run meanwhile, its calls may still be in flight.
             self.owns_all_calls &= stored.is_none() || stored == known || stored == tried || inner.parts.alone;
             let mut events = Vec::new();
-            let begun = Event::Claimed { alone: self.owns_all_calls };
+            let begun = Event::Claimed { owns_all_calls: self.owns_all_calls };
             if calls.is_some_and(|calls| self.run.adopt_calls(calls)) {
                 self.leave_slots(&busy);
                 let (unwritten, answers): (Vec<_>, Vec<_>) =
@@ -388,8 +396,10 @@ impl RunDriver {
                 Effect::Call(call) => self.call(call.clone()),
                 Effect::Cancel(at) => self.calls.cancel(*at),
                 Effect::LookUpCache { at, key } => self.look_up_cache(*at, key.clone()),
+                Effect::LookUpEvent(query) => self.look_up_event(query.clone()),
                 Effect::Wake(run) => self.inner.wake(*run),
                 Effect::Notify => self.inner.messages.notify_one(),
+                Effect::WorkQueued(queue) => wake_workers(&self.inner, &self.run.head().tenant, queue),
                 Effect::Release(at) => {
                     self.calls.release(*at);
                     let next = self.inner.call_slots().release(self.run.head().id, *at);
@@ -404,9 +414,7 @@ impl RunDriver {
     }
 
     fn call(&mut self, call: Call) {
-        let registry = &self.inner.parts.registry;
-        let reaches_out = registry.get(&call.tool).is_some_and(|tool| tool.spec().effect != EffectKind::Pure);
-        if reaches_out && matches!(call.mode, CallMode::Execute | CallMode::Undo { .. }) {
+        if call.tool.effect != EffectKind::Pure && matches!(call.mode, CallMode::Execute | CallMode::Undo { .. }) {
             self.calls.keep_answer(call.id);
         }
         let cancel = self.calls.register(call.at);
@@ -415,10 +423,10 @@ impl RunDriver {
             async move {
                 let parts = &inner.parts;
                 let traced = spans::CallSpan::begin(parts, &head, &call);
-                let performed = execute_tool(&parts.registry, &*parts.clock, &head, &call, cancel);
+                let performed = execute_tool(parts, &head, &call, cancel);
                 let answer: CallOutcome = performed.instrument(traced.placeholder()).await;
                 let took_ms = traced.end(&answer);
-                observe::call(&parts.registry, &call, &answer, took_ms);
+                observe::call(&call, &answer, took_ms);
                 costly.mark_costly(is_large(&answer)).await;
                 Event::CallAnswered { at: call.at, call: call.id, answer, took_ms }
             }
@@ -442,6 +450,17 @@ impl RunDriver {
                 let row = row.filter(|row| row.expires_at.is_none_or(|end| end > now));
                 let hit = row.and_then(|row| row.output.value().inspect_err(rows::log_skipped).ok());
                 Event::CacheLookedUp { at, hit }
+            }
+            .boxed(),
+        );
+    }
+
+    fn look_up_event(&self, query: EventQuery) {
+        let (inner, head) = (Arc::clone(&self.inner), Arc::clone(self.run.head()));
+        self.calls.push(
+            async move {
+                let found = events::lookup::look_up(&inner, &head, &query).await;
+                Event::EventLookedUp { at: query.at, last: query.last, found }
             }
             .boxed(),
         );

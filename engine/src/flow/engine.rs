@@ -7,9 +7,11 @@ use super::active_runs::{ActiveRuns, LimitReached, RunLimits};
 use super::call_slots::{CallLimits, CallSlots};
 use super::drive::{RunChannels, RunDriver, WakeUp};
 use super::memory::MemoryBudget;
+use super::progress::RunProgress;
+use super::work::WorkQueues;
 use super::{Asking, ToolRegistry, Workflows, load, spans};
 use crate::error::EngineError;
-use crate::flow::port::Notifier;
+use crate::flow::port::{CallLogSink, Notifier};
 use crate::heartbeat::Heartbeat;
 use crate::offload::{CostFlag, Offload, SizeBudget, WorkSlot};
 use crate::port::{Bus, Clock, CommitError, Hold, Outage, Random, Records, Span, Spans, Unavailable};
@@ -17,11 +19,12 @@ use bytes::Bytes;
 use chimera_core::access::Claimant;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::policy::{Action, Policy, PolicyVerdict};
-use chimera_core::flow::run::{LaneOwner, Run, RunHead, RunStatus, Turn};
+use chimera_core::flow::projection::Projection;
+use chimera_core::flow::run::{LaneOwner, Run, RunHead, Turn};
 use chimera_core::flow::tables::RunBrief;
+use chimera_core::flow::work::Jobs;
 use chimera_core::record::{Row, StoredRow, Tx};
 use chimera_core::{json, limits};
-use serde_json::Value;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -41,10 +44,15 @@ pub struct FlowPorts {
     pub bus: Arc<dyn Bus>,
     pub registry: Arc<ToolRegistry>,
     pub policy: Arc<dyn Policy>,
+    /// Derives rows of other rooms, for runs whose workflow asks for them.
+    pub projection: Arc<dyn Projection>,
     /// Sends notifications about ended and waiting runs.
     pub notifier: Arc<dyn Notifier>,
     pub spans: Arc<dyn Spans>,
-    /// How approvals are requested.
+    /// Starts and cancels sandboxed jobs.
+    pub jobs: Arc<dyn Jobs>,
+    /// Takes what tools write about their calls.
+    pub call_log: Arc<dyn CallLogSink>,
     pub asking: Asking,
     /// Limits of calls in flight.
     pub slots: CallLimits,
@@ -71,6 +79,7 @@ pub(super) struct EngineState {
     pub(super) offload: Arc<Offload>,
     /// The keeper's heartbeat.
     pub(super) pulse: Heartbeat,
+    pub(super) work: WorkQueues,
 }
 
 /// The engine's shutdown state.
@@ -88,31 +97,6 @@ pub(super) struct PendingRun {
     pub(super) progress: watch::Receiver<RunProgress>,
     /// The result of the commit.
     pub(super) durable: oneshot::Receiver<Result<(), CommitError>>,
-}
-
-/// A run's status, for waiters in this process.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RunProgress {
-    pub status: RunStatus,
-    /// Nothing more happens without outside action or a timer.
-    pub is_resting: bool,
-    /// Set once the run has ended.
-    pub ended: Option<Arc<RunOutcome>>,
-}
-
-/// The outcome of a run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RunOutcome {
-    pub result: Option<Arc<Value>>,
-    pub error: Option<ErrorBody>,
-}
-
-impl RunProgress {
-    pub(super) fn of(run: &Run, is_resting: bool) -> Self {
-        let status = run.status();
-        let ended = || Arc::new(RunOutcome { result: run.result().cloned(), error: run.failure().cloned() });
-        Self { status, is_resting, ended: status.is_final().then(ended) }
-    }
 }
 
 impl Flow {
@@ -143,6 +127,7 @@ impl Flow {
             stopping: watch::Sender::new(Shutdown::Running),
             offload,
             pulse,
+            work: WorkQueues::default(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -353,7 +338,7 @@ impl EngineState {
     pub(super) fn launch(self: &Arc<Self>, run: Run, turn: Turn, tx: Tx, made: Vec<Span>) -> PendingRun {
         let (inbox, nudges) = mpsc::channel(limits::RUN_INBOX_MAX);
         let first = RunProgress::of(&run, turn.is_resting());
-        let (told, durable) = oneshot::channel();
+        let (report, durable) = oneshot::channel();
         let id = run.head().id;
         let entered = self.driven.register(id, &run.head().tenant, inbox, first.clone());
         // A new id is not registered yet.
@@ -369,7 +354,7 @@ impl EngineState {
                 inner.release(id);
             }
             // The caller may have stopped waiting.
-            let _ = told.send(committed.map(drop));
+            let _ = report.send(committed.map(drop));
             if !failed {
                 made.into_iter().for_each(|span| inner.parts.spans.ended(span));
                 let (offload, costly) = (Arc::clone(&inner.offload), CostFlag::new(is_heavy(&run)));
@@ -529,7 +514,7 @@ impl EngineState {
         let first = RunProgress { status: brief.status, is_resting: false, ended: None };
         // Registered before the rows are read: a run is driven by one task only.
         let Some(sender) = self.driven.register(id, &brief.tenant_id, inbox, first) else { return Ok(()) };
-        let alone = self.parts.alone || brief.owner_lane.is_none();
+        let owns_all_calls = self.parts.alone || brief.owner_lane.is_none();
         let costly = CostFlag::default();
         let who = Claimant::new(&brief.tenant_id, &brief.actor);
         let loaded = Box::pin(load::load(&*self.parts.records, &self.workflows, row, &costly));
@@ -539,7 +524,7 @@ impl EngineState {
                 let span = spans::run_placeholder(&*self.parts.spans, id);
                 let offload = Arc::clone(&self.offload);
                 let channels = RunChannels { nudges, progress: sender };
-                let drive = RunDriver::new(Arc::clone(self), run, channels, alone, costly.clone());
+                let drive = RunDriver::new(Arc::clone(self), run, channels, owns_all_calls, costly.clone());
                 let drive = Box::pin(drive.resume());
                 tokio::spawn(async move { offload.run_when_costly(&who, &costly, drive).await }.instrument(span));
                 Ok(())

@@ -24,50 +24,48 @@ pub struct EventPage {
     pub over: bool,
 }
 
-impl Flow {
-    /// A run's status.
-    pub async fn status(&self, permit: &Permit, run: Uuid) -> Result<RunStatus, EngineError> {
-        Ok(load::readable_run(&*self.inner.parts.records, permit, run).await?.status)
-    }
+/// A run's status.
+pub async fn run_status(flow: &Flow, permit: &Permit, run: Uuid) -> Result<RunStatus, EngineError> {
+    Ok(load::readable_run(&*flow.inner.parts.records, permit, run).await?.status)
+}
 
-    /// The events of a run after number `after`, in order: those with the next `limit` numbers.
-    ///
-    /// A run that moved to another lane has later entries that an order by lane would put first, so a page is bounded
-    /// by numbers and not by rows.
-    pub async fn events(
-        &self,
-        permit: &Permit,
-        run: Uuid,
-        after: i64,
-        limit: usize,
-    ) -> Result<Vec<EventView>, EngineError> {
-        let limit = limit.clamp(1, limits::PAGE_ROWS_MAX);
-        let last = after.saturating_add(i64::try_from(limit).unwrap_or(i64::MAX));
-        let select = RunEntry::select(Scope::Tenant(permit.tenant().to_owned()))
-            .with(audit_log_entries::run_id, run)
-            .filter(audit_log_entries::run_seq, Comparison::Above, after)
-            .filter(audit_log_entries::run_seq, Comparison::AtMost, last);
-        let (rows, _) = self.inner.parts.records.first(select, limit).await?;
-        let decode = |row| RunEntry::decode(row).map(EventView::of);
-        let mut events: Vec<EventView> = rows.into_iter().map(decode).collect::<Result<_, _>>()?;
-        events.sort_by_key(|event| event.run_seq);
-        Ok(events)
-    }
+/// The events of a run after number `after`, in order: those with the next `limit` numbers.
+///
+/// A run that moved to another lane has later entries that an order by lane would put first, so a page is bounded
+/// by numbers and not by rows.
+pub async fn events(
+    flow: &Flow,
+    permit: &Permit,
+    run: Uuid,
+    after: i64,
+    limit: usize,
+) -> Result<Vec<EventView>, EngineError> {
+    let limit = limit.clamp(1, limits::PAGE_ROWS_MAX);
+    let last = after.saturating_add(i64::try_from(limit).unwrap_or(i64::MAX));
+    let select = RunEntry::select(Scope::Tenant(permit.tenant().to_owned()))
+        .with(audit_log_entries::run_id, run)
+        .filter(audit_log_entries::run_seq, Comparison::Above, after)
+        .filter(audit_log_entries::run_seq, Comparison::AtMost, last);
+    let (rows, _) = flow.inner.parts.records.first(select, limit).await?;
+    let decode = |row| RunEntry::decode(row).map(EventView::of);
+    let mut events: Vec<EventView> = rows.into_iter().map(decode).collect::<Result<_, _>>()?;
+    events.sort_by_key(|event| event.run_seq);
+    Ok(events)
+}
 
-    /// The events of a run after number `after`.
-    pub async fn feed(&self, permit: &Permit, run: Uuid, after: i64) -> Result<EventPage, EngineError> {
-        let records = &*self.inner.parts.records;
-        let row = load::readable_run(records, permit, run).await?;
-        let (head, after) = (row.run_seq, after.max(0));
-        if after < head {
-            let events = self.events(permit, run, after, limits::FEED_PAGE_MAX).await?;
-            let window = i64::try_from(limits::FEED_PAGE_MAX).unwrap_or(i64::MAX);
-            let last = events.last().map(|event| event.run_seq);
-            let reached = after.saturating_add(window).min(head).max(last.unwrap_or(after));
-            return Ok(EventPage { events, after: reached, over: false });
-        }
-        let rests = row.status.is_final() && row.owner_lane.is_none();
-        let over = rests && load::signals(records, run).await?.0.is_empty();
-        Ok(EventPage { events: Vec::new(), after, over })
+/// The events of a run after number `after`.
+pub async fn feed(flow: &Flow, permit: &Permit, run: Uuid, after: i64) -> Result<EventPage, EngineError> {
+    let records = &*flow.inner.parts.records;
+    let row = load::readable_run(records, permit, run).await?;
+    let (head, after) = (row.run_seq, after.max(0));
+    if after < head {
+        let events = events(flow, permit, run, after, limits::FEED_PAGE_MAX).await?;
+        let window = i64::try_from(limits::FEED_PAGE_MAX).unwrap_or(i64::MAX);
+        let last = events.last().map(|event| event.run_seq);
+        let reached = after.saturating_add(window).min(head).max(last.unwrap_or(after));
+        return Ok(EventPage { events, after: reached, over: false });
     }
+    let rests = row.status.is_final() && row.owner_lane.is_none();
+    let over = rests && load::signals(records, run).await?.0.is_empty();
+    Ok(EventPage { events: Vec::new(), after, over })
 }

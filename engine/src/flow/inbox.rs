@@ -27,66 +27,65 @@ struct EndedRun<'a> {
     trace_id: &'a str,
 }
 
-impl Flow {
-    /// A page of the caller's own inbox, newest first.
-    pub async fn inbox(
-        &self,
-        permit: &Permit,
-        limit: usize,
-        cursor: Option<&str>,
-    ) -> Result<ListPage<InboxMessage>, EngineError> {
-        let select = InboxMessageRow::select(Scope::Tenant(permit.tenant().to_owned()))
-            .with(inbox_messages::actor, permit.actor());
-        let mut select = select.by(&[], Direction::Descending).take(limit);
-        if let Some(cursor) = cursor {
-            select = select.continue_at(cursor).map_err(ReadError::from)?;
+/// A page of the caller's own inbox, newest first.
+pub async fn inbox(
+    flow: &Flow,
+    permit: &Permit,
+    limit: usize,
+    cursor: Option<&str>,
+) -> Result<ListPage<InboxMessage>, EngineError> {
+    let select =
+        InboxMessageRow::select(Scope::Tenant(permit.tenant().to_owned())).with(inbox_messages::actor, permit.actor());
+    let mut select = select.by(&[], Direction::Descending).take(limit);
+    if let Some(cursor) = cursor {
+        select = select.continue_at(cursor).map_err(ReadError::from)?;
+    }
+    let page = flow.inner.parts.records.read(select.clone()).await?;
+    let mut items = Vec::with_capacity(page.rows.len());
+    let (mut bytes, mut next, mut last) = (0_usize, page.next, None);
+    for row in page.rows {
+        let here = Cursor::after(&select, &row);
+        let message = message(flow, permit, InboxMessageRow::decode(row)?).await?;
+        // What a message shows is larger than its row: the end of a run is read from the run.
+        let shown = message.data.as_ref().map_or(0, |data| data.as_str().len());
+        if let Some(last) = last
+            && bytes.saturating_add(shown) > PAGE_BYTES_MAX
+        {
+            next = Some(last);
+            break;
         }
-        let page = self.inner.parts.records.read(select.clone()).await?;
-        let mut items = Vec::with_capacity(page.rows.len());
-        let (mut bytes, mut next, mut last) = (0_usize, page.next, None);
-        for row in page.rows {
-            let here = Cursor::after(&select, &row);
-            let message = self.message(permit, InboxMessageRow::decode(row)?).await?;
-            // What a message shows is larger than its row: the end of a run is read from the run.
-            let shown = message.data.as_ref().map_or(0, |data| data.as_str().len());
-            if let Some(last) = last
-                && bytes.saturating_add(shown) > PAGE_BYTES_MAX
-            {
-                next = Some(last);
-                break;
-            }
-            bytes = bytes.saturating_add(shown);
-            items.push(message);
-            last = Some(here);
-        }
-        Ok(ListPage { items, next_cursor: next.as_ref().map(Cursor::encode), bytes })
+        bytes = bytes.saturating_add(shown);
+        items.push(message);
+        last = Some(here);
     }
+    Ok(ListPage { items, next_cursor: next.as_ref().map(Cursor::encode), bytes })
+}
 
-    async fn message(&self, permit: &Permit, row: InboxMessageRow) -> Result<InboxMessage, EngineError> {
-        let InboxMessageRow { id, run_id, event_type, data, created_at, .. } = row;
-        let data = match data {
-            Some(data) => Some(data),
-            None => self.end_of(permit, run_id, &event_type).await?,
-        };
-        let select = RunRequest::select(Scope::Tenant(permit.tenant().to_owned())).with(runs::id, run_id);
-        let request: Option<RunRequest> = rows::find(&*self.inner.parts.records, select).await?;
-        let title = request.map(|run| title(&run.request_payload, run.workflow_id.as_deref()));
-        Ok(InboxMessage { message_id: id, r#type: event_type, at: Some(created_at), run_id, title, data })
-    }
+async fn message(flow: &Flow, permit: &Permit, row: InboxMessageRow) -> Result<InboxMessage, EngineError> {
+    let InboxMessageRow { id, run_id, event_type, data, created_at, .. } = row;
+    let data = match data {
+        Some(data) => Some(data),
+        None => end_of(flow, permit, run_id, &event_type).await?,
+    };
+    let select = RunRequest::select(Scope::Tenant(permit.tenant().to_owned())).with(runs::id, run_id);
+    let request: Option<RunRequest> = rows::find(&*flow.inner.parts.records, select).await?;
+    let title = request.map(|run| title(&run.request_payload, run.workflow_id.as_deref()));
+    let run_id = (!run_id.is_nil()).then_some(run_id);
+    Ok(InboxMessage { message_id: id, r#type: event_type, at: Some(created_at), run_id, title, data })
+}
 
-    async fn end_of(&self, permit: &Permit, run: Uuid, event_type: &str) -> Result<Option<Json>, EngineError> {
-        let select = RunEnd::select(Scope::Tenant(permit.tenant().to_owned())).with(runs::id, run);
-        let end: Option<RunEnd> = rows::find(&*self.inner.parts.records, select).await?;
-        let Some(end) = &end else { return Ok(None) };
-        let ended = EndedRun {
-            run_id: run,
-            status: event_type.strip_prefix("run."),
-            workflow_id: end.workflow_id.as_deref(),
-            actor: &end.actor,
-            result: end.result.as_ref(),
-            error: end.error_data.as_ref(),
-            trace_id: &end.trace_id,
-        };
-        Ok(Some(Json::encode(&ended)?))
-    }
+async fn end_of(flow: &Flow, permit: &Permit, run: Uuid, event_type: &str) -> Result<Option<Json>, EngineError> {
+    let select = RunEnd::select(Scope::Tenant(permit.tenant().to_owned())).with(runs::id, run);
+    let end: Option<RunEnd> = rows::find(&*flow.inner.parts.records, select).await?;
+    let Some(end) = &end else { return Ok(None) };
+    let ended = EndedRun {
+        run_id: run,
+        status: event_type.strip_prefix("run."),
+        workflow_id: end.workflow_id.as_deref(),
+        actor: &end.actor,
+        result: end.result.as_ref(),
+        error: end.error_data.as_ref(),
+        trace_id: &end.trace_id,
+    };
+    Ok(Some(Json::encode(&ended)?))
 }

@@ -75,7 +75,7 @@ impl RunKey {
 pub struct KeyedRun {
     pub id: Uuid,
     pub status: RunStatus,
-    /// The request as its sender gave it to `Flow::start`.
+    /// The request as its sender gave it to `flow::start`.
     pub request: Value,
 }
 
@@ -96,31 +96,29 @@ impl KeyedRun {
     }
 }
 
-impl Flow {
-    /// The caller's run with this idempotency key.
-    pub async fn find_by_key(&self, permit: &Permit, key: &RunKey) -> Result<Option<KeyedRun>, EngineError> {
-        let said = self.run_with_key(key.said()).await?;
-        match said {
-            // The derived form is used only when another actor holds the plain key.
-            None if !key.is_derived() => return Ok(None),
-            Some(row) if is_requested_by(permit, &row) => return KeyedRun::of_row(&row).map(Some),
-            _ => {}
-        }
-        for form in key.derived_forms() {
-            if let Some(row) = self.run_with_key(&form).await?
-                && is_requested_by(permit, &row)
-            {
-                return KeyedRun::of_row(&row).map(Some);
-            }
-        }
-        Ok(None)
+/// The caller's run with this idempotency key.
+pub async fn find_run_by_key(flow: &Flow, permit: &Permit, key: &RunKey) -> Result<Option<KeyedRun>, EngineError> {
+    let said = run_with_key(flow, key.said()).await?;
+    match said {
+        // The derived form is used only when another actor holds the plain key.
+        None if !key.is_derived() => return Ok(None),
+        Some(row) if is_requested_by(permit, &row) => return KeyedRun::of_row(&row).map(Some),
+        _ => {}
     }
+    for form in key.derived_forms() {
+        if let Some(row) = run_with_key(flow, &form).await?
+            && is_requested_by(permit, &row)
+        {
+            return KeyedRun::of_row(&row).map(Some);
+        }
+    }
+    Ok(None)
+}
 
-    /// The run with a key, of any actor: a key is unique in the whole store.
-    async fn run_with_key(&self, key: &str) -> Result<Option<RunRow>, EngineError> {
-        let select = RunRow::select(Scope::System).with(runs::idempotency_key, key);
-        rows::find(&*self.inner.parts.records, select).await
-    }
+/// The run with a key, of any actor: a key is unique in the whole store.
+async fn run_with_key(flow: &Flow, key: &str) -> Result<Option<RunRow>, EngineError> {
+    let select = RunRow::select(Scope::System).with(runs::idempotency_key, key);
+    rows::find(&*flow.inner.parts.records, select).await
 }
 
 fn is_requested_by(permit: &Permit, run: &RunRow) -> bool {

@@ -13,9 +13,21 @@ pub(super) fn add_entries(
     head: &RunHead,
     notes: &mut [LedgerNote],
 ) -> Result<(), AuditError> {
+    add_entries_of(tx, inner, head, notes, None)
+}
+
+/// The same for the turn of a caller, who may be an operator of another tenant.
+pub(super) fn add_entries_of(
+    tx: &mut Tx,
+    inner: &EngineState,
+    head: &RunHead,
+    notes: &mut [LedgerNote],
+    operator_of: Option<&str>,
+) -> Result<(), AuditError> {
     let writer = Writer { random: &*inner.parts.random, clock: &*inner.parts.clock };
     for note in notes {
-        let event = event(head, note);
+        let operator_of = operator_of.filter(|_| note.by.is_some()).map(str::to_owned);
+        let event = EventRecord { operator_of, ..event(head, note) };
         match &note.verdict {
             None => writer.event(tx, event)?,
             Some(verdict) => {
@@ -54,5 +66,6 @@ fn event(head: &RunHead, note: &mut LedgerNote) -> EventRecord {
         run_id: Some(head.id),
         run_seq: Some(note.run_seq),
         trace_id: Some(EngineState::trace(head)),
+        operator_of: None,
     }
 }

@@ -1,8 +1,9 @@
 //! Loads a run from the store.
 
-use super::Workflows;
 use super::decide::not_decider;
+use super::definitions::PinnedSpecs;
 use super::lookup::FoundWorkflow;
+use super::{Workflows, lookup};
 use crate::access::{APPROVALS_DECIDE, Permit, RUNS_MANAGE, RUNS_READ};
 use crate::error::EngineError;
 use crate::offload::CostFlag;
@@ -17,11 +18,12 @@ use chimera_core::flow::run::{
     Replay, ReplayMode, Run, RunHead, RunRecording, RunStatus, Signal, SignalKind, StepStatus, StoredPatch, StoredRun,
     with_descendants,
 };
-use chimera_core::flow::status::PatchStatus;
+use chimera_core::flow::status::{EffectPurpose, PatchStatus};
 use chimera_core::flow::tables::{
-    ApprovalRow, EffectRow, PatchRow, RUNS, RunBrief, RunRow, SignalBrief, SignalRow, StepBrief, StepRow, effects,
-    run_patches, run_signals, runs, scoped_approvals, steps,
+    ApprovalRow, EffectRow, PatchRow, RUNS, RunBrief, RunRow, SignalBrief, SignalRow, StepBrief, StepRow,
+    WorkItemState, effects, run_patches, run_signals, runs, scoped_approvals, steps, work_items,
 };
+use chimera_core::flow::work::WorkKind;
 use chimera_core::json;
 use chimera_core::limits;
 use chimera_core::record::{DamagedRows, Json, Row, Scope, Select, StoredRow};
@@ -99,6 +101,26 @@ async fn steps(records: &dyn Records, run: Uuid) -> Result<Vec<StepRow>, EngineE
     Ok(steps)
 }
 
+/// The effects of a run that its state is rebuilt from: its tool calls and, once a rollback has begun, its undos. Those
+/// of other kinds are not read.
+async fn effects(records: &dyn Records, row: &RunRow) -> Result<Vec<EffectRow>, EngineError> {
+    let mut found = Vec::new();
+    for kind in EffectPurpose::needed_to_load(row.rollback.is_some()) {
+        let select = EffectRow::select(Scope::System).with(effects::run_id, row.id).with(effects::kind, *kind);
+        found.extend(rows::list::<EffectRow>(records, select, limits::RUN_ROWS_MAX).await?);
+    }
+    Ok(found)
+}
+
+/// The work items of a run, if its steps name some.
+async fn work_items(records: &dyn Records, run: Uuid, steps: &[StepRow]) -> Result<Vec<WorkItemState>, EngineError> {
+    if steps.iter().all(|step| step.work_kind != Some(WorkKind::Worker)) {
+        return Ok(Vec::new());
+    }
+    let select = WorkItemState::select(Scope::System).with(work_items::run_id, run);
+    rows::list(records, select, limits::RUN_ROWS_MAX).await
+}
+
 /// Loads the run of a row. Sets `costly` if its data is expensive to process.
 pub(super) async fn load(
     records: &dyn Records,
@@ -117,23 +139,35 @@ async fn load_decoded(
 ) -> Result<Run, EngineError> {
     costly.mark_costly(is_large(&row)).await;
     let head = RunHead::of_row(&row)?;
-    let found = base_graph(records, workflows, &head).await?;
+    let pinned = workflows.pinned_specs(&head.tenant, &head.pins).await?;
+    let found = base_graph(records, workflows, &head, &pinned).await?;
     let author = found.author().map(str::to_owned);
     let (version, graph) = (found.version, found.graph);
     let steps = steps(records, head.id).await?;
-    let effects = EffectRow::select(Scope::System).with(effects::run_id, head.id);
-    let effects: Vec<EffectRow> = rows::list(records, effects, limits::RUN_ROWS_MAX).await?;
+    let effects = effects(records, &row).await?;
     let approvals = ApprovalRow::select(Scope::System).with(scoped_approvals::run_id, head.id);
     let approvals: Vec<ApprovalRow> = rows::list(records, approvals, limits::RUN_ROWS_MAX).await?;
+    let work_items = work_items(records, head.id, &steps).await?;
     let any = row.patches > 0 || !approvals.is_empty();
     let patches = if any { patches_of(records, head.id).await? } else { Vec::new() };
-    let patches = apply_patches(&patches, &graph, workflows)?;
+    let patches = apply_patches(&patches, &graph, workflows, &with_patches(workflows, &head, &patches).await?)?;
     let recorded = match &head.replay {
         None => None,
         Some(replay) => Some(recorded(records, replay, &graph, costly).await?),
     };
     costly.mark_costly(are_large(&steps) || are_large(&approvals)).await;
-    Ok(Run::load(StoredRun { run: row, steps, effects, approvals, patches, graph, version, author, recorded })?)
+    Ok(Run::load(StoredRun {
+        run: row,
+        steps,
+        effects,
+        work_items,
+        approvals,
+        patches,
+        graph,
+        version,
+        author,
+        recorded,
+    })?)
 }
 
 /// A consistent copy of a run that another task or process may be driving. Its rows are read one after another; if a
@@ -167,18 +201,25 @@ async fn authorized_at(records: &dyn Records, head: &RunHead) -> Result<Timestam
     Ok(at)
 }
 
+/// The definitions of the tools that a run began with, and those that its applied patches were applied with.
+async fn with_patches(workflows: &Workflows, head: &RunHead, patches: &[PatchRow]) -> Result<PinnedSpecs, EngineError> {
+    let pins = merge_pins(&head.pins, patches.iter().filter(|row| is_applied(row)))?;
+    workflows.pinned_specs(&head.tenant, &pins).await
+}
+
 /// The workflow of a run, with the initial graph of the run: the workflow's own or, for a replay, that of the original
-/// run with every patch applied there.
+/// run with every patch applied there. Its tools have these definitions, all others the current ones.
 pub(super) async fn base_graph(
     records: &dyn Records,
     workflows: &Workflows,
     head: &RunHead,
+    pinned: &PinnedSpecs,
 ) -> Result<FoundWorkflow, EngineError> {
     let version = match head.workflow.version {
         Some(version) => Some(version),
         None => workflows.newest_at(&head.tenant, &head.workflow.id, authorized_at(records, head).await?).await?,
     };
-    let found = workflows.find_stored(&head.tenant, &head.workflow.id, version).await?;
+    let found = lookup::find_stored(workflows, &head.tenant, &head.workflow.id, version, pinned).await?;
     let mut found = found.ok_or_else(|| DamagedRows { what: "its workflow does not exist any more".to_owned() })?;
     let mut before = Vec::new();
     let mut replay = head.replay.as_ref().map(|replay| replay.of);
@@ -190,7 +231,7 @@ pub(super) async fn base_graph(
         replay = find_run(records, run).await?.and_then(|row| row.replay_of);
     }
     for run in before.into_iter().rev() {
-        let patches = apply_patches(&patches_of(records, run).await?, &found.graph, workflows)?;
+        let patches = apply_patches(&patches_of(records, run).await?, &found.graph, workflows, pinned)?;
         if let Some(graph) = patches.into_iter().filter_map(|patch| patch.applied).next_back() {
             found.graph = graph;
         }
@@ -205,8 +246,10 @@ pub(super) async fn graph(
     row: &RunRow,
 ) -> Result<Arc<Graph>, EngineError> {
     let head = RunHead::of_row(row)?;
-    let graph = base_graph(records, workflows, &head).await?.graph;
-    let patches = apply_patches(&patches_of(records, head.id).await?, &graph, workflows)?;
+    let pinned = workflows.pinned_specs(&head.tenant, &head.pins).await?;
+    let graph = base_graph(records, workflows, &head, &pinned).await?.graph;
+    let patches = patches_of(records, head.id).await?;
+    let patches = apply_patches(&patches, &graph, workflows, &with_patches(workflows, &head, &patches).await?)?;
     Ok(patches.into_iter().filter_map(|patch| patch.applied).next_back().unwrap_or(graph))
 }
 
@@ -236,7 +279,10 @@ pub(super) fn merge_pins<'a>(
     pins: &Pins,
     mut patches: impl Iterator<Item = &'a PatchRow>,
 ) -> Result<Pins, EngineError> {
-    patches.try_fold(pins.clone(), |pins, row| Ok(pins.and(&patch_of(row)?.pins)))
+    patches.try_fold(pins.clone(), |pins, row| {
+        let patch = patch_of(row)?;
+        Ok(pins.and(&patch.pins).and_tools(&patch.tools))
+    })
 }
 
 /// The patch in a row.
@@ -317,8 +363,9 @@ pub(super) async fn is_undoing(records: &dyn Records, row: &RunBrief) -> Result<
         return Ok(true);
     }
     for kind in SignalKind::UNDO_KINDS {
-        let told = SignalBrief::select(Scope::System).with(run_signals::run_id, row.id).with(run_signals::kind, kind);
-        if !records.read(told.take(1)).await?.rows.is_empty() {
+        let pending =
+            SignalBrief::select(Scope::System).with(run_signals::run_id, row.id).with(run_signals::kind, kind);
+        if !records.read(pending.take(1)).await?.rows.is_empty() {
             return Ok(true);
         }
     }
@@ -336,6 +383,7 @@ fn apply_patches(
     rows: &[PatchRow],
     graph: &Arc<Graph>,
     workflows: &Workflows,
+    pinned: &PinnedSpecs,
 ) -> Result<Vec<StoredPatch>, EngineError> {
     let mut graph = Arc::clone(graph);
     let mut patches = Vec::new();
@@ -348,8 +396,8 @@ fn apply_patches(
             let inverse = Inverse::from_value(inverse).map_err(|_| damaged_patch(row))?;
             let resolved = Patch { add_edges: inverse.remove_edges, ..patch.clone() };
             let known: Vec<&str> = graph.nodes.iter().map(|node| node.node.id.as_str()).collect();
-            let next = patch::apply(&graph, &resolved, &[], &known, &workflows.stored(&row.tenant_id))
-                .map_err(|_| damaged_patch(row))?;
+            let catalog = workflows.stored(&row.tenant_id).pinned(pinned);
+            let next = patch::apply(&graph, &resolved, &[], &known, &catalog).map_err(|_| damaged_patch(row))?;
             graph = Arc::new(next);
             applied = Some(Arc::clone(&graph));
         }

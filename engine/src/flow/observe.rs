@@ -3,7 +3,6 @@
 //! Everything is derived from a committed turn, so nothing is counted that did not happen. Labels are fixed words and
 //! the names of this process's tools.
 
-use super::ToolRegistry;
 use chimera_core::flow::call::{CallOutcome, Sent};
 use chimera_core::flow::run::{Call, CallMode, Run, Turn};
 use chimera_core::tool::{EffectKind, is_dry_run};
@@ -81,9 +80,11 @@ fn failed(run: &Run) {
 }
 
 /// Counts a call with outside effects.
-pub(super) fn call(registry: &ToolRegistry, call: &Call, answer: &CallOutcome, took_ms: i64) {
-    let tool = registry.get(&call.tool).map(|tool| tool.spec());
-    let Some(tool) = tool.filter(|tool| tool.effect != EffectKind::Pure) else { return };
+pub(super) fn call(call: &Call, answer: &CallOutcome, took_ms: i64) {
+    let tool = &call.tool;
+    if tool.effect == EffectKind::Pure {
+        return;
+    }
     let word = match call.mode {
         CallMode::DryRun => "dry",
         CallMode::Execute if is_dry_run(&call.input) => "dry",

@@ -3,9 +3,10 @@
 //! The run itself applies a patch in its next turn. Whatever can be checked before is checked here, so that a patch
 //! that can't work is refused at once.
 
+use super::definitions::PinnedSpecs;
 use super::signals::{RowVersion, RunSignal, check_unfinished};
 use super::void_requests::VoidRequests;
-use super::{ChildWorkflows, Flow, load, view};
+use super::{ChildWorkflows, Flow, load, lookup, review, share, signals, steps, view};
 use crate::access::Permit;
 use crate::error::EngineError;
 use crate::flow::error::invalid_document;
@@ -17,7 +18,8 @@ use chimera_core::flow::air::Graph;
 use chimera_core::flow::patch::Patch;
 use chimera_core::flow::pins::Pins;
 use chimera_core::flow::run::{
-    Env, Event as RunEvent, Gate, LaneOwner, PatchPreview, Run, SignalKind, SlotRequest, WorkflowRef, request_of_row,
+    Env, Event as RunEvent, Gate, LaneOwner, PatchPreview, Run, RunHead, SignalKind, SlotRequest, WorkflowRef,
+    request_of_row,
 };
 use chimera_core::flow::status::{PatchStatus, RequestStatus};
 use chimera_core::flow::tables::{
@@ -107,213 +109,219 @@ impl CheckedPatch {
     }
 }
 
-impl Flow {
-    /// Proposes a patch of a running graph, or previews it.
-    pub async fn patch(&self, permit: &Permit, request: PatchRequest) -> Result<ProposedPatch, EngineError> {
-        for _ in 0..limits::PATCH_TRIES_MAX {
-            let look = self.check_patch(permit, &request).await?;
-            if let Some(proposed) = self.propose(permit, look, request.dry_run).await? {
-                return Ok(proposed);
-            }
+/// Proposes a patch of a running graph, or previews it.
+pub async fn patch(flow: &Flow, permit: &Permit, request: PatchRequest) -> Result<ProposedPatch, EngineError> {
+    for _ in 0..limits::PATCH_TRIES_MAX {
+        let look = check_patch(flow, permit, &request).await?;
+        if let Some(proposed) = propose_patch(flow, permit, look, request.dry_run).await? {
+            return Ok(proposed);
         }
-        Err(CheckedPatch::run_too_fast())
     }
+    Err(CheckedPatch::run_too_fast())
+}
 
-    /// Checks a patch against the current run, and refuses one that can't be applied.
-    pub(crate) async fn check_patch(
-        &self,
-        permit: &Permit,
-        request: &PatchRequest,
-    ) -> Result<CheckedPatch, EngineError> {
-        let run = request.run;
-        let row = self.unfinished_run(permit, run).await?;
-        let (records, costly) = (&*self.inner.parts.records, CostFlag::default());
-        let loaded = Box::pin(load::snapshot(records, &self.inner.workflows, row, &costly));
-        let (row, copy) = self.inner.offload.run_when_costly(&permit.claimant(), &costly, loaded).await?;
-        check_unfinished(&row)?;
-        let seen = row.state_version;
-        if request.version.is_some_and(|version| version != seen) {
-            return Err(EngineError::refused(
-                Code::OccConflict,
-                format!("the run is at version {seen} now; fetch it again"),
-            ));
-        }
-        let patch = Patch::from_value(request.document.clone());
-        let mut patch = patch.map_err(|problems| invalid_document("the patch", &problems))?;
-        let known = self.patches_of(permit, run).await?;
-        if known.len() >= usize::try_from(limits::RUN_PATCHES_MAX).unwrap_or(0) {
-            return Err(EngineError::refused(Code::ValidationFailed, "the run has reached its limit of patches"));
-        }
-        let counts = |row: &&PatchRow| matches!(row.status, PatchStatus::Applied | PatchStatus::Proposed);
-        let kept = load::merge_pins(&request_of_row(&row)?.1, known.iter().filter(counts))?;
-        self.pin(permit, &mut patch, &kept).await?;
-        let (looked, refused, head, calls) = self.on_copy(copy, |run, env| {
-            let (looked, calls) = (run.preview_patch(&patch, env), run.calls_reserved());
-            (looked, run.judge_patch(&patch, permit.actor(), env).err(), Arc::clone(run.head()), calls)
-        })?;
-        let looked = looked.map_err(|problems| invalid_document("the patch", &problems))?;
-        let PatchPreview { patch, graph, preview } = looked;
-        check_no_duplicate_nodes(&known, &patch)?;
-        let together = RunDefinition {
-            graph: Arc::new(self.with_proposed(permit.tenant(), graph, &known)?),
-            inputs: Arc::clone(&head.inputs),
-            workflow: head.workflow.clone(),
-            level: head.level,
-            pins: kept.and(&patch.pins),
+/// Checks a patch against the current run, and refuses one that can't be applied.
+pub(crate) async fn check_patch(
+    flow: &Flow,
+    permit: &Permit,
+    request: &PatchRequest,
+) -> Result<CheckedPatch, EngineError> {
+    let run = request.run;
+    let row = signals::unfinished_run(flow, permit, run).await?;
+    let (records, costly) = (&*flow.inner.parts.records, CostFlag::default());
+    let loaded = Box::pin(load::snapshot(records, &flow.inner.workflows, row, &costly));
+    let (row, copy) = flow.inner.offload.run_when_costly(&permit.claimant(), &costly, loaded).await?;
+    check_unfinished(&row)?;
+    let seen = row.state_version;
+    if request.version.is_some_and(|version| version != seen) {
+        return Err(EngineError::refused(
+            Code::OccConflict,
+            format!("the run is at version {seen} now; fetch it again"),
+        ));
+    }
+    let patch = Patch::from_value(request.document.clone());
+    let mut patch = patch.map_err(|problems| invalid_document("the patch", &problems))?;
+    let known = patches_of(flow, permit, run).await?;
+    if known.len() >= usize::try_from(limits::RUN_PATCHES_MAX).unwrap_or(0) {
+        return Err(EngineError::refused(Code::ValidationFailed, "the run has reached its limit of patches"));
+    }
+    let counts = |row: &&PatchRow| matches!(row.status, PatchStatus::Applied | PatchStatus::Proposed);
+    let kept = load::merge_pins(&request_of_row(&row)?.1, known.iter().filter(counts))?;
+    pin(flow, permit, &mut patch, &kept).await?;
+    let (looked, refused, head, calls) = on_copy(flow, copy, |run, env| {
+        let (looked, calls) = (run.preview_patch(&patch, env), run.calls_reserved());
+        (looked, run.judge_patch(&patch, permit.actor(), env).err(), Arc::clone(run.head()), calls)
+    })?;
+    let looked = looked.map_err(|problems| invalid_document("the patch", &problems))?;
+    let PatchPreview { patch, graph, preview } = looked;
+    check_no_duplicate_nodes(&known, &patch)?;
+    let together = RunDefinition {
+        graph: Arc::new(with_proposed(flow, &head, graph, &known)?),
+        inputs: Arc::clone(&head.inputs),
+        workflow: head.workflow.clone(),
+        level: head.level,
+        pins: kept.and(&patch.pins),
+    };
+    let number = known.iter().map(|row| row.number).max().unwrap_or(0) + 1;
+    Ok(CheckedPatch { run, version: seen, number, patch, preview, refused, combined: together, calls, risk: None })
+}
+
+/// Pins the versions of all workflows that a patch starts, so that what is checked is what runs. Child workflows
+/// that the run already pinned keep their versions.
+async fn pin(flow: &Flow, permit: &Permit, patch: &mut Patch, kept: &Pins) -> Result<(), EngineError> {
+    let mut inside = ChildWorkflows::default();
+    for node in &mut patch.add_nodes {
+        let Some(child) = node.child() else { continue };
+        let found =
+            lookup::find_workflow(&flow.inner.workflows, permit.tenant(), &child.workflow_id, child.version).await?;
+        let Some(found) = found else {
+            let message = format!("there is no workflow {}", child.workflow_id);
+            return Err(EngineError::refused(Code::MalformedArgs, message));
         };
-        let number = known.iter().map(|row| row.number).max().unwrap_or(0) + 1;
-        Ok(CheckedPatch { run, version: seen, number, patch, preview, refused, combined: together, calls, risk: None })
+        node.pin(found.version);
+        inside.found.push(found);
     }
+    lookup::add_children(&flow.inner.workflows, &mut inside, permit.tenant(), &patch.add_nodes, kept).await?;
+    share::copy_shared(&flow.inner.workflows, permit.tenant(), None, &inside).await?;
+    patch.authors = inside.authors().into_iter().map(str::to_owned).collect();
+    // What the run already pins stays as it is.
+    let graphs = inside.children.values().map(Arc::as_ref);
+    let tools = flow.inner.workflows.pin_tools(Pins::default(), graphs)?.tools().clone().into_iter();
+    patch.tools = tools.filter(|(name, _)| kept.tool(name).is_none()).collect();
+    patch.pins = inside.pins;
+    Ok(())
+}
 
-    /// Pins the versions of all workflows that a patch starts, so that what is checked is what runs. Child workflows
-    /// that the run already pinned keep their versions.
-    async fn pin(&self, permit: &Permit, patch: &mut Patch, kept: &Pins) -> Result<(), EngineError> {
-        let mut inside = ChildWorkflows::default();
-        for node in &mut patch.add_nodes {
-            let Some(child) = node.child() else { continue };
-            let found = self.inner.workflows.find(permit.tenant(), &child.workflow_id, child.version).await?;
-            let Some(found) = found else {
-                let message = format!("there is no workflow {}", child.workflow_id);
-                return Err(EngineError::refused(Code::MalformedArgs, message));
-            };
-            node.pin(found.version);
-            inside.found.push(found);
-        }
-        self.inner.workflows.add_children(&mut inside, permit.tenant(), &patch.add_nodes, kept).await?;
-        self.inner.workflows.copy_shared(permit.tenant(), None, &inside).await?;
-        patch.authors = inside.authors().into_iter().map(str::to_owned).collect();
-        patch.pins = inside.pins;
-        Ok(())
-    }
-
-    /// The graph with every proposed patch that is not applied yet.
-    fn with_proposed(&self, tenant: &str, mut graph: Graph, known: &[PatchRow]) -> Result<Graph, EngineError> {
-        let catalog = self.inner.workflows.running(tenant);
-        for row in known.iter().filter(|row| row.status == PatchStatus::Proposed) {
-            let unfit = || {
-                let message = format!("this patch conflicts with patch {}, which is not applied yet", row.number);
-                EngineError::refused(Code::OccConflict, message)
-            };
-            let patch = load::patch_of(row)?;
-            let nodes: Vec<&str> = graph.nodes.iter().map(|node| node.node.id.as_str()).collect();
-            // Which node is current does not affect the calls.
-            let current = nodes.get(..1).unwrap_or_default();
-            graph = chimera_core::flow::patch::apply(&graph, &patch, current, &nodes, &catalog).map_err(|_| unfit())?;
-        }
-        Ok(graph)
-    }
-
-    /// Proposes a checked patch; `None` if the run or its proposed patches changed since.
-    pub(crate) async fn propose(
-        &self,
-        permit: &Permit,
-        look: CheckedPatch,
-        dry_run: bool,
-    ) -> Result<Option<ProposedPatch>, EngineError> {
-        let CheckedPatch { run, version, number, patch, preview, refused, risk, .. } = look;
-        let preview = serde_json::from_value(preview).map_err(JsonError::Serialise)?;
-        if let Some(why) = refused {
-            return Err(EngineError::refused(Code::PolicyDenied, why));
-        }
-        if dry_run {
-            return Ok(Some(ProposedPatch { number: None, preview }));
-        }
-        // Of two concurrent proposals one gets the number.
-        let row = self.patch_row(permit, run, number, &patch)?;
-        let told = SignalKind::Patch { number, patch: patch.to_value(), by: permit.by(), risk };
-        let is = |column, value: Cell| Condition { column, compare: Comparison::Is, value };
-        let unchanged = Step::Lock {
-            table: &RUNS,
-            conditions: vec![is(runs::id, run.into()), is(runs::state_version, version.into())],
-            rows: RowCount::Exactly(1),
+/// The graph with every proposed patch that is not applied yet.
+fn with_proposed(flow: &Flow, head: &RunHead, mut graph: Graph, known: &[PatchRow]) -> Result<Graph, EngineError> {
+    let pinned = PinnedSpecs::of_graph(&head.pins, &graph);
+    let catalog = flow.inner.workflows.running(&head.tenant).pinned(&pinned);
+    for row in known.iter().filter(|row| row.status == PatchStatus::Proposed) {
+        let unfit = || {
+            let message = format!("this patch conflicts with patch {}, which is not applied yet", row.number);
+            EngineError::refused(Code::OccConflict, message)
         };
-        let tx = Tx { inserts: vec![row], steps: vec![unchanged], ..Tx::default() };
-        let told = self.try_send_signal(permit, RunSignal::new(run, told), tx).await?;
-        Ok(told.then_some(ProposedPatch { number: Some(number), preview }))
+        let patch = load::patch_of(row)?;
+        let nodes: Vec<&str> = graph.nodes.iter().map(|node| node.node.id.as_str()).collect();
+        // Which node is current does not affect the calls.
+        let current = nodes.get(..1).unwrap_or_default();
+        graph = chimera_core::flow::patch::apply(&graph, &patch, current, &nodes, &catalog).map_err(|_| unfit())?;
     }
+    Ok(graph)
+}
 
-    /// Inspects a copy of a run.
-    fn on_copy<T>(&self, mut run: Run, look: impl FnOnce(&Run, &Env<'_>) -> T) -> Result<T, EngineError> {
-        let tenant = run.head().tenant.clone();
-        let parts = &self.inner.parts;
-        let (now, catalog) = (parts.clock.steady(), self.inner.workflows.running(&tenant));
-        let mut env = Env {
-            now,
-            ids: &mut || parts.random.row_id(now),
-            gate: &mut ClosedGate,
-            policy: &*parts.policy,
-            catalog: &catalog,
-            // The copy is never written.
-            owner: LaneOwner { lane: 0, epoch: 0 },
-        };
-        // What is in flight without its own row reappears in this copy, and goes no further.
-        run.step(vec![RunEvent::Claimed { alone: false }], &mut env)?;
-        Ok(look(&run, &env))
+/// Proposes a checked patch; `None` if the run or its proposed patches changed since.
+pub(crate) async fn propose_patch(
+    flow: &Flow,
+    permit: &Permit,
+    look: CheckedPatch,
+    dry_run: bool,
+) -> Result<Option<ProposedPatch>, EngineError> {
+    let CheckedPatch { run, version, number, patch, preview, refused, risk, .. } = look;
+    let preview = serde_json::from_value(preview).map_err(JsonError::Serialise)?;
+    if let Some(why) = refused {
+        return Err(EngineError::refused(Code::PolicyDenied, why));
     }
+    if dry_run {
+        return Ok(Some(ProposedPatch { number: None, preview }));
+    }
+    // Of two concurrent proposals one gets the number.
+    let row = patch_row(flow, permit, run, number, &patch)?;
+    let kind = SignalKind::Patch { number, patch: patch.to_value(), by: permit.by(), risk };
+    let is = |column, value: Cell| Condition { column, compare: Comparison::Is, value };
+    let unchanged = Step::Lock {
+        table: &RUNS,
+        conditions: vec![is(runs::id, run.into()), is(runs::state_version, version.into())],
+        rows: RowCount::Exactly(1),
+    };
+    let tx = Tx { inserts: vec![row], steps: vec![unchanged], ..Tx::default() };
+    let sent = signals::try_send_signal(flow, permit, RunSignal::new(run, kind), tx).await?;
+    Ok(sent.then_some(ProposedPatch { number: Some(number), preview }))
+}
 
-    fn patch_row(&self, permit: &Permit, run: Uuid, number: u32, patch: &Patch) -> Result<Insert, EngineError> {
-        let digest = chimera_core::flow::patch::digest(Digest32::ZERO, patch);
-        let row = Insert::new(
-            &RUN_PATCHES,
-            vec![
-                (run_patches::run_id, run.into()),
-                (run_patches::number, number.into()),
-                (run_patches::tenant_id, permit.tenant().into()),
-                (run_patches::patch, Json::encode(&patch.to_value()).map_err(Unstorable::from)?.into()),
-                (run_patches::digest, Cell::Bytes(digest.to_vec())),
-                (run_patches::status, PatchStatus::Proposed.into()),
-                (run_patches::actor, permit.actor().into()),
-                (run_patches::actor_kind, permit.kind().into()),
-                (run_patches::justification, patch.justification.as_str().into()),
-                (run_patches::created_at, self.inner.parts.clock.now().into()),
-                (run_patches::state_version, 1.into()),
-            ],
-        );
-        Ok(row.map_err(Unstorable::from)?)
-    }
+/// Inspects a copy of a run.
+fn on_copy<T>(flow: &Flow, mut run: Run, look: impl FnOnce(&Run, &Env<'_>) -> T) -> Result<T, EngineError> {
+    let tenant = run.head().tenant.clone();
+    let parts = &flow.inner.parts;
+    let pinned = PinnedSpecs::of_graph(&run.head().pins, run.graph());
+    let (now, catalog) = (parts.clock.steady(), flow.inner.workflows.running(&tenant).pinned(&pinned));
+    let mut env = Env {
+        now,
+        ids: &mut || parts.random.row_id(now),
+        gate: &mut ClosedGate,
+        policy: &*parts.policy,
+        catalog: &catalog,
+        projection: &*parts.projection,
+        jobs: &*parts.jobs,
+        // The copy is never written.
+        owner: LaneOwner { lane: 0, epoch: 0 },
+    };
+    // What is in flight without its own row reappears in this copy, and goes no further.
+    run.step(vec![RunEvent::Claimed { owns_all_calls: false }], &mut env)?;
+    Ok(look(&run, &env))
+}
 
-    /// Removes the last applied patch, unless one of its nodes has started.
-    pub async fn unpatch(&self, permit: &Permit, run: Uuid, number: u32) -> Result<(), EngineError> {
-        self.unfinished_run(permit, run).await?;
-        let records = &*self.inner.parts.records;
-        let known = self.patches_of(permit, run).await?;
-        let row = known.iter().find(|row| row.number == number);
-        let row = row.ok_or_else(|| EngineError::unknown("patch", number))?;
-        let refused = |why: String| Err(EngineError::refused(Code::InvalidTransition, why));
-        if row.status != PatchStatus::Applied {
-            let status = row.status.as_str();
-            return refused(format!("patch {number} is {status}: only an applied patch can be removed"));
-        }
-        let applied = known.iter().filter(|row| row.status == PatchStatus::Applied);
-        let applied =
-            applied.map(|row| Ok((load::applied_seq(row)?, row.number))).collect::<Result<Vec<_>, DamagedRows>>();
-        if let Some((_, last)) = applied?.into_iter().max().filter(|(_, last)| *last != number) {
-            return refused(format!("patch {last} was applied later and must be removed first"));
-        }
-        for node in added_nodes(row)? {
-            if self.step_of(permit, run, &node).await.is_ok() {
-                return refused(format!("its node {node} has started"));
-            }
-        }
-        let select = SignalBrief::select(Scope::Tenant(permit.tenant().to_owned()));
-        let select = select.with(run_signals::run_id, run).with(run_signals::kind, "unpatch");
-        if rows::find::<SignalBrief>(records, select).await?.is_some() {
-            return Err(EngineError::refused(Code::OccConflict, "the last patch is already being removed"));
-        }
-        let requests = self.requests_of(permit.tenant(), run).await?;
-        check_none_approved(&known, &requests)?;
-        // The other pending patches change with it.
-        let void = VoidRequests::of_reverted_patch(&requests)?;
-        let key = vec![row.run_id.into(), row.number.into()];
-        let at = RowVersion { table: &RUN_PATCHES, key, version: row.state_version };
-        let told = SignalKind::Unpatch { number, by: permit.by() };
-        self.send_signal_once(permit, RunSignal { run, told, void }, &at).await
-    }
+fn patch_row(flow: &Flow, permit: &Permit, run: Uuid, number: u32, patch: &Patch) -> Result<Insert, EngineError> {
+    let digest = chimera_core::flow::patch::digest(Digest32::ZERO, patch);
+    let row = Insert::new(
+        &RUN_PATCHES,
+        vec![
+            (run_patches::run_id, run.into()),
+            (run_patches::number, number.into()),
+            (run_patches::tenant_id, permit.tenant().into()),
+            (run_patches::patch, Json::encode(&patch.to_value()).map_err(Unstorable::from)?.into()),
+            (run_patches::digest, Cell::Bytes(digest.to_vec())),
+            (run_patches::status, PatchStatus::Proposed.into()),
+            (run_patches::actor, permit.actor().into()),
+            (run_patches::actor_kind, permit.kind().into()),
+            (run_patches::justification, patch.justification.as_str().into()),
+            (run_patches::created_at, flow.inner.parts.clock.now().into()),
+            (run_patches::state_version, 1.into()),
+        ],
+    );
+    Ok(row.map_err(Unstorable::from)?)
+}
 
-    async fn patches_of(&self, permit: &Permit, run: Uuid) -> Result<Vec<PatchRow>, EngineError> {
-        let select = PatchRow::select(Scope::Tenant(permit.tenant().to_owned())).with(run_patches::run_id, run);
-        rows::list(&*self.inner.parts.records, select, limits::RUN_ROWS_MAX).await
+/// Removes the last applied patch, unless one of its nodes has started.
+pub async fn withdraw_patch(flow: &Flow, permit: &Permit, run: Uuid, number: u32) -> Result<(), EngineError> {
+    signals::unfinished_run(flow, permit, run).await?;
+    let records = &*flow.inner.parts.records;
+    let known = patches_of(flow, permit, run).await?;
+    let row = known.iter().find(|row| row.number == number);
+    let row = row.ok_or_else(|| EngineError::unknown("patch", number))?;
+    let refused = |why: String| Err(EngineError::refused(Code::InvalidTransition, why));
+    if row.status != PatchStatus::Applied {
+        let status = row.status.as_str();
+        return refused(format!("patch {number} is {status}: only an applied patch can be removed"));
     }
+    let applied = known.iter().filter(|row| row.status == PatchStatus::Applied);
+    let applied = applied.map(|row| Ok((load::applied_seq(row)?, row.number))).collect::<Result<Vec<_>, DamagedRows>>();
+    if let Some((_, last)) = applied?.into_iter().max().filter(|(_, last)| *last != number) {
+        return refused(format!("patch {last} was applied later and must be removed first"));
+    }
+    for node in added_nodes(row)? {
+        if steps::find_step(flow, permit, run, &node).await.is_ok() {
+            return refused(format!("its node {node} has started"));
+        }
+    }
+    let select = SignalBrief::select(Scope::Tenant(permit.tenant().to_owned()));
+    let select = select.with(run_signals::run_id, run).with(run_signals::kind, "unpatch");
+    if rows::find::<SignalBrief>(records, select).await?.is_some() {
+        return Err(EngineError::refused(Code::OccConflict, "the last patch is already being removed"));
+    }
+    let requests = review::requests_of(flow, permit.tenant(), run).await?;
+    check_none_approved(&known, &requests)?;
+    // The other pending patches change with it.
+    let void = VoidRequests::of_reverted_patch(&requests)?;
+    let key = vec![row.run_id.into(), row.number.into()];
+    let at = RowVersion { table: &RUN_PATCHES, key, version: row.state_version };
+    let kind = SignalKind::Unpatch { number, by: permit.by() };
+    signals::send_signal_once(flow, permit, RunSignal { run, kind, void }, &at).await
+}
+
+async fn patches_of(flow: &Flow, permit: &Permit, run: Uuid) -> Result<Vec<PatchRow>, EngineError> {
+    let select = PatchRow::select(Scope::Tenant(permit.tenant().to_owned())).with(run_patches::run_id, run);
+    rows::list(&*flow.inner.parts.records, select, limits::RUN_ROWS_MAX).await
 }
 
 /// The nodes that a patch adds.

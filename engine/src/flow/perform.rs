@@ -4,9 +4,8 @@
 //! the input was validated when it was resolved. A dry call of a tool without dry-run support never reaches the tool. A
 //! call that exceeds its deadline is dropped; since its effect is unknown then, it counts as maybe sent.
 
-use super::ToolRegistry;
-use crate::flow::port::{CallContext, CancelToken, CompletedCall, Tool};
-use crate::port::Clock;
+use super::{FlowPorts, definitions};
+use crate::flow::port::{CallContext, CallLog, CancelToken, CompletedCall, LoggedCall, Tool};
 use chimera_core::error::Code;
 use chimera_core::flow::call::{CallOutcome, ToolError};
 use chimera_core::flow::run::{Call, CallMode, RunHead};
@@ -21,15 +20,15 @@ use std::time::Duration;
 const LATE: &str = "the call timed out";
 
 pub(super) async fn execute_tool(
-    registry: &ToolRegistry,
-    clock: &dyn Clock,
+    parts: &FlowPorts,
     head: &RunHead,
     call: &Call,
     mut cancel: CancelToken,
 ) -> CallOutcome {
-    let Some(tool) = registry.tool_of(&head.tenant, &call.tool) else {
-        let message = format!("tool {} is not configured on this node", call.tool);
-        return CallOutcome::Failed(ToolError::not_sent(Code::ToolUnavailable, message));
+    let clock = &*parts.clock;
+    let tool = match definitions::tool_for_call(parts, &head.tenant, &call.tool).await {
+        Ok(tool) => tool,
+        Err(error) => return CallOutcome::Failed(error),
     };
     let spec = tool.spec();
     if is_dry_run(&call.input) && call.mode != CallMode::DryRun && !spec.metadata.dry_run_supported {
@@ -54,8 +53,16 @@ pub(super) async fn execute_tool(
         time_left,
         traceparent: trace::traceparent(head.id, SpanId::call(call.id)),
         cancel: cancel.clone(),
+        log: CallLog::open(&parts.call_log, || LoggedCall {
+            tenant: head.tenant.clone(),
+            run_id: head.id,
+            step_id: call.step,
+            call_id: call.id,
+            tool: Arc::clone(spec),
+            attempt: call.attempt,
+        }),
     };
-    let work = invoke(tool, &ctx, call);
+    let work = invoke(&tool, &ctx, call);
     tokio::pin!(work);
     let stop = async {
         cancel.cancelled().await;

@@ -16,9 +16,10 @@ use chimera_core::access::tables::{TOKEN_FAMILIES, TokenFamilyRow, token_familie
 use chimera_core::flow::run::{EffectStatus, Signal, UncertainStep};
 use chimera_core::flow::status::{NotificationStatus, RequestStatus};
 use chimera_core::flow::tables::{
-    EffectRow, NotificationId, RUN_SIGNALS, RUNS, RequestBrief, RunBrief, SignalRow, StepBrief, effects, notifications,
-    run_signals, runs, scoped_approvals, steps,
+    EffectRow, NotificationId, RUN_SIGNALS, RUNS, RequestBrief, RunBrief, SignalRow, StepBrief, WORK_ITEMS,
+    WorkItemState, effects, notifications, run_signals, runs, scoped_approvals, steps, work_items,
 };
+use chimera_core::flow::work::WorkState;
 use chimera_core::json::Digest32;
 use chimera_core::ledger::tables::{LaneRow, STORE_STATE, StoreStateRow, store_state};
 use chimera_core::limits;
@@ -67,6 +68,8 @@ pub struct RestoredRun {
     version: i64,
     run_seq: i64,
     owned: bool,
+    /// Workers have its calls, or may get them.
+    has_open_work: bool,
     /// The latest time in its effects and steps.
     latest: Timestamp,
 }
@@ -90,137 +93,137 @@ pub struct ResumeOptions<'a> {
     pub end_sign_ins: bool,
 }
 
-impl Flow {
-    /// Collects everything that has work left.
-    pub async fn survey(&self) -> Result<RestoreSurvey, EngineError> {
-        let records = &*self.inner.parts.records;
-        let mut found = self.runs_with_work_left().await?;
-        let mut lapsed = dropped_signals(records).await?;
-        found.extend(lapsed.keys());
-        let mut survey = RestoreSurvey::default();
-        for run in found {
-            // Nothing is driven while the store is held, so the row still exists.
-            let Some(row) = load::run_row(records, run).await? else { continue };
-            survey.runs.push(self.inspect_run(row, lapsed.remove(&run).unwrap_or_default()).await?);
-        }
-        let pending = NotificationId::select(Scope::System).with(notifications::status, NotificationStatus::Pending);
-        survey.messages = rows::count(records, pending).await?;
-        let open = TokenFamilyRow::select(Scope::System).with(token_families::revoked_at, Value::Null);
-        let open = open.filter(token_families::expires_at, Comparison::Above, self.inner.parts.clock.now());
-        survey.sign_ins = rows::count(records, open).await?;
-        Ok(survey)
+/// Collects everything that has work left.
+pub async fn survey_restored(flow: &Flow) -> Result<RestoreSurvey, EngineError> {
+    let records = &*flow.inner.parts.records;
+    let mut found = runs_with_work_left(flow).await?;
+    let mut lapsed = dropped_signals(records).await?;
+    found.extend(lapsed.keys());
+    let mut survey = RestoreSurvey::default();
+    for run in found {
+        // Nothing is driven while the store is held, so the row still exists.
+        let Some(row) = load::run_row(records, run).await? else { continue };
+        survey.runs.push(inspect_run(flow, row, lapsed.remove(&run).unwrap_or_default()).await?);
     }
+    let pending = NotificationId::select(Scope::System).with(notifications::status, NotificationStatus::Pending);
+    survey.messages = rows::count(records, pending).await?;
+    let open = TokenFamilyRow::select(Scope::System).with(token_families::revoked_at, Value::Null);
+    let open = open.filter(token_families::expires_at, Comparison::Above, flow.inner.parts.clock.now());
+    survey.sign_ins = rows::count(records, open).await?;
+    Ok(survey)
+}
 
-    async fn runs_with_work_left(&self) -> Result<BTreeSet<Uuid>, EngineError> {
-        let mut found = BTreeSet::new();
-        let all = || RunBrief::select(Scope::System);
-        for select in [
-            all().with(runs::completed_at, Value::Null),
-            all().filter(runs::owner_lane, Comparison::AtLeast, 0),
-            all().filter(runs::next_deadline, Comparison::AtLeast, Timestamp::from_micros(0)),
-        ] {
-            rows::each(&*self.inner.parts.records, select, |row: RunBrief| {
-                if !row.status.is_final() || load::is_rolling_back(&row)? {
-                    found.insert(row.id);
-                }
-                Ok(())
-            })
-            .await?;
-        }
-        Ok(found)
-    }
-
-    async fn inspect_run(&self, row: Row, lapsed: Vec<DroppedSignal>) -> Result<RestoredRun, EngineError> {
-        let records = &*self.inner.parts.records;
-        let brief = RunBrief::peek(&row)?;
-        let id = brief.id;
-        let effects = EffectRow::select(Scope::System).with(effects::run_id, id);
-        let effects: Vec<EffectRow> = rows::list(records, effects, limits::RUN_ROWS_MAX).await?;
-        let steps = StepBrief::select(Scope::System).with(steps::run_id, id);
-        let steps: Vec<StepBrief> = rows::list(records, steps, limits::RUN_ROWS_MAX).await?;
-        let pending = RequestBrief::select(Scope::System).with(scoped_approvals::run_id, id);
-        let pending = pending.with(scoped_approvals::status, RequestStatus::Pending);
-        let written = |row: &EffectRow| [Some(row.created_at), row.dispatched_at, row.settled_at].into_iter().max()?;
-        let started = steps.iter().filter_map(|step| step.started_at);
-        let latest = effects.iter().filter_map(written).chain(started).max();
-        let rolling_back = load::is_rolling_back(&brief)?;
-        let mut run = RestoredRun {
-            id,
-            tenant: brief.tenant_id,
-            workflow: brief.workflow_id.unwrap_or_default(),
-            actor: brief.actor,
-            status: brief.status.as_str().to_owned(),
-            unsure: Vec::new(),
-            under_way: effects.iter().filter(|effect| effect.status == EffectStatus::Dispatched).count(),
-            approvals: rows::count(records, pending).await?,
-            due: brief.next_deadline,
-            rolling_back,
-            lapsed,
-            unreadable: None,
-            version: brief.state_version,
-            run_seq: brief.run_seq,
-            owned: brief.owner_lane.is_some(),
-            latest: latest.unwrap_or(Timestamp::from_micros(0)),
-        };
-        match load::load(records, &self.inner.workflows, row, &CostFlag::default()).await {
-            Ok(loaded) => {
-                run.unsure = loaded.uncertain_steps();
-                // A run that waits only briefly keeps its owner, and its row has no deadline.
-                run.due = run.due.or_else(|| loaded.next_timer());
+async fn runs_with_work_left(flow: &Flow) -> Result<BTreeSet<Uuid>, EngineError> {
+    let mut found = BTreeSet::new();
+    let all = || RunBrief::select(Scope::System);
+    for select in [
+        all().with(runs::completed_at, Value::Null),
+        all().filter(runs::owner_lane, Comparison::AtLeast, 0),
+        all().filter(runs::next_deadline, Comparison::AtLeast, Timestamp::from_micros(0)),
+    ] {
+        rows::each(&*flow.inner.parts.records, select, |row: RunBrief| {
+            if !row.status.is_final() || load::is_rolling_back(&row)? {
+                found.insert(row.id);
             }
-            Err(EngineError::Read(error)) => return Err(error.into()),
-            Err(error) => run.unreadable = Some(error.to_string()),
-        }
-        Ok(run)
+            Ok(())
+        })
+        .await?;
     }
+    Ok(found)
+}
 
-    /// Flags every run of `survey` as restored, and lets the store accept changes again. Returns the number of revoked
-    /// sign-ins.
-    pub async fn resume_store(
-        &self,
-        permit: &Permit,
-        survey: &RestoreSurvey,
-        resume: &ResumeOptions<'_>,
-    ) -> Result<usize, EngineError> {
-        let records = &*self.inner.parts.records;
-        let now = self.inner.parts.clock.now();
-        for runs in survey.runs.chunks(limits::RESTORE_RUNS_PER_TX_MAX) {
-            let mut tx = Tx::default();
-            for run in runs {
-                tx.updates.push(flag_restored(run, now).map_err(Unstorable::from)?);
-                tx.steps.extend(delete_signals(run));
-                let unsure = run.unsure.iter().map(|step| json!({"node": step.node, "tool": step.tool})).collect();
-                let mut data = json!({
-                    "under_way": run.under_way, "rolling_back": run.rolling_back, "dropped": counted(&run.lapsed),
-                });
-                add_list(&mut data, "unsure", unsure);
-                let event = permit.event(run.id, "run.restored", data).of_run(run.id);
-                let (tenant_id, run_seq) = (run.tenant.clone(), Some(run.run_seq + 1));
-                self.writer().event(&mut tx, EventRecord { tenant_id, run_seq, ..event })?;
-            }
-            records.commit(tx).await?;
+async fn inspect_run(flow: &Flow, row: Row, lapsed: Vec<DroppedSignal>) -> Result<RestoredRun, EngineError> {
+    let records = &*flow.inner.parts.records;
+    let brief = RunBrief::peek(&row)?;
+    let id = brief.id;
+    let effects = EffectRow::select(Scope::System).with(effects::run_id, id);
+    let effects: Vec<EffectRow> = rows::list(records, effects, limits::RUN_ROWS_MAX).await?;
+    let steps = StepBrief::select(Scope::System).with(steps::run_id, id);
+    let steps: Vec<StepBrief> = rows::list(records, steps, limits::RUN_ROWS_MAX).await?;
+    let pending = RequestBrief::select(Scope::System).with(scoped_approvals::run_id, id);
+    let pending = pending.with(scoped_approvals::status, RequestStatus::Pending);
+    let written = |row: &EffectRow| [Some(row.created_at), row.dispatched_at, row.settled_at].into_iter().max()?;
+    let started = steps.iter().filter_map(|step| step.started_at);
+    let latest = effects.iter().filter_map(written).chain(started).max();
+    let rolling_back = load::is_rolling_back(&brief)?;
+    let mut run = RestoredRun {
+        id,
+        tenant: brief.tenant_id,
+        workflow: brief.workflow_id.unwrap_or_default(),
+        actor: brief.actor,
+        status: brief.status.as_str().to_owned(),
+        unsure: Vec::new(),
+        under_way: effects.iter().filter(|effect| effect.status == EffectStatus::Dispatched).count(),
+        approvals: rows::count(records, pending).await?,
+        due: brief.next_deadline,
+        rolling_back,
+        lapsed,
+        unreadable: None,
+        version: brief.state_version,
+        run_seq: brief.run_seq,
+        owned: brief.owner_lane.is_some(),
+        has_open_work: has_open_work(records, id).await?,
+        latest: latest.unwrap_or(Timestamp::from_micros(0)),
+    };
+    match load::load(records, &flow.inner.workflows, row, &CostFlag::default()).await {
+        Ok(loaded) => {
+            run.unsure = loaded.uncertain_steps();
+            // A run that waits only briefly keeps its owner, and its row has no deadline.
+            run.due = run.due.or_else(|| loaded.next_timer());
         }
+        Err(EngineError::Read(error)) => return Err(error.into()),
+        Err(error) => run.unreadable = Some(error.to_string()),
+    }
+    Ok(run)
+}
+
+/// Flags every run of `survey` as restored, and lets the store accept changes again. Returns the number of revoked
+/// sign-ins.
+pub async fn resume_store(
+    flow: &Flow,
+    permit: &Permit,
+    survey: &RestoreSurvey,
+    resume: &ResumeOptions<'_>,
+) -> Result<usize, EngineError> {
+    let records = &*flow.inner.parts.records;
+    let now = flow.inner.parts.clock.now();
+    for runs in survey.runs.chunks(limits::RESTORE_RUNS_PER_TX_MAX) {
         let mut tx = Tx::default();
-        let ended = if resume.end_sign_ins { survey.sign_ins } else { 0 };
-        if resume.end_sign_ins {
-            tx.steps.push(end_sign_ins(now)?);
+        for run in runs {
+            tx.updates.push(flag_restored(run, now).map_err(Unstorable::from)?);
+            tx.steps.extend(delete_signals(run));
+            tx.steps.extend(withdraw_work(run, now)?);
+            let unsure = run.unsure.iter().map(|step| json!({"node": step.node, "tool": step.tool})).collect();
+            let mut data = json!({
+                "under_way": run.under_way, "rolling_back": run.rolling_back, "dropped": counted(&run.lapsed),
+            });
+            add_list(&mut data, "unsure", unsure);
+            let event = permit.event(run.id, "run.restored", data).of_run(run.id);
+            let (tenant_id, run_seq) = (run.tenant.clone(), Some(run.run_seq + 1));
+            writer(flow).event(&mut tx, EventRecord { tenant_id, run_seq, ..event })?;
         }
-        let generation = next_generation(records, now).await?;
-        tx.steps.push(release_hold(generation)?);
-        let mut data = json!({
-            "reason": resume.hold.reason, "held_since": resume.hold.since.to_string(), "runs": survey.runs.len(),
-            "sign_ins_ended": ended, "messages": survey.messages, "generation": generation,
-        });
-        add_list(&mut data, "lanes", lanes(records).await?);
-        let event = permit.event("store", "store.resumed", data);
-        self.writer().event(&mut tx, EventRecord { tenant_id: SYSTEM_TENANT.to_owned(), ..event })?;
         records.commit(tx).await?;
-        Ok(ended)
     }
+    let mut tx = Tx::default();
+    let ended = if resume.end_sign_ins { survey.sign_ins } else { 0 };
+    if resume.end_sign_ins {
+        tx.steps.push(end_sign_ins(now)?);
+    }
+    let generation = next_generation(records, now).await?;
+    tx.steps.push(release_hold(generation)?);
+    let mut data = json!({
+        "reason": resume.hold.reason, "held_since": resume.hold.since.to_string(), "runs": survey.runs.len(),
+        "sign_ins_ended": ended, "messages": survey.messages, "generation": generation,
+    });
+    add_list(&mut data, "lanes", lanes(records).await?);
+    let event = permit.event("store", "store.resumed", data);
+    writer(flow).event(&mut tx, EventRecord { tenant_id: SYSTEM_TENANT.to_owned(), ..event })?;
+    records.commit(tx).await?;
+    Ok(ended)
+}
 
-    fn writer(&self) -> Writer<'_> {
-        Writer { random: &*self.inner.parts.random, clock: &*self.inner.parts.clock }
-    }
+fn writer(flow: &Flow) -> Writer<'_> {
+    Writer { random: &*flow.inner.parts.random, clock: &*flow.inner.parts.clock }
 }
 
 /// Adds a list to the bounded data of a ledger entry: truncated, with its length and digest.
@@ -237,7 +240,7 @@ fn add_list(data: &mut serde_json::Value, name: &str, all: Vec<serde_json::Value
 fn flag_restored(run: &RestoredRun, now: Timestamp) -> Result<Update, chimera_core::record::InvalidTx> {
     let after = Timestamp::from_micros(run.latest.micros().saturating_add(1));
     let mut set = vec![(runs::restored_at, after.max(now).into()), (runs::run_seq, (run.run_seq + 1).into())];
-    if run.owned {
+    if run.owned || run.has_open_work {
         set.extend([
             (runs::owner_lane, Value::Null),
             (runs::owner_epoch, Value::Null),
@@ -252,9 +255,9 @@ async fn dropped_signals(records: &dyn Records) -> Result<BTreeMap<Uuid, Vec<Dro
     let mut lapsed: BTreeMap<Uuid, Vec<DroppedSignal>> = BTreeMap::new();
     rows::each(records, SignalRow::select(Scope::System), |row: SignalRow| {
         let (run, signal) = (row.run_id, Signal::of_row(row));
-        if let Some(by) = signal.told.sender_if_lapsed_by_restore() {
-            let told = DroppedSignal { kind: signal.told.kind(), by: by.id.clone() };
-            lapsed.entry(run).or_default().push(told);
+        if let Some(by) = signal.kind.sender_if_lapsed_by_restore() {
+            let dropped = DroppedSignal { kind: signal.kind.name(), by: by.id.clone() };
+            lapsed.entry(run).or_default().push(dropped);
         }
         Ok(())
     })
@@ -270,6 +273,36 @@ fn delete_signals(run: &RestoredRun) -> Vec<Step> {
         Step::Delete { table: &RUN_SIGNALS, conditions, rows: RowCount::AtMost(u64::MAX) }
     };
     counted(&run.lapsed).into_keys().map(delete).collect()
+}
+
+/// Whether workers have calls of a run, or may get them.
+async fn has_open_work(records: &dyn Records, run: Uuid) -> Result<bool, EngineError> {
+    let mut open = false;
+    let items = WorkItemState::select(Scope::System).with(work_items::run_id, run);
+    rows::each(records, items, |item: WorkItemState| {
+        open |= item.state.is_open();
+        Ok(())
+    })
+    .await?;
+    Ok(open)
+}
+
+/// Takes the calls of a run out of their queues: they may have been executed after the backup. The run settles them like
+/// calls whose process is gone, and their workers are told that nobody waits for them.
+fn withdraw_work(run: &RestoredRun, now: Timestamp) -> Result<Vec<Step>, Unstorable> {
+    let is = |column, value: Value| Condition { column, compare: Comparison::Is, value };
+    let withdraw = |state: WorkState| {
+        let conditions = vec![is(work_items::run_id, run.id.into()), is(work_items::state, state.into())];
+        let set = vec![
+            (work_items::state, WorkState::Cancelled.into()),
+            (work_items::settled_at, now.into()),
+            (work_items::lease_until, Value::Null),
+            (work_items::input, Value::Null),
+        ];
+        Ok(Step::update(&WORK_ITEMS, conditions, set, RowCount::AtMost(u64::MAX))?)
+    };
+    let states = [WorkState::Queued, WorkState::Claimed].into_iter().filter(|_| run.has_open_work);
+    states.map(withdraw).collect()
 }
 
 /// The number of signals by kind.

@@ -6,6 +6,7 @@ use crate::rows;
 use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::approval::{RequestedAction, StoredApproval};
+use chimera_core::flow::cause::ScheduleCause;
 use chimera_core::flow::review::{ApprovalRecord, ApprovalStatus, Review, refusals};
 use chimera_core::flow::run::{ApprovalRequested, RunHead};
 use chimera_core::flow::tables::{ApprovalRow, RunRow, scoped_approvals};
@@ -26,7 +27,8 @@ pub(super) fn of_row(
     let before = before(all, row).map(|row| row.action_data.value()).transpose()?;
     let risk = run.risk.as_ref().map(Json::value).transpose()?;
     let notify = run.notify.as_ref().map(Json::value).transpose()?;
-    Ok(Review::of(&ApprovalRecord {
+    let schedule = ScheduleCause::of_text(run.request_payload.as_str());
+    let review = Review::of(&ApprovalRecord {
         approval_id: row.approval_request_id,
         run_id: run.id,
         workflow_id: run.workflow_id.as_deref().unwrap_or_default(),
@@ -49,7 +51,8 @@ pub(super) fn of_row(
         notify: notify.as_ref(),
         before: before.as_ref(),
         now,
-    }))
+    });
+    Ok(Review { schedule, ..review })
 }
 
 /// The review of a request that is being created.
@@ -59,7 +62,7 @@ pub(super) fn of_request(head: &RunHead, requested: &ApprovalRequested, all: &[A
     let before = latest(before, &requested.action);
     // The earlier request is context only: without it the review still says what would run.
     let before = before.and_then(|row| row.action_data.value().inspect_err(rows::log_skipped).ok());
-    Review::of(&ApprovalRecord {
+    let review = Review::of(&ApprovalRecord {
         approval_id: requested.approval,
         run_id: head.id,
         workflow_id: &head.workflow.id,
@@ -82,7 +85,8 @@ pub(super) fn of_request(head: &RunHead, requested: &ApprovalRequested, all: &[A
         notify: head.notify.as_ref(),
         before: before.as_ref(),
         now,
-    })
+    });
+    Review { schedule: ScheduleCause::of_request(&head.request), ..review }
 }
 
 /// The previous request for the same action.
@@ -124,9 +128,7 @@ pub(super) fn check_approvable(approval: &StoredApproval) -> Result<(), EngineEr
     Err(EngineError::Refused(Box::new(ErrorBody::new(Code::PolicyDenied, message).with("refusals", refused))))
 }
 
-impl Flow {
-    pub(super) async fn requests_of(&self, tenant: &str, run: Uuid) -> Result<Vec<ApprovalRow>, EngineError> {
-        let select = ApprovalRow::select(Scope::Tenant(tenant.to_owned())).with(scoped_approvals::run_id, run);
-        rows::list(&*self.inner.parts.records, select, limits::RUN_ROWS_MAX).await
-    }
+pub(super) async fn requests_of(flow: &Flow, tenant: &str, run: Uuid) -> Result<Vec<ApprovalRow>, EngineError> {
+    let select = ApprovalRow::select(Scope::Tenant(tenant.to_owned())).with(scoped_approvals::run_id, run);
+    rows::list(&*flow.inner.parts.records, select, limits::RUN_ROWS_MAX).await
 }

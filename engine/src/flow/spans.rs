@@ -117,14 +117,14 @@ pub(super) fn call_span(head: &RunHead, call: &Call, answer: &CallOutcome, start
         ("run_id", head.id.to_string().into()),
         ("step_id", call.step.to_string().into()),
         ("tool_call_id", call.id.to_string().into()),
-        ("tool_name", call.tool.as_str().into()),
+        ("tool_name", call.tool.name.as_str().into()),
         ("mode", mode.into()),
         ("attempt", call.attempt.into()),
         ("dry_run", is_dry_run(&call.input).into()),
     ];
     attributes.extend(failed.map(|error| ("error_code", error.code.as_str().into())));
     Span {
-        name: format!("call {}", call.tool),
+        name: format!("call {}", call.tool.name),
         kind: SpanKind::Internal,
         trace: head.id,
         id: SpanId::call(call.id),

@@ -49,9 +49,9 @@ impl TenantBuckets {
         self.buckets.delete(bucket, &self.key(tenant, bucket, key)?).await
     }
 
-    /// The URL of an object, whether it exists or not.
+    /// The URL of an object, whether it exists or not; see [`Buckets::address`].
     pub fn address(&self, tenant: &str, (bucket, key): (&str, &str)) -> Result<String, BucketError> {
-        Ok(self.buckets.address(bucket, &self.key(tenant, bucket, key)?))
+        self.buckets.address(bucket, &self.key(tenant, bucket, key)?)
     }
 
     /// See [`Buckets::is_shared`].

@@ -18,7 +18,10 @@ impl Gate for TurnGate<'_> {
         if !self.inner.is_running() {
             return false;
         }
-        let host = slot.input.and_then(|input| self.inner.parts.registry.get(slot.tool)?.host(input));
+        let host = slot.input.and_then(|input| {
+            let (tool, _) = self.inner.parts.registry.exact(slot.tenant, slot.tool, slot.version)?;
+            tool.host(input)
+        });
         self.inner.call_slots().acquire(slot, host.as_deref())
     }
 

@@ -3,22 +3,26 @@
 //! A version never changes, so its compiled graph is cached and shared by all its runs. Applying the same document
 //! again returns the existing version.
 
-use super::ToolRegistry;
 use super::compiled::Compiled;
+use super::definitions::PinnedSpecs;
 use super::lookup::{FoundWorkflow, Origin};
 use super::newest::NewestVersions;
+use super::registry::{ToolSet, disabled};
 use super::share::is_own;
-use crate::access::{Permit, WORKFLOWS_READ, WORKFLOWS_WRITE, is_nonce_conflict};
+use super::{ToolRegistry, lookup};
+use crate::access::{Permit, WORKFLOWS_READ, WORKFLOWS_WRITE};
 use crate::error::EngineError;
 use crate::flow::error::invalid_document;
 use crate::ledger::audit::Writer;
 use crate::offload::Offload;
 use crate::port::{Clock, CommitError, Random, Records};
 use crate::rows;
+use arc_swap::Guard;
 use chimera_core::error::Code;
 use chimera_core::flow::air::{
     self, Body, Catalog, ChildWorkflow, Document, DocumentProblem, Graph, Node, ProblemCode, Source, WorkflowInfo,
 };
+use chimera_core::flow::pins::Pins;
 use chimera_core::flow::tables::{WORKFLOWS, WorkflowRow, workflows};
 use chimera_core::json::Digest32;
 use chimera_core::limits;
@@ -56,6 +60,10 @@ pub struct AppliedWorkflow {
 /// The catalog for compiling a document: the tools of this process and the workflows that it names.
 pub struct ToolCatalog<'a> {
     registry: &'a ToolRegistry,
+    /// The tools at the moment when the catalog was made.
+    set: Guard<Arc<ToolSet>>,
+    /// The tools whose definition is fixed already.
+    pinned: &'a PinnedSpecs,
     /// Restricts the tools to a tenant's; `None`: all, for a graph that was already authorized.
     tenant: Option<&'a str>,
     children: BTreeMap<(String, Option<i64>), WorkflowInfo>,
@@ -75,23 +83,37 @@ struct Descendants {
 impl<'a> ToolCatalog<'a> {
     /// For a graph that is already running: its children are looked up when they start.
     #[must_use]
-    pub const fn running(registry: &'a ToolRegistry) -> Self {
-        Self { registry, tenant: None, children: BTreeMap::new(), unknown: WorkflowInfo::Exists, stands_in: false }
+    pub fn running(registry: &'a ToolRegistry) -> Self {
+        static NONE: PinnedSpecs = PinnedSpecs::none();
+        Self {
+            registry,
+            set: registry.snapshot(),
+            pinned: &NONE,
+            tenant: None,
+            children: BTreeMap::new(),
+            unknown: WorkflowInfo::Exists,
+            stands_in: false,
+        }
     }
 
-    /// For a stored graph, all of whose tools existed when it was stored.
-    const fn stored(registry: &'a ToolRegistry) -> Self {
-        Self { registry, tenant: None, children: BTreeMap::new(), unknown: WorkflowInfo::Exists, stands_in: true }
+    /// The same, with these definitions of its tools.
+    #[must_use]
+    pub(super) fn pinned(self, pinned: &'a PinnedSpecs) -> Self {
+        Self { pinned, ..self }
+    }
+
+    /// Which set of tools it has.
+    pub(super) fn generation(&self) -> u64 {
+        self.set.generation
     }
 }
 
 impl Catalog for ToolCatalog<'_> {
     fn tool(&self, name: &str) -> Option<Arc<Spec>> {
-        let tool = match self.tenant {
-            Some(tenant) => self.registry.tool_of(tenant, name),
-            None => self.registry.get(name),
-        };
-        tool.map(|tool| Arc::clone(tool.spec()))
+        if let Some(pinned) = self.pinned.get(name) {
+            return pinned.as_ref().ok().cloned();
+        }
+        self.registry.spec_in(&self.set, self.tenant, name)
     }
 
     fn workflow(&self, id: &str, version: Option<i64>) -> WorkflowInfo {
@@ -99,7 +121,18 @@ impl Catalog for ToolCatalog<'_> {
     }
 
     fn unavailable_reason(&self, name: &str) -> Option<String> {
-        self.registry.why_absent(self.tenant?, name).map(str::to_owned)
+        self.registry.why_absent(self.tenant?, name)
+    }
+
+    fn absence_reason(&self, name: &str) -> Option<String> {
+        match self.pinned.get(name) {
+            Some(pinned) => pinned.as_ref().err().cloned(),
+            None => Some(format!("the tool {name} can't be called: {}", disabled(self.set.why_disabled(name)?))),
+        }
+    }
+
+    fn refusal(&self, tool: &Spec) -> Option<String> {
+        self.registry.refusal(&self.set, self.tenant?, tool)
     }
 
     fn allows_placeholders(&self) -> bool {
@@ -107,10 +140,11 @@ impl Catalog for ToolCatalog<'_> {
     }
 
     fn tool_names(&self) -> Vec<String> {
-        match self.tenant {
-            Some(tenant) => self.registry.specs_of(tenant).map(|spec| spec.name.clone()).collect(),
-            None => self.registry.specs().map(|spec| spec.name.clone()).collect(),
-        }
+        let specs = match self.tenant {
+            Some(tenant) => self.registry.specs_of(tenant),
+            None => self.registry.specs(),
+        };
+        specs.iter().map(|spec| spec.name.clone()).collect()
     }
 }
 
@@ -146,7 +180,30 @@ impl Workflows {
     /// The catalog for stored graphs: a tool that is no longer configured is replaced by a placeholder, so that their
     /// runs can still be viewed and stopped.
     pub(super) fn stored<'a>(&'a self, tenant: &'a str) -> ToolCatalog<'a> {
-        ToolCatalog { tenant: Some(tenant), ..ToolCatalog::stored(&self.registry) }
+        ToolCatalog { tenant: Some(tenant), stands_in: true, ..ToolCatalog::running(&self.registry) }
+    }
+
+    /// The definitions of the tools that a run is pinned to.
+    pub(super) async fn pinned_specs(&self, tenant: &str, pins: &Pins) -> Result<PinnedSpecs, EngineError> {
+        PinnedSpecs::of(&*self.records, &self.registry, tenant, pins).await
+    }
+
+    /// Pins the declared tools of graphs that were judged together. A reload may have come between two of them.
+    pub(super) fn pin_tools<'a>(
+        &self,
+        mut pins: Pins,
+        graphs: impl Iterator<Item = &'a Graph>,
+    ) -> Result<Pins, EngineError> {
+        let set = self.registry.snapshot();
+        for node in graphs.flat_map(|graph| &graph.nodes).filter(|node| !node.is_tool_absent) {
+            let Some(tool) = node.tool.as_ref().filter(|tool| !set.is_built_in(&tool.name)) else { continue };
+            pins.pin_tool(&tool.name, &tool.version);
+            if pins.tool(&tool.name) != Some(&tool.version) {
+                let message = format!("{} changed while the run was being checked; try again", tool.name);
+                return Err(EngineError::refused(Code::OccConflict, message));
+            }
+        }
+        Ok(pins)
     }
 
     /// Refuses a stored graph with tools that are not configured here.
@@ -178,13 +235,8 @@ impl Workflows {
         self.offload.admit(&who, large)?;
         let work_slot = self.offload.acquire(&who, large).await;
         let tenant = Some(permit.tenant());
-        let catalog = ToolCatalog {
-            registry: &self.registry,
-            tenant,
-            children,
-            unknown: WorkflowInfo::Missing,
-            stands_in: false,
-        };
+        let catalog =
+            ToolCatalog { tenant, children, unknown: WorkflowInfo::Missing, ..ToolCatalog::running(&self.registry) };
         let compiled = work_slot.run(|| source.compile(&catalog));
         compiled.map(Arc::new).map_err(|problems| invalid_document("the workflow", &problems))
     }
@@ -195,7 +247,7 @@ impl Workflows {
         tenant: &str,
         child: &ChildWorkflow,
     ) -> Result<Result<Option<FoundWorkflow>, String>, EngineError> {
-        match self.find(tenant, &child.workflow_id, child.version).await {
+        match lookup::find_workflow(self, tenant, &child.workflow_id, child.version).await {
             Err(EngineError::Refused(body)) if body.code == Code::ValidationFailed.as_str() => Ok(Err(body.message)),
             found => found.map(Ok),
         }
@@ -271,7 +323,7 @@ impl Workflows {
         id: &str,
         document: &serde_json::Value,
     ) -> Result<(Option<FoundWorkflow>, Arc<Graph>), EngineError> {
-        match self.find(permit.tenant(), id, None).await? {
+        match lookup::find_workflow(self, permit.tenant(), id, None).await? {
             Some(found) => Ok((Some(found.clone()), found.graph)),
             None => Ok((None, self.compile(permit, &document.to_string()).await?)),
         }
@@ -285,7 +337,8 @@ impl Workflows {
             false => self.store(&permit, &graph.document.workflow_id, &graph).await?.version,
         };
         // If another request was faster, it is the author. Nobody asks: plans have none.
-        Ok(FoundWorkflow { version, graph, origin: Origin::Own { author: permit.actor().to_owned() } })
+        let origin = Origin::Own { author: permit.actor().to_owned() };
+        Ok(FoundWorkflow { version, graph, origin, generation: 0 })
     }
 
     async fn store(&self, permit: &Permit, id: &str, graph: &Graph) -> Result<AppliedWorkflow, EngineError> {
@@ -317,7 +370,7 @@ impl Workflows {
                 self.newest.keep(permit.tenant(), &graph.document.workflow_id, version, self.clock.steady());
                 Ok(true)
             }
-            Err(error @ CommitError::Conflict(_)) if !is_nonce_conflict(&error) => Ok(false),
+            Err(error @ CommitError::Conflict(_)) if !permit.is_alongside_conflict(&error) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
@@ -345,7 +398,7 @@ impl Workflows {
         let mut tx = Tx { inserts: vec![row], ..Tx::default() };
         let data = json!({"version": version, "digest": graph.digest});
         self.writer().event(&mut tx, permit.event(id, "workflow.applied", data))?;
-        permit.add_nonces(&mut tx);
+        permit.add_alongside(&mut tx);
         Ok(tx)
     }
 

@@ -3,13 +3,15 @@
 //! It writes nothing itself: it adds the ledger entry, the `audit_logs` row and its tenant scope to the transaction of
 //! the change. So a change without its audit entry can't exist, and if the entry can't be written, the change does not
 //! happen. `commit` sends such a transaction and logs a critical error when the store can't write. User-supplied text
-//! is bounded and cleaned here, so that no change fails because of its description.
+//! is bounded, cleaned and masked here, so that no change fails because of its description, and no reason or note that
+//! somebody gives brings a credential into the ledger, which can't forget it.
 
 use crate::port::{Clock, CommitError, Random, Receipt, Records};
 use chimera_core::ledger::decision::{DecisionSource, Outcome};
 use chimera_core::ledger::tables::{AUDIT_LOGS, RECORD_SCOPES, audit_logs, record_scopes};
 use chimera_core::ledger::{ActorType, Entry, EntryError, SubjectType};
 use chimera_core::record::{Insert, InvalidTx, Json, JsonError, Tx, Value};
+use chimera_core::redact::Redactor;
 use chimera_core::text;
 use serde_json::json;
 use uuid::Uuid;
@@ -30,6 +32,8 @@ pub struct EventRecord {
     /// Sequence number within the run.
     pub run_seq: Option<i64>,
     pub trace_id: Option<String>,
+    /// The tenant of an operator who did it for another tenant. Its ledger gets an entry too.
+    pub operator_of: Option<String>,
 }
 
 impl EventRecord {
@@ -47,6 +51,7 @@ impl EventRecord {
             run_id: None,
             run_seq: None,
             trace_id: None,
+            operator_of: None,
         }
     }
 
@@ -54,6 +59,18 @@ impl EventRecord {
     #[must_use]
     pub fn of_run(self, run: Uuid) -> Self {
         Self { run_id: Some(run), trace_id: Some(chimera_core::id::trace_id(run)), ..self }
+    }
+
+    /// The entry for the ledger of an operator's own tenant. It is no part of the run: its order is not the run's, and
+    /// the run is not one of that tenant.
+    fn for_operator(&self, home: &str) -> Self {
+        let mut data = self.data.clone();
+        data["for_tenant"] = self.tenant_id.as_str().into();
+        if let Some(run) = self.run_id {
+            data["run_id"] = run.to_string().into();
+        }
+        let (tenant_id, operator_of) = (home.to_owned(), None);
+        Self { tenant_id, data, run_id: None, run_seq: None, operator_of, ..self.clone() }
     }
 }
 
@@ -94,11 +111,22 @@ pub struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Adds an event's ledger entry to `tx`; returns the entry's id.
-    pub fn event(&self, tx: &mut Tx, event: EventRecord) -> Result<String, AuditError> {
+    /// Adds an event's ledger entry to `tx`; returns the entry's id. What an operator did for another tenant is also
+    /// added to the ledger of the operator's own.
+    pub fn event(&self, tx: &mut Tx, mut event: EventRecord) -> Result<String, AuditError> {
+        let Some(home) = event.operator_of.take() else { return self.entry(tx, event) };
+        let mirrored = event.for_operator(&home);
+        event.data["operator_of"] = home.into();
+        let id = self.entry(tx, event)?;
+        self.entry(tx, mirrored)?;
+        Ok(id)
+    }
+
+    fn entry(&self, tx: &mut Tx, event: EventRecord) -> Result<String, AuditError> {
         let id = self.random.opaque_id();
         let EventRecord { tenant_id, subject_type, subject_id, event_type, .. } = event;
-        let EventRecord { actor_type, actor_id, data, run_id, run_seq, trace_id, .. } = event;
+        let EventRecord { actor_type, actor_id, mut data, run_id, run_seq, trace_id, .. } = event;
+        Redactor::default().strings(&mut data);
         let timestamp = self.clock.now();
         let entry = Entry {
             id: id.clone(),
@@ -121,8 +149,9 @@ impl Writer<'_> {
     /// Adds a decision to `tx`: its `audit_logs` row and ledger entry, which reference each other and the trace, and
     /// the row's scope, without which no tenant could see it. Returns the entry's id. On error `tx` is unchanged.
     pub fn decision(&self, tx: &mut Tx, mut decision: DecisionRecord) -> Result<String, AuditError> {
-        decision.rationale = text::sanitize_message(decision.rationale);
-        decision.policies = decision.policies.into_iter().map(text::sanitize_message).collect();
+        decision.rationale = clean(decision.rationale);
+        decision.policies = decision.policies.into_iter().map(clean).collect();
+        decision.action_data.iter_mut().for_each(|data| Redactor::default().strings(data));
         let now = self.clock.now();
         let audit_log_id = self.random.row_id(now);
         let mut draft = Tx::default();
@@ -150,6 +179,11 @@ impl Writer<'_> {
         tx.entries.append(&mut draft.entries);
         Ok(id)
     }
+}
+
+/// What people and services wrote, without secrets and control characters.
+fn clean(words: String) -> String {
+    text::sanitize_message(Redactor::default().text(&words).into_owned())
 }
 
 /// The tenant of the row: `audit_logs` has no tenant column.

@@ -3,7 +3,7 @@
 use chimera_core::access::Level;
 use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::json::Digest32;
-use chimera_engine::flow::{Decide, Decision, Flow, KeeperState, OutcomeReport, ReplayDecision, StartRun};
+use chimera_engine::flow::{self, Decide, Decision, Flow, KeeperState, OutcomeReport, ReplayDecision, StartRun};
 use chimera_engine::port::Records;
 use chimera_testkit::flow::{CallBehavior, World, engine, shown as as_json, until, within};
 use chimera_testkit::memory::MemoryRecords;
@@ -32,12 +32,12 @@ fn chain(names: &[(&str, &str)]) -> Value {
 
 async fn run(flow: &Flow, world: &World, level: Level) -> Uuid {
     let ask = StartRun { level, ..StartRun::of("chain", json!({})) };
-    flow.start(&world.actor("user_ann"), ask).await.unwrap().run_id
+    flow::start(flow, &world.actor("user_ann"), ask).await.unwrap().run_id
 }
 
 async fn settled(flow: &Flow, world: &World, run: Uuid) -> Value {
     within(flow.rest(run)).await.expect("the run rests in time");
-    as_json(flow.show(&world.actor("admin"), run).await.unwrap())
+    as_json(flow::show_run(flow, &world.actor("admin"), run).await.unwrap())
 }
 
 /// Waits until a signalled run has this status.
@@ -60,7 +60,7 @@ async fn three_steps_run_one_behind_the_other() {
     assert_eq!(shown["status"], "completed", "{shown:#}");
     assert_eq!(shown["result"]["c"]["tool"], "read");
     assert_eq!(world.outside.sent().len(), 1);
-    let steps = as_json(flow.steps(&world.actor("admin"), id, 100, None).await.unwrap());
+    let steps = as_json(flow::list_steps(&flow, &world.actor("admin"), id, 100, None).await.unwrap());
     let nodes: Vec<_> = steps["steps"].as_array().unwrap().iter().map(|step| step["node_id"].clone()).collect();
     assert_eq!(nodes, ["a", "b", "c"]);
 }
@@ -77,7 +77,7 @@ async fn every_step_of_l0_waits_for_a_person() {
         assert_eq!(world.outside.sent().len(), round);
         let digest = Digest32::from_hex(shown["approvals"][0]["digest"].as_str().unwrap());
         let ask = Decide { run: id, decision: Decision::Approve, approval: None, step: None, digest, reason: None };
-        flow.decide(&world.actor("user_ann"), ask).await.unwrap();
+        flow::decide(&flow, &world.actor("user_ann"), ask).await.unwrap();
         let taken_up = async {
             while flow.rest(id).await.is_none() {
                 tokio::task::yield_now().await;
@@ -99,7 +99,7 @@ async fn a_plan_of_l1_is_tried_dry_and_approved_once() {
     assert_eq!(shown["dry_run_results"].as_array().unwrap().len(), 2);
     assert_eq!(world.outside.sent().len(), 0);
     let ask = Decide { run: id, decision: Decision::Approve, approval: None, step: None, digest: None, reason: None };
-    flow.decide(&world.actor("user_ann"), ask).await.unwrap();
+    flow::decide(&flow, &world.actor("user_ann"), ask).await.unwrap();
     wait_for_status(&flow, &world, id, "completed").await;
     assert_eq!(world.outside.sent().len(), 1);
 }
@@ -115,13 +115,18 @@ async fn a_refusal_is_tried_again_and_a_lost_answer_is_not() {
     apply(&flow, &world, chain(&[("a", "again"), ("b", "once")])).await;
     let id = run(&flow, &world, Level::ExecuteSilent).await;
     settled(&flow, &world, id).await;
-    let steps = as_json(flow.steps(&world.actor("admin"), id, 100, None).await.unwrap());
+    let steps = as_json(flow::list_steps(&flow, &world.actor("admin"), id, 100, None).await.unwrap());
     assert_eq!(steps["steps"][0]["tool_calls"].as_array().unwrap().len(), 3);
     assert_eq!(steps["steps"][1]["status"], "outcome_unknown");
     let step = Uuid::parse_str(steps["steps"][1]["step_id"].as_str().unwrap()).unwrap();
-    flow.report_outcome(&world.actor("user_ann"), id, OutcomeReport::happened(step, Some(json!({"found": true}))))
-        .await
-        .unwrap();
+    flow::report_outcome(
+        &flow,
+        &world.actor("user_ann"),
+        id,
+        OutcomeReport::happened(step, Some(json!({"found": true}))),
+    )
+    .await
+    .unwrap();
     wait_for_status(&flow, &world, id, "completed").await;
     assert_eq!(world.outside.sent().len(), 2);
 }
@@ -134,10 +139,10 @@ async fn a_finished_run_is_undone_in_reverse_and_replayed_without_a_call() {
     let id = run(&flow, &world, Level::ExecuteSilent).await;
     assert_eq!(settled(&flow, &world, id).await["status"], "completed");
     let replay = Replay { of: id, mode: ReplayMode::Freeze, from: None };
-    let frozen = flow.replay(&world.actor("user_ann"), replay, ReplayDecision::default()).await.unwrap().run_id;
+    let frozen = flow::replay(&flow, &world.actor("user_ann"), replay, ReplayDecision::default()).await.unwrap().run_id;
     assert_eq!(settled(&flow, &world, frozen).await["status"], "completed");
     assert_eq!(world.outside.sent().len(), 2);
-    flow.rollback(&world.actor("user_ann"), id, None, None).await.unwrap();
+    flow::rollback(&flow, &world.actor("user_ann"), id, None, None).await.unwrap();
     wait_for_status(&flow, &world, id, "rolled_back").await;
     assert_eq!(world.outside.effect_count(), 0);
 }
@@ -153,7 +158,7 @@ async fn what_a_crash_left_is_taken_up_again() {
     first.stop();
     drop(first);
     let second = engine(&world, records as Arc<dyn Records>);
-    second.poll_once(&mut KeeperState::default()).await.unwrap();
+    flow::run_keeper_once(&second, &mut KeeperState::default()).await.unwrap();
     assert_eq!(settled(&second, &world, id).await["status"], "completed");
     assert_eq!(world.outside.sent().len(), 2, "nothing happened twice");
 }

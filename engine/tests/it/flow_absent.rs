@@ -4,7 +4,7 @@ use chimera_core::access::Level;
 use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::tool::{EffectKind, Rollback};
 use chimera_engine::EngineError;
-use chimera_engine::flow::{OutcomeReport, ReplayDecision, StartRun};
+use chimera_engine::flow::{self, OutcomeReport, ReplayDecision, StartRun};
 use chimera_testkit::flow::{Air, EngineFixture, EngineSetup, ScriptedTool, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -37,7 +37,7 @@ async fn start_then_remove_tool(air: &Air) -> (EngineFixture, Uuid) {
 
 async fn retry(stage: &EngineFixture, of: Uuid) -> Result<Uuid, EngineError> {
     let replay = Replay { of, mode: ReplayMode::Retry, from: None };
-    Ok(stage.flow.replay(&stage.permit("user_ann"), replay, ReplayDecision::default()).await?.run_id)
+    Ok(flow::replay(&stage.flow, &stage.permit("user_ann"), replay, ReplayDecision::default()).await?.run_id)
 }
 
 /// The step of a node.
@@ -52,7 +52,7 @@ async fn a_run_whose_tool_is_gone_is_shown_and_can_be_cancelled() {
     let shown = stage.show(run).await;
     assert_eq!((&shown["status"], &shown["plan"]["steps"][0]["tool"]), (&json!("awaiting_approval"), &json!("gone")));
     assert_eq!(node(&stage, run, "a").await["tool"], "gone");
-    stage.flow.cancel(&stage.permit("user_ann"), run, None).await.unwrap();
+    flow::cancel(&stage.flow, &stage.permit("user_ann"), run, None).await.unwrap();
     assert_eq!(stage.ended(run).await["status"], "cancelled");
 }
 
@@ -92,8 +92,8 @@ async fn nothing_can_be_applied_started_or_repeated_with_a_tool_that_is_gone() {
     let ann = stage.permit("user_ann");
     let text = asks_first().document().to_string();
     assert_eq!(code_of(stage.flow.workflows().apply(&ann, "w", &text).await), "VALIDATION_FAILED");
-    assert_eq!(code_of(stage.flow.start(&ann, StartRun::of("w", json!({}))).await), "VALIDATION_FAILED");
-    stage.flow.cancel(&ann, run, None).await.unwrap();
+    assert_eq!(code_of(flow::start(&stage.flow, &ann, StartRun::of("w", json!({}))).await), "VALIDATION_FAILED");
+    flow::cancel(&stage.flow, &ann, run, None).await.unwrap();
     stage.ended(run).await;
     assert_eq!(code_of(retry(&stage, run).await), "VALIDATION_FAILED");
 }
@@ -108,9 +108,7 @@ async fn a_call_that_a_crash_cut_is_in_doubt_when_its_tool_is_gone() {
     chimera_testkit::flow::until("the tool is called", || asked.count("execute") == 1).await;
     let second = first.restart(stage(1)).await;
     let step = id_of(&second.step(run, "a", "outcome_unknown").await["step_id"]);
-    second
-        .flow
-        .report_outcome(&second.permit("user_ann"), run, OutcomeReport::happened(step, Some(json!({}))))
+    flow::report_outcome(&second.flow, &second.permit("user_ann"), run, OutcomeReport::happened(step, Some(json!({}))))
         .await
         .unwrap();
     assert_eq!(second.ended(run).await["status"], "completed");
@@ -122,7 +120,7 @@ async fn a_rollback_leaves_what_a_tool_did_that_is_gone_and_says_why() {
     let run = first.run(&workflow("w").function("a", "gone", json!({})), SILENT).await;
     assert_eq!(first.ended(run).await["status"], "completed");
     let second = first.restart(stage(1)).await;
-    second.flow.rollback(&second.permit("user_ann"), run, None, None).await.unwrap();
+    flow::rollback(&second.flow, &second.permit("user_ann"), run, None, None).await.unwrap();
     let shown = second.until(run, |shown| shown["rollback"]["ended"] == true).await;
     assert_eq!(shown["rollback"]["left"][0]["reason"], "the tool gone is not configured in this process", "{shown:#}");
 }

@@ -11,7 +11,7 @@ use chimera_core::ledger::tables::AUDIT_LOGS;
 use chimera_core::limits;
 use chimera_core::tool::{EffectKind, Spec};
 use chimera_engine::act::rules::{Rule, Rules, Says};
-use chimera_engine::flow::{Decide, Decision, RequestStatus, StartRun};
+use chimera_engine::flow::{self, Decide, Decision, RequestStatus, StartRun};
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, EngineFixture, ScriptedTool, chain, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
@@ -53,7 +53,7 @@ async fn a_no_or_a_wish_for_changes_at_a_persons_node_is_an_outcome_the_graph_ma
         let (stage, run) = asked(json!({})).await;
         let ask =
             Decide { run, decision, approval: None, step: None, digest: None, reason: Some("too late".to_owned()) };
-        stage.flow.decide(&stage.permit("user_bob"), ask).await.unwrap();
+        flow::decide(&stage.flow, &stage.permit("user_bob"), ask).await.unwrap();
         let shown = stage.ended(run).await;
         assert_eq!(
             (&shown["status"], &shown["result"]["no"]["echo"]["why"]),
@@ -114,12 +114,12 @@ async fn nobody_who_decides_in_time_cancels_what_waits() {
         let request = stage.asks(run).await.remove(0);
         tokio::time::advance(Duration::from_secs(seconds - 1)).await;
         let keeper = &mut chimera_engine::flow::KeeperState::default();
-        stage.flow.poll_once(keeper).await.unwrap();
+        flow::run_keeper_once(&stage.flow, keeper).await.unwrap();
         assert_eq!(stage.show(run).await["status"], "awaiting_approval");
         tokio::time::advance(Duration::from_secs(1)).await;
         let late = stage.decide("user_bob", run, Decision::Approve, Some(&request)).await;
         assert_eq!(code_of(late), "INVALID_TRANSITION", "it is too late even before anybody looked");
-        stage.flow.poll_once(keeper).await.unwrap();
+        flow::run_keeper_once(&stage.flow, keeper).await.unwrap();
         assert_eq!(stage.ended(run).await["status"], "cancelled");
         assert_eq!(stage.rows(&APPROVAL_REQUESTS)[0].text("status"), "expired");
         assert!(stage.world.outside.sent().is_empty());
@@ -132,7 +132,7 @@ async fn a_run_rests_while_it_waits_for_a_person_however_soon_the_approval_expir
         let stage = stage(1).open().await;
         stage.apply(&hitl(json!({"expires_seconds": seconds}))).await;
         let ask = StartRun { level, ..StartRun::of("w", json!({"who": "Bob"})) };
-        let mut started = stage.flow.start(&stage.permit("user_ann"), ask).await.unwrap();
+        let mut started = flow::start(&stage.flow, &stage.permit("user_ann"), ask).await.unwrap();
         let progress = started.progress.wait_for(|progress| progress.is_resting).await.unwrap().clone();
         assert_eq!(progress.status, RunStatus::AwaitingApproval, "{level:?} {seconds}");
         assert_eq!(stage.ended(started.run_id).await["status"], "cancelled");
@@ -189,8 +189,8 @@ async fn an_edited_input_has_a_new_digest_and_the_old_one_is_stale() {
     let step = id_of(&old["step_id"]);
     let ann = stage.permit("user_ann");
     let robot = stage.permit("service_chatbot");
-    assert_eq!(code_of(stage.flow.edit(&robot, run, step, json!({"n": "z"})).await), "RBAC_FORBIDDEN");
-    stage.flow.edit(&ann, run, step, json!({"n": "edited"})).await.unwrap();
+    assert_eq!(code_of(flow::edit_step(&stage.flow, &robot, run, step, json!({"n": "z"})).await), "RBAC_FORBIDDEN");
+    flow::edit_step(&stage.flow, &ann, run, step, json!({"n": "edited"})).await.unwrap();
     let new = stage.asks(run).await.remove(0);
     assert_ne!(new["digest"], old["digest"]);
     assert_eq!(new["action"]["input"], json!({"n": "edited"}));
@@ -208,7 +208,7 @@ async fn what_was_looked_at_before_an_edit_can_not_be_approved_even_before_the_r
     let (step, ann) = (id_of(&old["step_id"]), stage.permit("user_ann"));
     // Nobody drives the run: the edit's signal stays pending.
     stage.flow.stop();
-    stage.flow.edit(&ann, run, step, json!({"n": "edited"})).await.unwrap();
+    flow::edit_step(&stage.flow, &ann, run, step, json!({"n": "edited"})).await.unwrap();
     assert_eq!(code_of(stage.decide("user_ann", run, Decision::Approve, Some(&old)).await), "STALE_APPROVAL");
     let by_id = Decide {
         run,
@@ -218,8 +218,8 @@ async fn what_was_looked_at_before_an_edit_can_not_be_approved_even_before_the_r
         digest: None,
         reason: None,
     };
-    assert_eq!(code_of(stage.flow.decide(&ann, by_id).await), "STALE_APPROVAL");
-    assert_eq!(code_of(stage.flow.edit(&ann, run, step, json!({"n": "again"})).await), "OCC_CONFLICT");
+    assert_eq!(code_of(flow::decide(&stage.flow, &ann, by_id).await), "STALE_APPROVAL");
+    assert_eq!(code_of(flow::edit_step(&stage.flow, &ann, run, step, json!({"n": "again"})).await), "OCC_CONFLICT");
     let second = stage.restart(chimera_testkit::flow::stage(1)).await;
     let new = second.asks(run).await.remove(0);
     assert_eq!(new["action"]["input"], json!({"n": "edited"}));
@@ -235,7 +235,9 @@ async fn an_edit_and_a_decision_at_once_are_never_both_accepted() {
         let run = stage.run(&chain("w", &[("a", "again")]), Level::Ask).await;
         let old = stage.asks(run).await.remove(0);
         let ann = stage.permit("user_ann");
-        let edit = async { code_of(stage.flow.edit(&ann, run, id_of(&old["step_id"]), json!({"n": "mine"})).await) };
+        let edit = async {
+            code_of(flow::edit_step(&stage.flow, &ann, run, id_of(&old["step_id"]), json!({"n": "mine"})).await)
+        };
         let decide = async { code_of(stage.decide("user_bob", run, Decision::Approve, Some(&old)).await) };
         let (edited, decided) = match first {
             "edit" => futures::future::join(edit, decide).await,
@@ -265,7 +267,7 @@ async fn an_approval_of_another_run_is_not_found_here() {
     stage.asks(one).await;
     let decision = Decision::Approve;
     let ask = Decide { run: one, decision, approval: Some(foreign), step: None, digest: None, reason: None };
-    let body = stage.flow.decide(&stage.permit("user_ann"), ask).await.unwrap_err().body();
+    let body = flow::decide(&stage.flow, &stage.permit("user_ann"), ask).await.unwrap_err().body();
     assert_eq!(
         (body.code.as_str(), body.message.as_str()),
         ("NOT_FOUND", "this run has no approval request with this id")
@@ -278,7 +280,9 @@ async fn an_edit_does_not_get_around_who_must_approve() {
     let demand = json!({"approvals_needed": 2, "other_than_requester": true});
     let run = stage.run(&chain("w", &[("a", "again")]).with_node_member("requires_approval", demand), SILENT).await;
     let old = stage.asks(run).await.remove(0);
-    stage.flow.edit(&stage.permit("user_ann"), run, id_of(&old["step_id"]), json!({"n": "mine"})).await.unwrap();
+    flow::edit_step(&stage.flow, &stage.permit("user_ann"), run, id_of(&old["step_id"]), json!({"n": "mine"}))
+        .await
+        .unwrap();
     let new = stage.asks(run).await.remove(0);
     assert_ne!(new["digest"], old["digest"]);
     assert_eq!(code_of(stage.decide("user_ann", run, Decision::Approve, Some(&new)).await), "RBAC_FORBIDDEN");
@@ -291,7 +295,7 @@ async fn two_edits_at_once_leave_one_question() {
     let run = stage.run(&chain("w", &[("a", "again")]), Level::Ask).await;
     let old = stage.asks(run).await.remove(0);
     let (ann, step) = (stage.permit("user_ann"), id_of(&old["step_id"]));
-    let edits = ["x", "y", "z"].map(|n| stage.flow.edit(&ann, run, step, json!({"n": n})));
+    let edits = ["x", "y", "z"].map(|n| flow::edit_step(&stage.flow, &ann, run, step, json!({"n": n})));
     let mut codes: Vec<String> = futures::future::join_all(edits).await.into_iter().map(code_of).collect();
     codes.sort_unstable();
     assert_eq!(codes, ["OCC_CONFLICT", "OCC_CONFLICT", "none"], "each of them edits what another has taken back");

@@ -10,7 +10,7 @@ use chimera_core::flow::tables::NOTIFICATIONS;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::port::{Recipient, Recipients};
-use chimera_engine::flow::{Asking, Decision, RunRecipients, StartRun};
+use chimera_engine::flow::{self, Asking, Decision, RunRecipients, StartRun};
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, EngineFixture, EngineSetup, ScriptedTool, chain, id_of, stage, workflow};
 use serde_json::{Value, json};
@@ -100,11 +100,11 @@ async fn the_store_keeps_the_digest_of_a_link_and_the_link_only_until_it_is_sent
     let stage = tools().notifier(letters.clone()).asking(asking(vec![mail_of("user_ann")])).open().await;
     let run = start(&stage, &chain("w", &[("a", "write")]), Level::Ask).await;
     stage.asks(run).await;
-    stage.flow.deliver_due().await.unwrap();
+    flow::deliver_due(&stage.flow).await.unwrap();
     let waiting = stage.rows_of(&NOTIFICATIONS, run).iter().map(|row| format!("{row:?}")).collect::<String>();
     assert!(waiting.contains("sealed") && !waiting.contains("/approvals/"), "it is tried again: {waiting}");
     tokio::time::advance(std::time::Duration::from_secs(2)).await;
-    stage.flow.deliver_due().await.unwrap();
+    flow::deliver_due(&stage.flow).await.unwrap();
     let sent = letters.given().pop().unwrap().payload;
     let token = sent["data"]["link"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
     assert_eq!(token.len(), 54);
@@ -143,7 +143,7 @@ async fn l2_acts_first_then_tells_and_the_result_can_be_fetched() {
     assert_eq!(made.count("dry"), 0);
     let shown = stage.ended(run).await;
     assert_eq!(made.count("execute"), 2, "all is done when anybody is told");
-    stage.flow.deliver_due().await.unwrap();
+    flow::deliver_due(&stage.flow).await.unwrap();
     let given = letters.given();
     let mut channels: Vec<&str> = given.iter().map(|message| message.channel.as_str()).collect();
     channels.sort_unstable();
@@ -171,7 +171,7 @@ async fn a_service_that_names_a_mail_address_gets_no_link_for_itself() {
     let stage = tools().open().await;
     stage.apply(&chain("w", &[("a", "write")])).await;
     let ask = StartRun { level: Level::Ask, notify: both(), ..StartRun::of("w", json!({})) };
-    let run = stage.flow.start(&stage.permit("service_chatbot"), ask).await.unwrap().run_id;
+    let run = flow::start(&stage.flow, &stage.permit("service_chatbot"), ask).await.unwrap().run_id;
     stage.asks(run).await;
     assert_eq!(asks(&stage, run, "email")[0]["data"]["link"], Value::Null);
     assert!(stage.rows_of(&APPROVAL_LINKS, run).is_empty());
@@ -199,12 +199,12 @@ async fn what_was_decided_or_stopped_before_it_was_told_is_not_told_any_more() {
         let run = start(&stage, &chain("w", &[("a", "write")]), Level::Ask).await;
         stage.asks(run).await;
         if stopped {
-            stage.flow.cancel(&stage.permit("user_ann"), run, None).await.unwrap();
+            flow::cancel(&stage.flow, &stage.permit("user_ann"), run, None).await.unwrap();
         } else {
             stage.decide("user_ann", run, Decision::Approve, None).await.unwrap();
         }
         stage.ended(run).await;
-        stage.flow.deliver_due().await.unwrap();
+        flow::deliver_due(&stage.flow).await.unwrap();
         let told: Vec<Value> = letters.given().into_iter().map(|message| message.payload["type"].clone()).collect();
         let end = if stopped { "run.cancelled" } else { "run.completed" };
         assert_eq!(told, [json!(end), json!(end)], "nobody is asked about what is over");

@@ -4,7 +4,7 @@ use chimera_core::access::Level;
 use chimera_core::flow::tables::CACHE_ENTRIES;
 use chimera_core::tool::EffectKind;
 use chimera_engine::act::rules::{Rule, Rules, Says};
-use chimera_engine::flow::StartRun;
+use chimera_engine::flow::{self, StartRun};
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, CallLog, EngineFixture, ScriptedTool, code_of, shown, stage, workflow};
 use serde_json::{Value, json};
@@ -24,9 +24,10 @@ async fn cached(cache: Value) -> (EngineFixture, CallLog) {
 
 async fn ask(stage: &EngineFixture, tenant: &str, workflow: &str, q: &str) -> Value {
     let ask = StartRun { level: Level::ExecuteSilent, ..StartRun::of(workflow, json!({"q": q})) };
-    let run = stage.flow.start(&stage.permit_of(tenant, "user_ann"), ask).await.unwrap().run_id;
+    let run = flow::start(&stage.flow, &stage.permit_of(tenant, "user_ann"), ask).await.unwrap().run_id;
     stage.wait_for_in(tenant, run, |shown| shown["status"] == "completed").await;
-    shown(stage.flow.steps(&stage.permit_of(tenant, "admin"), run, 1, None).await.unwrap())["steps"][0].clone()
+    shown(flow::list_steps(&stage.flow, &stage.permit_of(tenant, "admin"), run, 1, None).await.unwrap())["steps"][0]
+        .clone()
 }
 
 #[tokio::test(start_paused = true)]
@@ -69,12 +70,12 @@ async fn an_answer_is_forgotten_by_key_or_by_workflow_and_only_by_its_tenant() {
         assert_eq!(asked.count("execute"), count, "no tenant sees another's answers");
     }
     let key = stage.rows(&CACHE_ENTRIES)[0].text("cache_key").to_owned();
-    stage.flow.invalidate(&stage.permit("admin"), "w", Some(&key)).await.unwrap();
+    flow::invalidate_outputs(&stage.flow, &stage.permit("admin"), "w", Some(&key)).await.unwrap();
     ask(&stage, "other", "w", "x").await;
     assert_eq!(asked.count("execute"), 2);
     ask(&stage, "acme", "w", "x").await;
     assert_eq!(asked.count("execute"), 3);
-    stage.flow.invalidate(&stage.permit("admin"), "w", None).await.unwrap();
+    flow::invalidate_outputs(&stage.flow, &stage.permit("admin"), "w", None).await.unwrap();
     ask(&stage, "acme", "w", "x").await;
     assert_eq!(asked.count("execute"), 4);
 }

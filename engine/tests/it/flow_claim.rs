@@ -2,10 +2,10 @@
 
 use chimera_core::access::Level;
 use chimera_core::flow::tables::RUNS;
-use chimera_core::limits::SIGNAL_POLL_SECONDS;
+use chimera_core::limits::{CHILD_DEADLINE_GRACE_SECONDS, RUN_SECONDS_DEFAULT, SIGNAL_POLL_SECONDS};
 use chimera_core::record::Row;
 use chimera_core::tool::EffectKind;
-use chimera_engine::flow::{KeeperState, StartRun};
+use chimera_engine::flow::{self, KeeperState, StartRun};
 use chimera_testkit::flow::{EngineFixture, ScriptedTool, chain, code_of, stage, workflow};
 use chimera_testkit::memory::{LaneClaimOutcome, MemoryRecords};
 use serde_json::json;
@@ -42,13 +42,13 @@ async fn a_run_whose_time_has_come_is_left_alone_until_a_lane_is_held() {
     let claimed = claimed_later(&first.records, LaneClaimOutcome::Failed);
     let records = Arc::new(first.records.replacement_node());
     let second = stage(1).world(first.world.clone()).unkept().open_on(Arc::clone(&records)).await;
-    second.flow.poll_once(&mut KeeperState::default()).await.unwrap();
+    flow::run_keeper_once(&second.flow, &mut KeeperState::default()).await.unwrap();
     second.pass(Duration::from_secs(1)).await;
     assert_eq!((second.flow.active_runs(), &row(&second)), (0, &before), "nothing was driven and nothing written");
 
     claimed.store(true, Ordering::Relaxed);
     records.renew();
-    second.flow.poll_once(&mut KeeperState::default()).await.unwrap();
+    flow::run_keeper_once(&second.flow, &mut KeeperState::default()).await.unwrap();
     assert_eq!(second.ended(run).await["status"], "completed");
 }
 
@@ -64,11 +64,11 @@ async fn a_run_that_is_under_way_waits_for_its_lane_and_names_the_new_one() {
         (fences == 0).then_some(chimera_engine::commit::BatchOutcome::Fenced)
     }));
     // The first attempt is fenced, and with it the lane is lost.
-    let fenced = first.flow.start(&first.permit("user_ann"), StartRun::of("w", json!({}))).await;
+    let fenced = flow::start(&first.flow, &first.permit("user_ann"), StartRun::of("w", json!({}))).await;
     assert_eq!(code_of(fenced), "STORE_UNAVAILABLE");
     let (flow, ann) = (first.flow.clone(), first.permit("user_ann"));
     let started =
-        tokio::spawn(async move { flow.start(&ann, StartRun::of("w", json!({}))).await.map(|run| run.run_id) });
+        tokio::spawn(async move { flow::start(&flow, &ann, StartRun::of("w", json!({}))).await.map(|run| run.run_id) });
     first.pass(Duration::from_secs(5)).await;
     assert!(!started.is_finished() && first.rows(&RUNS).is_empty(), "it waits for a lane");
     claimed.store(true, Ordering::Relaxed);
@@ -85,7 +85,7 @@ async fn a_run_is_refused_when_no_lane_can_be_claimed() {
     let records = Arc::new(first.records.replacement_node());
     let second = stage(1).world(first.world.clone()).unkept().open_on(Arc::clone(&records)).await;
     let ask = || StartRun::of("w", json!({}));
-    assert_eq!(code_of(second.flow.start(&second.permit("user_ann"), ask()).await), "STORE_UNAVAILABLE");
+    assert_eq!(code_of(flow::start(&second.flow, &second.permit("user_ann"), ask()).await), "STORE_UNAVAILABLE");
     assert!(second.rows(&RUNS).is_empty() && second.world.outside.sent().is_empty());
     claimed.store(true, Ordering::Relaxed);
     records.renew();
@@ -103,13 +103,16 @@ async fn runs_that_wait_for_a_signal_alone_are_looked_at_again_all_the_same() {
     let run = stage.run(&workflow("whole").child("c", "part", json!({})), SILENT).await;
     stage.step(run, "c", "running").await;
     stage.pass(Duration::from_secs(3)).await;
-    stage.flow.cancel(&stage.permit("user_ann"), run, None).await.unwrap();
+    flow::cancel(&stage.flow, &stage.permit("user_ann"), run, None).await.unwrap();
     stage.pass(Duration::from_secs(30)).await;
     let rows = stage.rows(&RUNS);
     assert_eq!(rows.len(), 2);
+    // The parent waits until its child is late; the child waits for a person.
+    let child_is_late = i64::from(RUN_SECONDS_DEFAULT) + CHILD_DEADLINE_GRACE_SECONDS;
     for row in rows {
         assert!(row.get("owner_lane").is_null(), "{row:?}");
         let due = row.get("next_deadline").as_time().expect("a time to look again");
-        assert!(due <= stage.world.clock.now().plus_seconds(SIGNAL_POLL_SECONDS), "{row:?}");
+        let wait = if row.get("id").as_uuid() == Some(run) { child_is_late } else { SIGNAL_POLL_SECONDS };
+        assert!(due <= stage.world.clock.now().plus_seconds(wait), "{row:?}");
     }
 }

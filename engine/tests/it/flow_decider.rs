@@ -7,7 +7,7 @@ use chimera_core::flow::tables::NOTIFICATIONS;
 use chimera_core::json::Digest32;
 use chimera_engine::access::Permit;
 use chimera_engine::flow::port::{Recipient, Recipients};
-use chimera_engine::flow::{Asking, Decide, Decision};
+use chimera_engine::flow::{self, Asking, Decide, Decision};
 use chimera_testkit::flow::{EngineFixture, TENANT, approval_link, asking, chain, stage};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
@@ -59,7 +59,7 @@ async fn a_refusal_names_the_reason() {
         for decision in [Decision::Approve, Decision::Reject, Decision::RequestChanges] {
             let digest = Digest32::from_hex(asked["digest"].as_str().unwrap());
             let ask = Decide { run, decision, approval: None, step: None, digest, reason: None };
-            let refused = stage.flow.decide(&who, ask).await.unwrap_err().body();
+            let refused = flow::decide(&stage.flow, &who, ask).await.unwrap_err().body();
             let told = (refused.code.as_str(), refused.details["reason"].as_str().unwrap_or_default());
             assert_eq!(told, ("RBAC_FORBIDDEN", reason), "{} {approval}: {}", who.actor(), refused.message);
             assert!(refused.message.contains(words), "{}: {}", who.actor(), refused.message);
@@ -96,14 +96,15 @@ async fn whoever_holds_a_link_is_told_what_has_changed() {
         [DeciderRefusal::NotAPerson, DeciderRefusal::Disabled, DeciderRefusal::OtherTenant, DeciderRefusal::LacksScope]
     {
         *people.0.lock().unwrap() = Some(reason.clone());
-        let opened = stage.flow.open_link(&token).await.unwrap_err().body();
-        let decided = stage.flow.decide_by_link(&token, Decision::Approve, digest, None).await.unwrap_err().body();
+        let opened = flow::open_link(&stage.flow, &token).await.unwrap_err().body();
+        let decided =
+            flow::decide_by_link(&stage.flow, &token, Decision::Approve, digest, None).await.unwrap_err().body();
         for refused in [opened, decided] {
             let told = (refused.code.as_str(), &refused.details["reason"], refused.message.as_str());
             assert_eq!(told, ("RBAC_FORBIDDEN", &json!(reason.as_str()), reason.message().as_str()));
         }
     }
     *people.0.lock().unwrap() = None;
-    stage.flow.decide_by_link(&token, Decision::Approve, digest, None).await.unwrap();
+    flow::decide_by_link(&stage.flow, &token, Decision::Approve, digest, None).await.unwrap();
     assert_eq!(stage.ended(run).await["status"], "completed");
 }

@@ -9,7 +9,7 @@ use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, RUNS, STEPS};
 use chimera_core::record::{Row, RowCount, Step, Tx};
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::port::{CheckResult, Recipient, Recipients, Sent, ToolError};
-use chimera_engine::flow::{Asking, DoubtFilter, OutcomeReport, StartRun};
+use chimera_engine::flow::{self, Asking, DoubtFilter, OutcomeReport, StartRun};
 use chimera_engine::port::Records;
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{EngineFixture, EngineSetup, ScriptedTool, chain, id_of, shown, stage, workflow};
@@ -62,7 +62,7 @@ async fn those_who_could_settle_a_call_in_doubt_are_told_once_with_the_change_th
     assert!(reason.starts_with("no answer") && !reason.contains("abcd1234"), "{reason}");
 
     let again = stage.restart(lost().asking(asking(vec![mail_of("user_ann")]))).await;
-    again.flow.pause(&again.permit("user_ann"), run).await.unwrap();
+    flow::pause(&again.flow, &again.permit("user_ann"), run).await.unwrap();
     again.until(run, |run| run["paused"] == true).await;
     assert_eq!(told(&again, run).len(), 1, "whoever takes the run up tells nobody anew");
 }
@@ -102,9 +102,11 @@ async fn a_message_about_what_is_settled_by_now_is_dropped() {
     let stage = lost().notifier(letters.clone()).open().await;
     let run = start(&stage, Level::ExecuteNotify).await;
     let step = id_of(&stage.step(run, "a", "outcome_unknown").await["step_id"]);
-    stage.flow.report_outcome(&stage.permit("user_ann"), run, OutcomeReport::happened(step, None)).await.unwrap();
+    flow::report_outcome(&stage.flow, &stage.permit("user_ann"), run, OutcomeReport::happened(step, None))
+        .await
+        .unwrap();
     stage.ended(run).await;
-    stage.flow.deliver_due().await.unwrap();
+    flow::deliver_due(&stage.flow).await.unwrap();
     let sent: Vec<Value> = letters.given().iter().map(|message| message.payload["type"].clone()).collect();
     assert_eq!(sent, ["run.completed", "run.completed"]);
     let dropped = stage.show(run).await["messages"].clone();
@@ -127,7 +129,7 @@ async fn an_undo_in_doubt_is_told_too_and_survives_a_restart_until_somebody_says
     stage.apply(&chain("w", &[("a", "kept")])).await;
     let run = stage.start(StartRun::of("w", json!({}))).await;
     stage.ended(run).await;
-    stage.flow.rollback(&stage.permit("user_ann"), run, None, None).await.unwrap();
+    flow::rollback(&stage.flow, &stage.permit("user_ann"), run, None, None).await.unwrap();
     stage.until(run, |run| run["in_doubt_since"].is_string()).await;
     let data = told(&stage, run).remove(0).1["data"].clone();
     assert_eq!((&data["call"], &data["node_id"]), (&json!("undo"), &json!("a")));
@@ -135,13 +137,14 @@ async fn an_undo_in_doubt_is_told_too_and_survives_a_restart_until_somebody_says
 
     let again = stage.restart(lost().asking(asking(vec![mail_of("user_ann")]))).await;
     let admin = again.permit("admin");
-    let list =
-        async || again.flow.list_doubts(&admin, DoubtFilter { limit: 10, ..DoubtFilter::default() }).await.map(shown);
+    let list = async || {
+        flow::list_doubts(&again.flow, &admin, DoubtFilter { limit: 10, ..DoubtFilter::default() }).await.map(shown)
+    };
     assert_eq!(list().await.unwrap()["items"][0]["call"], "undo");
-    again.flow.rollback(&admin, run, None, None).await.unwrap();
+    flow::rollback(&again.flow, &admin, run, None, None).await.unwrap();
     again.until(run, |run| run["rollback"]["round"] == 2 && run["rollback"]["ended"] == true).await;
     assert_eq!(list().await.unwrap()["items"].as_array().unwrap().len(), 1, "it failed again");
-    again.flow.mark_rolled_back(&admin, run, None).await.unwrap();
+    flow::mark_rolled_back(&again.flow, &admin, run, None).await.unwrap();
     again.status(run, "rolled_back").await;
     assert_eq!(list().await.unwrap()["items"], json!([]));
     for table in [&RUNS, &STEPS] {
@@ -159,13 +162,13 @@ async fn whoever_sees_only_their_own_runs_finds_only_their_own_doubts() {
         chimera_engine::access::Permit::for_entry(entry)
     };
     let of = |actor: Option<&str>| DoubtFilter { actor: actor.map(str::to_owned), limit: 1, ..DoubtFilter::default() };
-    let own = shown(stage.flow.list_doubts(&narrow("user_ann"), of(None)).await.unwrap());
+    let own = shown(flow::list_doubts(&stage.flow, &narrow("user_ann"), of(None)).await.unwrap());
     assert_eq!(own["items"][0]["run_id"], json!(run));
-    let others = shown(stage.flow.list_doubts(&narrow("user_bob"), of(None)).await.unwrap());
+    let others = shown(flow::list_doubts(&stage.flow, &narrow("user_bob"), of(None)).await.unwrap());
     assert_eq!(others, json!({"items": [], "next_cursor": null}));
-    let refused = stage.flow.list_doubts(&narrow("user_bob"), of(Some("user_ann"))).await;
+    let refused = flow::list_doubts(&stage.flow, &narrow("user_bob"), of(Some("user_ann"))).await;
     assert_eq!(chimera_testkit::flow::code_of(refused), "RBAC_FORBIDDEN");
-    let elsewhere = shown(stage.flow.list_doubts(&stage.permit_of("other", "admin"), of(None)).await.unwrap());
+    let elsewhere = shown(flow::list_doubts(&stage.flow, &stage.permit_of("other", "admin"), of(None)).await.unwrap());
     assert_eq!(elsewhere["items"], json!([]));
 }
 
@@ -174,7 +177,7 @@ async fn gauges_can_be_set_on_any_store() {
     let stage = lost().open().await;
     let run = start(&stage, Level::ExecuteNotify).await;
     stage.step(run, "a", "outcome_unknown").await;
-    stage.flow.sample().await.unwrap();
+    flow::sample_gauges(&stage.flow).await.unwrap();
 }
 
 /// A call with outside effects has happened, whatever it returned.

@@ -3,7 +3,7 @@
 use chimera_core::access::Level;
 use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, STEPS, TOOL_CALLS};
 use chimera_core::tool::EffectKind;
-use chimera_engine::flow::{Decision, OutcomeReport, StartRun};
+use chimera_engine::flow::{self, Decision, OutcomeReport, StartRun};
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{ScriptedTool, chain, id_of, shown as as_json, stage, workflow};
 use serde_json::{Value, json};
@@ -70,13 +70,13 @@ async fn a_step_may_ask_for_its_own_dry_run_in_a_real_run() {
     assert_eq!(shown["result"]["a"]["status"], "dry_run");
     assert_eq!(shown["result"]["b"]["warning"], "Tool fax does not support dry-run; this is a mock response");
     assert_eq!((written.count("execute"), written.count("dry"), faxed.all().len()), (0, 1, 0));
-    let told = stage.flow.events(&stage.permit("admin"), run, 0, 100).await.unwrap();
+    let told = flow::events(&stage.flow, &stage.permit("admin"), run, 0, 100).await.unwrap();
     for event in ["step.dispatched", "step.completed"] {
         let told: Vec<Value> = told.iter().filter(|entry| entry.event_type == event).map(as_json).collect();
         assert_eq!(told.len(), 2);
         assert!(told.iter().all(|entry| entry["data"]["dry_run"] == true), "{event}: {told:#?}");
     }
-    stage.flow.rollback(&stage.permit("user_ann"), run, None, None).await.unwrap();
+    flow::rollback(&stage.flow, &stage.permit("user_ann"), run, None, None).await.unwrap();
     stage.status(run, "rolled_back").await;
     assert_eq!(written.count("rollback"), 0, "nothing was done, so nothing is undone");
 }
@@ -120,11 +120,14 @@ async fn an_output_that_is_not_what_the_tool_promised_leaves_a_write_to_a_person
     let step = stage.step(run, "a", "outcome_unknown").await;
     assert_eq!(asked.count("execute"), 1, "it has happened, so it is not done again");
     let settled = json!({"page": 7});
-    stage
-        .flow
-        .report_outcome(&stage.permit("user_ann"), run, OutcomeReport::happened(id_of(&step["step_id"]), Some(settled)))
-        .await
-        .unwrap();
+    flow::report_outcome(
+        &stage.flow,
+        &stage.permit("user_ann"),
+        run,
+        OutcomeReport::happened(id_of(&step["step_id"]), Some(settled)),
+    )
+    .await
+    .unwrap();
     assert_eq!(stage.ended(run).await["status"], "completed");
     assert_eq!((stage.rows_of(&EFFECTS, run)[0].text("status"), asked.count("execute")), ("succeeded", 1));
 }

@@ -7,7 +7,7 @@ use chimera_core::flow::tables::RUN_SIGNALS;
 use chimera_core::record::Tx;
 use chimera_core::tool::EffectKind;
 use chimera_engine::EngineError;
-use chimera_engine::flow::{Decide, Decision};
+use chimera_engine::flow::{self, Decide, Decision};
 use chimera_engine::port::Records;
 use chimera_testkit::flow::{EngineFixture, ScriptedTool, TENANT, chain, code_of, id_of, shown, stage, workflow};
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ async fn an_edit_of_an_older_question_does_not_change_the_one_that_waits_now() {
     let run = stage.run(&chain("w", &[("a", "again")]), Level::Ask).await;
     let old = stage.asks(run).await.remove(0);
     let step = id_of(&old["step_id"]);
-    stage.flow.edit(&stage.permit("user_ann"), run, step, json!({"n": "newer"})).await.unwrap();
+    flow::edit_step(&stage.flow, &stage.permit("user_ann"), run, step, json!({"n": "newer"})).await.unwrap();
     let new = newer(&stage, run, &old).await;
     let approval = Some(id_of(&old["approval_id"]));
     tell(
@@ -61,10 +61,10 @@ async fn a_digest_is_never_shown_beside_an_older_plan() {
     stage.records.slow_reads(Duration::from_millis(3));
     for n in 0..20 {
         let (admin, ann) = (stage.permit("admin"), stage.permit("user_ann"));
-        let edit = stage.flow.edit_planned(&ann, run, "a", json!({"n": n}));
+        let edit = flow::edit_planned(&stage.flow, &ann, run, "a", json!({"n": n}));
         let looks = async {
             for look in 0.. {
-                let shown = shown(stage.flow.show(&admin, run).await.unwrap());
+                let shown = shown(flow::show_run(&stage.flow, &admin, run).await.unwrap());
                 let (asked, plan) = (&shown["approvals"][0]["digest"], &shown["plan"]);
                 let new = plan["steps"][0]["input"]["n"] == n;
                 assert!(asked.is_null() || *asked == plan["digest"] || new, "edit {n}, look {look}: {shown:#}");
@@ -83,7 +83,7 @@ async fn an_edit_of_an_older_plan_does_not_change_the_one_that_waits_now() {
     let stage = stage(1).open().await;
     let run = stage.run(&chain("w", &[("a", "again")]), Level::Draft).await;
     let old = stage.asks(run).await.remove(0);
-    stage.flow.edit_planned(&stage.permit("user_ann"), run, "a", json!({"n": "newer"})).await.unwrap();
+    flow::edit_planned(&stage.flow, &stage.permit("user_ann"), run, "a", json!({"n": "newer"})).await.unwrap();
     let new = newer(&stage, run, &old).await;
     let (node, approval) = ("a".to_owned(), id_of(&old["approval_id"]));
     tell(
@@ -117,8 +117,10 @@ async fn edits_that_differ_in_one_digit_or_one_level_are_different_questions() {
         for edit in &edits {
             let ann = stage.permit("user_ann");
             match level {
-                Level::Ask => stage.flow.edit(&ann, run, id_of(&asked["step_id"]), edit.clone()).await.unwrap(),
-                _ => stage.flow.edit_planned(&ann, run, "a", edit.clone()).await.unwrap(),
+                Level::Ask => {
+                    flow::edit_step(&stage.flow, &ann, run, id_of(&asked["step_id"]), edit.clone()).await.unwrap()
+                }
+                _ => flow::edit_planned(&stage.flow, &ann, run, "a", edit.clone()).await.unwrap(),
             }
             asked = newer(&stage, run, &asked).await;
             assert!(!seen.contains(&asked["digest"]), "{edit} has the digest of something else");
@@ -143,8 +145,10 @@ async fn an_approval_of_an_older_showing_of_the_same_input_is_told_that_it_was_s
         for n in ["second", "first"] {
             let (bob, before) = (stage.permit("user_bob"), asked["approval_id"].clone());
             match level {
-                Level::Ask => stage.flow.edit(&bob, run, id_of(&asked["step_id"]), json!({"n": n})).await.unwrap(),
-                _ => stage.flow.edit_planned(&bob, run, "a", json!({"n": n})).await.unwrap(),
+                Level::Ask => {
+                    flow::edit_step(&stage.flow, &bob, run, id_of(&asked["step_id"]), json!({"n": n})).await.unwrap()
+                }
+                _ => flow::edit_planned(&stage.flow, &bob, run, "a", json!({"n": n})).await.unwrap(),
             }
             let replaced = |shown: &Value| shown["approvals"][0]["approval_id"].as_str().is_some_and(|id| before != id);
             asked = stage.until(run, replaced).await["approvals"][0].clone();
@@ -166,7 +170,9 @@ async fn an_edit_that_is_nested_too_deeply_is_refused_with_its_place() {
     let run = stage.run(&chain("w", &[("a", "again")]), Level::Ask).await;
     let asked = stage.asks(run).await.remove(0);
     let deep = (0..64).fold(json!(1), |inner, _| json!([inner]));
-    let edit = stage.flow.edit(&stage.permit("user_ann"), run, id_of(&asked["step_id"]), json!({"n": deep})).await;
+    let edit =
+        flow::edit_step(&stage.flow, &stage.permit("user_ann"), run, id_of(&asked["step_id"]), json!({"n": deep}))
+            .await;
     let EngineError::Refused(body) = edit.unwrap_err() else { panic!("not refused") };
     assert_eq!(body.code, Code::ValidationFailed.as_str());
     assert_eq!(body.details["pointer"], format!("/n{}", "/0".repeat(63)));
@@ -193,11 +199,11 @@ async fn a_step_that_was_edited_is_approved_by_its_digest_only() {
     let run = stage.run(&chain("w", &[("a", "again")]), Level::Ask).await;
     let old = stage.asks(run).await.remove(0);
     let step = id_of(&old["step_id"]);
-    stage.flow.edit(&stage.permit("user_bob"), run, step, json!({"n": "newer"})).await.unwrap();
+    flow::edit_step(&stage.flow, &stage.permit("user_bob"), run, step, json!({"n": "newer"})).await.unwrap();
     let new = newer(&stage, run, &old).await;
     let by_step = |decision| Decide { run, decision, approval: None, step: Some(step), digest: None, reason: None };
     let ann = stage.permit("user_ann");
-    let refused = stage.flow.decide(&ann, by_step(Decision::Approve)).await;
+    let refused = flow::decide(&stage.flow, &ann, by_step(Decision::Approve)).await;
     assert_eq!(code_of(refused), "STALE_APPROVAL");
     stage.decide("user_ann", run, Decision::Approve, Some(&new)).await.unwrap();
     assert_eq!(stage.ended(run).await["status"], "completed");
@@ -209,7 +215,7 @@ async fn a_step_that_was_not_edited_is_approved_by_its_name() {
     let run = stage.run(&chain("w", &[("a", "again")]), Level::Ask).await;
     let step = Some(id_of(&stage.asks(run).await[0]["step_id"]));
     let ask = Decide { run, decision: Decision::Approve, approval: None, step, digest: None, reason: None };
-    stage.flow.decide(&stage.permit("user_ann"), ask).await.unwrap();
+    flow::decide(&stage.flow, &stage.permit("user_ann"), ask).await.unwrap();
     assert_eq!(stage.ended(run).await["status"], "completed");
 }
 

@@ -7,7 +7,7 @@ use chimera_core::flow::call::ToolError;
 use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::tool::EffectKind;
 use chimera_engine::act::rules::{Rule, Rules, Says};
-use chimera_engine::flow::{Decide, Decision, OutcomeReport, PatchRequest, ReplayDecision, StartRun};
+use chimera_engine::flow::{self, Decide, Decision, OutcomeReport, PatchRequest, ReplayDecision, StartRun};
 use chimera_testkit::flow::{Air, EngineFixture, EngineSetup, ScriptedTool, chain, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -52,8 +52,8 @@ async fn edited_by(stage: &EngineFixture, run: Uuid, edits: &[(&str, Value)]) ->
     for (who, input) in edits {
         let (permit, input) = (stage.permit(who), input.clone());
         match asked["step_id"].as_str() {
-            Some(_) => stage.flow.edit(&permit, run, id_of(&asked["step_id"]), input).await.unwrap(),
-            None => stage.flow.edit_planned(&permit, run, "a", input).await.unwrap(),
+            Some(_) => flow::edit_step(&stage.flow, &permit, run, id_of(&asked["step_id"]), input).await.unwrap(),
+            None => flow::edit_planned(&stage.flow, &permit, run, "a", input).await.unwrap(),
         }
         asked = newer(stage, run, &asked).await;
     }
@@ -97,7 +97,7 @@ async fn everybody_who_wrote_a_line_of_a_plan_asked_for_the_plan() {
     let run = first.run(&air, Level::Draft).await;
     let mut asked = first.asks(run).await.remove(0);
     for (who, node) in [("user_bob", "a"), ("user_dan", "b")] {
-        first.flow.edit_planned(&first.permit(who), run, node, json!({"n": who})).await.unwrap();
+        flow::edit_planned(&first.flow, &first.permit(who), run, node, json!({"n": who})).await.unwrap();
         asked = newer(&first, run, &asked).await;
     }
     assert_eq!(asked["changed_by"], json!(["user_bob", "user_dan"]));
@@ -114,7 +114,7 @@ async fn a_plan_that_its_editor_approved_is_not_approved_by_somebody_else() {
     let air = workflow("w").node(gate).node(strict_less("a")).edge("ask", "a");
     let run = first.run(&air, Level::Draft).await;
     let asked = first.asks(run).await.remove(0);
-    first.flow.edit_planned(&first.permit("user_bob"), run, "a", json!({"n": 7})).await.unwrap();
+    flow::edit_planned(&first.flow, &first.permit("user_bob"), run, "a", json!({"n": 7})).await.unwrap();
     let asked = newer(&first, run, &asked).await;
     assert_eq!(approve(&first, "user_bob", run, &asked).await, "none");
     let person = newer(&first, run, &asked).await;
@@ -141,7 +141,9 @@ async fn an_approval_by_whoever_edited_the_step_does_not_count_for_a_rule_that_c
     node["requires_approval"] = true.into();
     let run = first.run(&workflow("w").node(node), Level::ExecuteNotify).await;
     let asked = first.asks(run).await.remove(0);
-    first.flow.edit(&first.permit("user_bob"), run, id_of(&asked["step_id"]), json!({"n": 7})).await.unwrap();
+    flow::edit_step(&first.flow, &first.permit("user_bob"), run, id_of(&asked["step_id"]), json!({"n": 7}))
+        .await
+        .unwrap();
     let edited = newer(&first, run, &asked).await;
     let says = Says::Ask { approvals: 1, approvers: Vec::new(), other_than_requester: true };
     let rule = Rule {
@@ -165,7 +167,7 @@ async fn an_approval_by_whoever_edited_the_step_does_not_count_for_a_rule_that_c
         let permit = second.permit(who);
         let approval = Some(id_of(&asked["approval_id"]));
         let ask = Decide { run, decision: Decision::Approve, approval, step: Some(step), digest: None, reason: None };
-        code_of(second.flow.decide(&permit, ask).await)
+        code_of(flow::decide(&second.flow, &permit, ask).await)
     };
     assert_eq!(decide("user_bob").await, "RBAC_FORBIDDEN");
     assert_eq!(decide("user_cat").await, "none");
@@ -202,7 +204,7 @@ async fn patched(node: Value) -> (EngineFixture, Uuid) {
     stage.apply(&workflow("inner").node(strict("x"))).await;
     let run = stage.run(&chain("w", &[("g", "gated")]), Level::ExecuteNotify).await;
     stage.step(run, "g", "running").await;
-    stage.flow.patch(&stage.permit("user_bob"), PatchRequest::new(run, patch(node))).await.unwrap();
+    flow::patch(&stage.flow, &stage.permit("user_bob"), PatchRequest::new(run, patch(node))).await.unwrap();
     stage.until(run, |shown| shown["patches"].as_array().is_some_and(|all| all[0]["status"] == "applied")).await;
     gate.notify_one();
     (stage, run)
@@ -235,7 +237,7 @@ async fn a_node_is_of_whoever_added_it_and_not_of_whoever_added_another() {
     let run = first.run(&chain("w", &[("g", "gated")]), Level::ExecuteNotify).await;
     first.step(run, "g", "running").await;
     for (at, (who, node)) in [("user_bob", "a"), ("user_dan", "b")].into_iter().enumerate() {
-        first.flow.patch(&first.permit(who), PatchRequest::new(run, patch(strict(node)))).await.unwrap();
+        flow::patch(&first.flow, &first.permit(who), PatchRequest::new(run, patch(strict(node)))).await.unwrap();
         first.until(run, |shown| shown["patches"][at]["status"] == "applied").await;
     }
     gate.notify_one();
@@ -253,7 +255,7 @@ async fn a_node_is_of_whoever_added_it_and_not_of_whoever_added_another() {
 
 async fn retry(stage: &EngineFixture, who: &str, of: Uuid) -> Uuid {
     let replay = Replay { of, mode: ReplayMode::Retry, from: Some("a".to_owned()) };
-    stage.flow.replay(&stage.permit(who), replay, ReplayDecision::default()).await.unwrap().run_id
+    flow::replay(&stage.flow, &stage.permit(who), replay, ReplayDecision::default()).await.unwrap().run_id
 }
 
 #[tokio::test(start_paused = true)]
@@ -261,11 +263,11 @@ async fn whoever_retries_the_run_of_another_does_not_decide_about_it_and_neither
     let stage = stage(1).open().await;
     let run = stage.run(&guarded(), Level::ExecuteNotify).await;
     stage.asks(run).await;
-    stage.flow.cancel(&stage.permit("user_ann"), run, None).await.unwrap();
+    flow::cancel(&stage.flow, &stage.permit("user_ann"), run, None).await.unwrap();
     stage.ended(run).await;
     let second = retry(&stage, "user_bob", run).await;
     stage.asks(second).await;
-    stage.flow.cancel(&stage.permit("user_ann"), second, None).await.unwrap();
+    flow::cancel(&stage.flow, &stage.permit("user_ann"), second, None).await.unwrap();
     stage.ended(second).await;
     let third = retry(&stage, "user_dan", second).await;
     let asked = stage.asks(third).await.remove(0);
@@ -278,7 +280,7 @@ async fn whoever_retries_the_run_of_another_does_not_decide_about_it_and_neither
 async fn whoever_added_a_node_to_the_run_that_is_repeated_does_not_decide_about_it() {
     let (stage, run) = patched(strict("a")).await;
     stage.asks(run).await;
-    stage.flow.cancel(&stage.permit("user_ann"), run, None).await.unwrap();
+    flow::cancel(&stage.flow, &stage.permit("user_ann"), run, None).await.unwrap();
     stage.ended(run).await;
     let again = retry(&stage, "user_ann", run).await;
     let asked = stage.asks(again).await.remove(0);
@@ -295,8 +297,8 @@ async fn after_a_request_for_changes_nothing_waits_that_could_be_edited() {
         stage.decide("user_bob", run, Decision::RequestChanges, Some(&asked)).await.unwrap();
         let bob = stage.permit("user_bob");
         let refused = match asked["step_id"].as_str() {
-            Some(_) => stage.flow.edit(&bob, run, id_of(&asked["step_id"]), json!({"n": 1})).await,
-            None => stage.flow.edit_planned(&bob, run, "a", json!({"n": 1})).await,
+            Some(_) => flow::edit_step(&stage.flow, &bob, run, id_of(&asked["step_id"]), json!({"n": 1})).await,
+            None => flow::edit_planned(&stage.flow, &bob, run, "a", json!({"n": 1})).await,
         };
         assert!(["INVALID_TRANSITION", "OCC_CONFLICT"].contains(&code_of(refused).as_str()));
         assert_eq!(stage.ended(run).await["status"], "cancelled");
@@ -324,7 +326,9 @@ async fn whoever_wrote_what_a_later_step_works_with_does_not_decide_about_that_s
     let first = stage(1).open().await;
     let run = first.run(&passed_on(), Level::ExecuteNotify).await;
     let asked = asked_at(&first, run, "a").await;
-    first.flow.edit(&first.permit("user_bob"), run, id_of(&asked["step_id"]), json!({"n": "bob"})).await.unwrap();
+    flow::edit_step(&first.flow, &first.permit("user_bob"), run, id_of(&asked["step_id"]), json!({"n": "bob"}))
+        .await
+        .unwrap();
     let asked = newer(&first, run, &asked).await;
     assert_eq!(approve(&first, "user_bob", run, &asked).await, "none", "nothing is said about the first step");
     let asked = asked_at(&first, run, "b").await;
@@ -343,7 +347,7 @@ async fn whoever_wrote_a_line_of_a_plan_does_not_decide_about_what_goes_on_from_
     let air = workflow("w").node(strict_less("a")).node(gate).node(second).edge("a", "ask").edge("ask", "b");
     let run = stage.run(&air, Level::Draft).await;
     let asked = stage.asks(run).await.remove(0);
-    stage.flow.edit_planned(&stage.permit("user_bob"), run, "a", json!({"n": "bob"})).await.unwrap();
+    flow::edit_planned(&stage.flow, &stage.permit("user_bob"), run, "a", json!({"n": "bob"})).await.unwrap();
     let asked = newer(&stage, run, &asked).await;
     assert_eq!(approve(&stage, "user_bob", run, &asked).await, "none", "nothing is said about the plan");
     let person = asked_at(&stage, run, "ask").await;
@@ -365,7 +369,9 @@ async fn whoever_changed_a_run_inside_does_not_decide_about_what_goes_on_from_it
     let run = stage.run(&air, Level::ExecuteNotify).await;
     let child = id_of(&stage.step(run, "c", "running").await["child_run_id"]);
     let asked = asked_at(&stage, child, "x").await;
-    stage.flow.edit(&stage.permit("user_bob"), child, id_of(&asked["step_id"]), json!({"n": "bob"})).await.unwrap();
+    flow::edit_step(&stage.flow, &stage.permit("user_bob"), child, id_of(&asked["step_id"]), json!({"n": "bob"}))
+        .await
+        .unwrap();
     let asked = newer(&stage, child, &asked).await;
     assert_eq!(approve(&stage, "user_bob", child, &asked).await, "none");
     let asked = asked_at(&stage, run, "b").await;
@@ -379,14 +385,17 @@ async fn whoever_changed_a_step_does_not_decide_about_a_retry_of_what_came_after
     let stage = stage(1).open().await;
     let run = stage.run(&passed_on(), Level::ExecuteNotify).await;
     let asked = asked_at(&stage, run, "a").await;
-    stage.flow.edit(&stage.permit("user_bob"), run, id_of(&asked["step_id"]), json!({"n": "bob"})).await.unwrap();
+    flow::edit_step(&stage.flow, &stage.permit("user_bob"), run, id_of(&asked["step_id"]), json!({"n": "bob"}))
+        .await
+        .unwrap();
     let asked = newer(&stage, run, &asked).await;
     assert_eq!(approve(&stage, "user_cat", run, &asked).await, "none");
     asked_at(&stage, run, "b").await;
-    stage.flow.cancel(&stage.permit("user_ann"), run, None).await.unwrap();
+    flow::cancel(&stage.flow, &stage.permit("user_ann"), run, None).await.unwrap();
     stage.ended(run).await;
     let replay = Replay { of: run, mode: ReplayMode::Retry, from: Some("b".to_owned()) };
-    let second = stage.flow.replay(&stage.permit("user_ann"), replay, ReplayDecision::default()).await.unwrap().run_id;
+    let second =
+        flow::replay(&stage.flow, &stage.permit("user_ann"), replay, ReplayDecision::default()).await.unwrap().run_id;
     let asked = asked_at(&stage, second, "b").await;
     decided_by_none_of(&stage, second, &asked, &["user_ann", "user_bob"]).await;
     assert_eq!(stage.ended(second).await["status"], "completed");
@@ -404,11 +413,14 @@ async fn whoever_settled_a_doubt_with_an_output_does_not_decide_about_what_goes_
     let run = stage.run(&air, Level::ExecuteNotify).await;
     let step = stage.step(run, "a", "outcome_unknown").await;
     let bob = stage.permit("user_bob");
-    stage
-        .flow
-        .report_outcome(&bob, run, OutcomeReport::happened(id_of(&step["step_id"]), Some(json!({"n": "bob"}))))
-        .await
-        .unwrap();
+    flow::report_outcome(
+        &stage.flow,
+        &bob,
+        run,
+        OutcomeReport::happened(id_of(&step["step_id"]), Some(json!({"n": "bob"}))),
+    )
+    .await
+    .unwrap();
     let asked = asked_at(&stage, run, "b").await;
     assert_eq!(asked["changed_by"], json!(["user_bob"]));
     decided_by_none_of(&stage, run, &asked, &["user_ann", "user_bob"]).await;
@@ -429,8 +441,8 @@ async fn an_edit_that_changes_nothing_is_no_change_of_whose_it_is() {
         let edit = async |who: &str, asked: &Value| {
             let (permit, input) = (stage.permit(who), json!({"n": "of bob"}));
             match level {
-                Level::Draft => stage.flow.edit_planned(&permit, run, "a", input).await.unwrap(),
-                _ => stage.flow.edit(&permit, run, id_of(&asked["step_id"]), input).await.unwrap(),
+                Level::Draft => flow::edit_planned(&stage.flow, &permit, run, "a", input).await.unwrap(),
+                _ => flow::edit_step(&stage.flow, &permit, run, id_of(&asked["step_id"]), input).await.unwrap(),
             }
             let another = |shown: &Value| {
                 let id = &shown["approvals"][0]["approval_id"];
@@ -450,7 +462,7 @@ async fn an_edit_that_changes_nothing_is_no_change_of_whose_it_is() {
 
 pub(crate) async fn started(stage: &EngineFixture, who: &str, workflow: &str) -> Uuid {
     let ask = StartRun { level: Level::ExecuteNotify, ..StartRun::of(workflow, json!({})) };
-    stage.flow.start(&stage.permit(who), ask).await.unwrap().run_id
+    flow::start(&stage.flow, &stage.permit(who), ask).await.unwrap().run_id
 }
 
 #[tokio::test(start_paused = true)]
@@ -496,7 +508,7 @@ async fn whoever_wrote_a_workflow_within_does_not_decide_whether_it_is_started()
 async fn whoever_wrote_a_workflow_within_does_not_decide_about_the_plan() {
     let stage = nested(workflow("outer").node(strict("a")).child("c", "inner", json!({}))).await;
     let ask = StartRun { level: Level::Draft, ..StartRun::of("outer", json!({})) };
-    let run = stage.flow.start(&stage.permit("service_nightly"), ask).await.unwrap().run_id;
+    let run = flow::start(&stage.flow, &stage.permit("service_nightly"), ask).await.unwrap().run_id;
     let asked = stage.asks(run).await.remove(0);
     decided_by_none_of(&stage, run, &asked, &["user_bob", "user_dan", "user_eve"]).await;
 }
@@ -526,7 +538,9 @@ async fn whoever_wrote_a_workflow_that_a_patch_starts_does_not_decide_whether_it
     first.apply_as("user_eve", &workflow("inner").child("i", "innermost", json!({}))).await;
     let run = first.run(&chain("w", &[("g", "gated")]), Level::ExecuteNotify).await;
     first.step(run, "g", "running").await;
-    first.flow.patch(&first.permit("user_bob"), PatchRequest::new(run, patch(starts("c", "inner")))).await.unwrap();
+    flow::patch(&first.flow, &first.permit("user_bob"), PatchRequest::new(run, patch(starts("c", "inner"))))
+        .await
+        .unwrap();
     first.until(run, |shown| shown["patches"].as_array().is_some_and(|all| all[0]["status"] == "applied")).await;
     gate.notify_one();
     let asked = first.asks(run).await.remove(0);
@@ -542,7 +556,7 @@ async fn whoever_wrote_a_workflow_within_does_not_decide_about_a_retry() {
     stage.apply_as("user_eve", &workflow("outer").node(starts("a", "inner"))).await;
     let run = started(&stage, "user_ann", "outer").await;
     stage.asks(run).await;
-    stage.flow.cancel(&stage.permit("user_ann"), run, None).await.unwrap();
+    flow::cancel(&stage.flow, &stage.permit("user_ann"), run, None).await.unwrap();
     stage.ended(run).await;
     let again = retry(&stage, "user_ann", run).await;
     let asked = stage.asks(again).await.remove(0);

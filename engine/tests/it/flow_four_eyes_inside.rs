@@ -8,7 +8,7 @@ use chimera_core::flow::call::ToolError;
 use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::tool::EffectKind;
 use chimera_engine::act::rules::{Rule, Rules, Says};
-use chimera_engine::flow::{Decide, Decision, OutcomeReport, PatchRequest, ReplayDecision};
+use chimera_engine::flow::{self, Decide, Decision, OutcomeReport, PatchRequest, ReplayDecision};
 use chimera_testkit::flow::{Air, EngineFixture, ScriptedTool, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -67,13 +67,13 @@ async fn end(stage: &EngineFixture, run: Uuid, who: &str, how: EndMethod, words:
     let asked = stage.asks(run).await.remove(0);
     let (permit, reason) = (stage.permit(who), words.map(str::to_owned));
     let decision = match how {
-        EndMethod::Cancel => return stage.flow.cancel(&permit, run, reason).await.unwrap(),
+        EndMethod::Cancel => return flow::cancel(&stage.flow, &permit, run, reason).await.unwrap(),
         EndMethod::Reject => Decision::Reject,
         EndMethod::Changes => Decision::RequestChanges,
     };
     let approval = Some(id_of(&asked["approval_id"]));
     let ask = Decide { run, decision, approval, step: None, digest: None, reason };
-    stage.flow.decide(&permit, ask).await.unwrap();
+    flow::decide(&stage.flow, &permit, ask).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -169,8 +169,10 @@ async fn whoever_ended_a_run_with_words_decides_about_its_retry() {
         end(&stage, run, "user_cat", how, Some("not like this")).await;
         stage.ended(run).await;
         let replay = Replay { of: run, mode: ReplayMode::Retry, from: None };
-        let again =
-            stage.flow.replay(&stage.permit("user_ann"), replay, ReplayDecision::default()).await.unwrap().run_id;
+        let again = flow::replay(&stage.flow, &stage.permit("user_ann"), replay, ReplayDecision::default())
+            .await
+            .unwrap()
+            .run_id;
         let asked = asked_at(&stage, again, "a").await;
         assert_eq!(asked["changed_by"], json!([]), "{how:?}");
     }
@@ -180,7 +182,7 @@ async fn whoever_ended_a_run_with_words_decides_about_its_retry() {
 async fn patch_if(stage: &EngineFixture, who: &str, run: Uuid, node: Value, condition: &str) {
     let edge = json!({"from": "g", "to": node["id"], "condition": condition});
     let document = json!({"patch_version": "0.1", "justification": "more", "add_nodes": [node], "add_edges": [edge]});
-    stage.flow.patch(&stage.permit(who), PatchRequest::new(run, document)).await.unwrap();
+    flow::patch(&stage.flow, &stage.permit(who), PatchRequest::new(run, document)).await.unwrap();
     stage.until(run, |shown| shown["patches"][0]["status"] == "applied").await;
 }
 
@@ -200,10 +202,11 @@ async fn whoever_added_a_node_inside_that_never_ran_does_not_decide_about_what_g
     let asked = asked_at(&first, run, "b").await;
     assert_eq!(asked["changed_by"], json!(["user_mal"]));
     let second = first.restart(stage(1)).await;
-    second.flow.cancel(&second.permit("user_ann"), run, None).await.unwrap();
+    flow::cancel(&second.flow, &second.permit("user_ann"), run, None).await.unwrap();
     second.ended(run).await;
     let replay = Replay { of: run, mode: ReplayMode::Retry, from: Some("b".to_owned()) };
-    let again = second.flow.replay(&second.permit("user_ann"), replay, ReplayDecision::default()).await.unwrap().run_id;
+    let again =
+        flow::replay(&second.flow, &second.permit("user_ann"), replay, ReplayDecision::default()).await.unwrap().run_id;
     let asked = asked_at(&second, again, "b").await;
     decided_by_none_of(&second, again, &asked, &["user_ann", "user_mal"]).await;
 }
@@ -255,7 +258,9 @@ async fn whoever_said_that_a_call_never_happened_does_not_decide_about_it_or_wha
     let asked = asked_at(&first, run, "a").await;
     assert_eq!(approve(&first, "user_mal", run, &asked).await, "none");
     let step = id_of(&first.step(run, "a", "outcome_unknown").await["step_id"]);
-    first.flow.report_outcome(&first.permit("user_mal"), run, OutcomeReport::did_not_happen(step)).await.unwrap();
+    flow::report_outcome(&first.flow, &first.permit("user_mal"), run, OutcomeReport::did_not_happen(step))
+        .await
+        .unwrap();
     let asked = asked_at(&first, run, "a").await;
     assert_eq!((&asked["changed_by"], sent.load(Ordering::SeqCst)), (&json!(["user_mal"]), 1));
     decided_by_none_of(&first, run, &asked, &["user_ann", "user_mal"]).await;
@@ -283,8 +288,8 @@ async fn an_edit_of_how_a_number_is_written_changes_nothing() {
             let asked = stage.asks(run).await.remove(0);
             let mal = stage.permit("user_mal");
             match level {
-                Level::Draft => stage.flow.edit_planned(&mal, run, "a", read(edited)).await.unwrap(),
-                _ => stage.flow.edit(&mal, run, id_of(&asked["step_id"]), read(edited)).await.unwrap(),
+                Level::Draft => flow::edit_planned(&stage.flow, &mal, run, "a", read(edited)).await.unwrap(),
+                _ => flow::edit_step(&stage.flow, &mal, run, id_of(&asked["step_id"]), read(edited)).await.unwrap(),
             }
             let another = |shown: &Value| {
                 let id = &shown["approvals"][0]["approval_id"];

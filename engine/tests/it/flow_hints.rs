@@ -2,6 +2,7 @@
 
 use chimera_core::access::Level;
 use chimera_core::flow::tables::RUNS;
+use chimera_engine::flow;
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{EngineFixture, stage, workflow};
 use serde_json::json;
@@ -45,12 +46,12 @@ async fn a_run_that_was_told_something_while_it_was_left_takes_it_in() {
     let ann = stage.permit("user_ann");
     // Each signal arrives when the run may be unloading after the previous one.
     for _ in 0..20 {
-        stage.flow.pause(&ann, run).await.expect("a pause");
+        flow::pause(&stage.flow, &ann, run).await.expect("a pause");
         stage.until(run, |shown| shown["paused"] == true).await;
-        stage.flow.resume(&ann, run).await.expect("a resumption");
+        flow::resume(&stage.flow, &ann, run).await.expect("a resumption");
         stage.until(run, |shown| shown["paused"] == false).await;
     }
-    stage.flow.cancel(&ann, run, None).await.expect("a cancellation");
+    flow::cancel(&stage.flow, &ann, run, None).await.expect("a cancellation");
     assert_eq!(stage.ended(run).await["status"], "cancelled");
     settle().await;
     assert_eq!(stage.flow.active_runs(), 0);

@@ -4,7 +4,7 @@
 use chimera_core::access::Level;
 use chimera_core::limits::LANE_LEASE_SECONDS;
 use chimera_core::tool::EffectKind;
-use chimera_engine::flow::{Decision, KeeperState, StartRun};
+use chimera_engine::flow::{self, Decision, KeeperState, StartRun};
 use chimera_testkit::build::NOON;
 use chimera_testkit::flow::{
     Air, CallLog, EngineFixture, EngineSetup, ScriptedTool, World, chain, stage, until, workflow,
@@ -241,7 +241,7 @@ async fn regained() -> RegainedLane {
 
     one.pass(LEASE).await;
     let two = node(setup(), &world, &Arc::new(records.second_node())).await;
-    two.flow.poll_once(&mut KeeperState::default()).await.unwrap();
+    flow::run_keeper_once(&two.flow, &mut KeeperState::default()).await.unwrap();
     let shown = two.show(run).await;
     two.decide("user_ann", run, Decision::Approve, Some(&shown["approvals"][0])).await.unwrap();
     called(&asked, 1).await;
@@ -319,14 +319,14 @@ async fn a_node_that_stood_still_looks_for_a_whole_lease_before_it_takes_anythin
     called(&asked, 1).await;
     let keeper = &mut KeeperState::default();
     for _ in 0..3 {
-        two.flow.poll_once(keeper).await.unwrap();
+        flow::run_keeper_once(&two.flow, keeper).await.unwrap();
         two.pass(LEASE + NOTICED).await;
     }
-    two.flow.poll_once(keeper).await.unwrap();
+    flow::run_keeper_once(&two.flow, keeper).await.unwrap();
     assert_eq!(two.flow.active_runs(), 0, "four looks are not a lease of looking");
     for _ in 0..LEASE.as_secs() + NOTICED.as_secs() {
         two.pass(Duration::from_secs(1)).await;
-        two.flow.poll_once(keeper).await.unwrap();
+        flow::run_keeper_once(&two.flow, keeper).await.unwrap();
     }
     assert_eq!(two.flow.active_runs(), 1);
 }

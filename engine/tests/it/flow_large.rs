@@ -6,7 +6,7 @@ use chimera_core::flow::tables::{STEPS, TOOL_CALLS};
 use chimera_core::limits;
 use chimera_core::record::Row;
 use chimera_core::tool::EffectKind;
-use chimera_engine::flow::{CallFilter, SizeBudget};
+use chimera_engine::flow::{self, CallFilter, SizeBudget};
 use chimera_testkit::flow::{EngineFixture, EngineSetup, ScriptedTool, chain, shown, stage, until, workflow};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -67,7 +67,7 @@ async fn large_runs_are_shown_a_few_at_a_time_and_all_of_them_are() {
         let (flow, permit) = (stage.flow.clone(), stage.permit(&format!("user_{n}")));
         async move {
             let room = flow.reserve_page(&permit.claimant(), SizeBudget::default()).await;
-            flow.show_as(&permit, run, room, |run| serde_json::to_string(&run).unwrap().len()).await
+            flow::show_run_as(&flow, &permit, run, room, |run| serde_json::to_string(&run).unwrap().len()).await
         }
     });
     let shown = futures::future::try_join_all(shown).await.unwrap();
@@ -93,7 +93,8 @@ async fn steps_and_calls_are_shown_in_pages_of_bounded_size_that_leave_nothing_o
     let admin = stage.permit("admin");
     let (mut nodes, mut calls, mut cursor) = (Vec::new(), 0, None::<String>);
     loop {
-        let page = shown(stage.flow.steps(&admin, run, limits::PAGE_ROWS_MAX, cursor.as_deref()).await.unwrap());
+        let page =
+            shown(flow::list_steps(&stage.flow, &admin, run, limits::PAGE_ROWS_MAX, cursor.as_deref()).await.unwrap());
         assert!(page.to_string().len() < limits::PAGE_BYTES_MAX + LARGE);
         for step in page["steps"].as_array().unwrap() {
             nodes.push(step["node_id"].as_str().unwrap().to_owned());
@@ -119,7 +120,7 @@ async fn steps_and_calls_are_shown_in_pages_of_bounded_size_that_leave_nothing_o
     loop {
         let filter = CallFilter { limit: limits::PAGE_ROWS_MAX, cursor, ..CallFilter::default() };
         let written = |page| serde_json::to_string(&page).unwrap();
-        let text = stage.flow.list_calls(&admin, filter, written).await.unwrap();
+        let text = flow::list_calls(&stage.flow, &admin, filter, written).await.unwrap();
         assert!(text.len() < limits::PAGE_BYTES_MAX + LARGE, "{} bytes", text.len());
         let page: Value = serde_json::from_str(&text).unwrap();
         let items = page["items"].as_array().unwrap();

@@ -10,7 +10,7 @@ use chimera_core::flow::plan::Plan;
 use chimera_core::flow::policy::{Action, Policy, PolicyVerdict};
 use chimera_core::flow::risk::Score;
 use chimera_core::tool::{EffectKind, Spec};
-use chimera_engine::flow::PatchRequest;
+use chimera_engine::flow::{self, PatchRequest};
 use chimera_testkit::flow::{EngineFixture, EngineSetup, ScriptedTool, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -63,7 +63,7 @@ async fn patched(setup: EngineSetup, nodes: &[Value]) -> (EngineFixture, Uuid) {
     let before = std::iter::once(json!("g")).chain(nodes.iter().map(|node| node["id"].clone()));
     let edges: Vec<Value> = before.zip(nodes).map(|(from, to)| json!({"from": from, "to": to["id"]})).collect();
     let document = json!({"patch_version": "0.1", "justification": "more", "add_nodes": nodes, "add_edges": edges});
-    stage.flow.patch(&stage.permit("user_mal"), PatchRequest::new(run, document)).await.unwrap();
+    flow::patch(&stage.flow, &stage.permit("user_mal"), PatchRequest::new(run, document)).await.unwrap();
     stage.until(run, |shown| shown["patches"][0]["status"] == "applied").await;
     (stage, run)
 }
@@ -118,7 +118,9 @@ async fn a_call_that_somebody_edited_who_left_is_not_made() {
                 let mut asked = asked_at(stage, run, node).await;
                 if edits.contains(&node) {
                     let step = id_of(&asked["step_id"]);
-                    stage.flow.edit(&stage.permit("user_mal"), run, step, json!({"n": "mal"})).await.unwrap();
+                    flow::edit_step(&stage.flow, &stage.permit("user_mal"), run, step, json!({"n": "mal"}))
+                        .await
+                        .unwrap();
                     asked = newer(stage, run, &asked).await;
                 }
                 if node == "b" {
@@ -145,7 +147,7 @@ async fn a_line_of_a_plan_that_somebody_edited_who_left_is_not_carried_out() {
     let first = stage(1).policy(left.clone()).open().await;
     let run = first.run(&workflow("w").node(strict_less("a")), Level::Draft).await;
     let asked = first.asks(run).await.remove(0);
-    first.flow.edit_planned(&first.permit("user_mal"), run, "a", json!({"n": "mal"})).await.unwrap();
+    flow::edit_planned(&first.flow, &first.permit("user_mal"), run, "a", json!({"n": "mal"})).await.unwrap();
     let asked = newer(&first, run, &asked).await;
     left.leaves("user_mal");
     let second = first.restart(stage(1).policy(left)).await;
@@ -188,7 +190,7 @@ async fn what_is_left_to_undo_stays_once_whoever_asked_for_it_may_not_any_more()
     let air = workflow("w").map("m", json!(["x", "y", "z"]), "write", json!({"n": "${item}"}));
     let run = stage.run(&air, Level::ExecuteSilent).await;
     assert_eq!(stage.ended(run).await["status"], "completed");
-    stage.flow.rollback(&stage.permit("user_mal"), run, None, None).await.unwrap();
+    flow::rollback(&stage.flow, &stage.permit("user_mal"), run, None, None).await.unwrap();
     let shown = stage.until(run, |run| run["rollback"]["left"].as_array().is_some_and(|left| left.len() == 2)).await;
     assert_eq!(shown["rollback"]["left"][0]["reason"], "the actor is disabled");
     assert_eq!(*undone.lock().unwrap(), [json!("z")]);
@@ -211,7 +213,7 @@ async fn an_undo_is_not_tried_again_once_somebody_of_it_may_not_act_any_more() {
         let stage = stage(1).policy(left).tool(tool.build()).open().await;
         let run = stage.run(&workflow("w").function("a", "write", json!({})), Level::ExecuteSilent).await;
         assert_eq!(stage.ended(run).await["status"], "completed");
-        stage.flow.rollback(&stage.permit("user_mal"), run, None, None).await.unwrap();
+        flow::rollback(&stage.flow, &stage.permit("user_mal"), run, None, None).await.unwrap();
         let shown = stage.until(run, |run| run["rollback"]["ended"] == true).await;
         assert_eq!(shown["rollback"]["left"][0]["reason"], "the actor is disabled", "{leaver}");
         assert_eq!(*tries.lock().unwrap(), 1, "{leaver}");

@@ -7,7 +7,7 @@ use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, RUNS};
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::tool::{EffectKind, Risk};
 use chimera_engine::flow::port::{DeliveryReceipt, Message, Notifier, ToolError};
-use chimera_engine::flow::{OutcomeReport, StartRun};
+use chimera_engine::flow::{self, OutcomeReport, StartRun};
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{EngineFixture, ScriptedTool, chain, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
@@ -79,7 +79,7 @@ async fn l2_writes_a_message_for_each_way_that_was_asked_for_and_l3_tells_nobody
     let payload = rows[0].get("payload").as_json().unwrap().value().unwrap();
     assert_eq!((&payload["type"], &payload["data"]["run_id"]), (&json!("run.completed"), &json!(run)));
     let notify = |notify| StartRun { level: Level::ExecuteSilent, notify, ..StartRun::of("w", json!({})) };
-    let refused = stage.flow.start(&stage.permit("user_ann"), notify(both())).await;
+    let refused = flow::start(&stage.flow, &stage.permit("user_ann"), notify(both())).await;
     assert_eq!(code_of(refused), "VALIDATION_FAILED", "nobody is promised what will not come");
     let silent = told(&stage, Level::ExecuteSilent, None).await;
     assert!(stage.rows_of(&NOTIFICATIONS, silent).is_empty());
@@ -118,13 +118,13 @@ async fn a_message_is_tried_again_later_and_by_another_process_too() {
     let letters = RecordingNotifier::refusing(2, Code::ExternalServiceUnavailable);
     let first = stage(1).notifier(letters.clone()).open().await;
     let run = told(&first, Level::ExecuteNotify, Some(json!({"webhook": "https://hooks.example/1"}))).await;
-    first.flow.deliver_due().await.unwrap();
-    first.flow.deliver_due().await.unwrap();
+    flow::deliver_due(&first.flow).await.unwrap();
+    flow::deliver_due(&first.flow).await.unwrap();
     assert_eq!(letters.given().len(), 1, "it waits before it is tried again");
     let second = first.restart(stage(1).notifier(letters.clone())).await;
     for seconds in [2, 4] {
         tokio::time::advance(Duration::from_secs(seconds)).await;
-        second.flow.deliver_due().await.unwrap();
+        flow::deliver_due(&second.flow).await.unwrap();
     }
     let given = letters.given();
     assert_eq!(given.len(), 3);
@@ -138,7 +138,7 @@ async fn a_message_is_tried_again_later_and_by_another_process_too() {
     assert_eq!((&shown[0]["error"], &shown[2]["error"]), (&json!("EXTERNAL_SERVICE_UNAVAILABLE"), &json!(null)));
     assert!(shown[0]["at"].as_str() < shown[1]["at"].as_str() && shown[1]["duration_ms"].is_i64(), "{shown}");
     tokio::time::advance(Duration::from_secs(3_600)).await;
-    second.flow.deliver_due().await.unwrap();
+    flow::deliver_due(&second.flow).await.unwrap();
     assert_eq!(letters.given().len(), 3, "what was delivered is not sent again");
 }
 
@@ -160,14 +160,14 @@ impl Notifier for HangingNotifier {
 async fn a_try_that_a_crash_cut_off_is_on_record_and_made_again() {
     let first = stage(1).notifier(Arc::new(HangingNotifier)).open().await;
     let run = told(&first, Level::ExecuteNotify, Some(json!({"webhook": "https://hooks.example/1"}))).await;
-    let cut = tokio::time::timeout(Duration::from_secs(1), first.flow.deliver_due()).await;
+    let cut = tokio::time::timeout(Duration::from_secs(1), flow::deliver_due(&first.flow)).await;
     assert!(cut.is_err(), "it was cut in the middle");
     let letters = RecordingNotifier::refusing(0, Code::ValidationFailed);
     let second = first.restart(stage(1).notifier(letters.clone())).await;
-    second.flow.deliver_due().await.unwrap();
+    flow::deliver_due(&second.flow).await.unwrap();
     assert!(letters.given().is_empty(), "whoever took it may still be at it");
     tokio::time::advance(Duration::from_secs(60)).await;
-    second.flow.deliver_due().await.unwrap();
+    flow::deliver_due(&second.flow).await.unwrap();
     let message = second.show(run).await["messages"][0].clone();
     let outcomes: Vec<&Value> = message["deliveries"].as_array().unwrap().iter().map(|one| &one["outcome"]).collect();
     assert_eq!((&message["status"], outcomes), (&json!("sent"), vec![&json!("unknown"), &json!("delivered")]));
@@ -178,7 +178,7 @@ async fn a_message_that_can_not_be_delivered_is_given_up() {
     let letters = RecordingNotifier::refusing(9, Code::ValidationFailed);
     let stage = stage(1).notifier(letters.clone()).open().await;
     let run = told(&stage, Level::ExecuteNotify, Some(json!({"email": "nobody@example.com"}))).await;
-    stage.flow.deliver_due().await.unwrap();
+    flow::deliver_due(&stage.flow).await.unwrap();
     let row = &stage.rows(&NOTIFICATIONS)[0];
     assert_eq!((row.text("status"), letters.given().len()), ("failed", 1));
     let shown = stage.show(run).await;
@@ -195,7 +195,7 @@ async fn a_run_that_could_never_tell_is_refused() {
     stage.apply(&chain("w", &[("a", "again")])).await;
     let ask =
         |level| StartRun { level, notify: Some(json!({"email": "unset@example.com"})), ..StartRun::of("w", json!({})) };
-    let refused = stage.flow.start(&stage.permit("user_ann"), ask(Level::ExecuteNotify)).await;
+    let refused = flow::start(&stage.flow, &stage.permit("user_ann"), ask(Level::ExecuteNotify)).await;
     assert_eq!(code_of(refused), "TOOL_UNAVAILABLE");
     assert!(stage.rows(&RUNS).is_empty());
 }
@@ -217,33 +217,33 @@ async fn a_person_says_that_it_happened_and_what_it_gave() {
     assert_eq!(stage.flow.active_runs(), 0, "it waits in the store");
     let robot = stage.permit("service_chatbot");
     assert_eq!(
-        code_of(stage.flow.report_outcome(&robot, run, OutcomeReport::happened(step, None)).await),
+        code_of(flow::report_outcome(&stage.flow, &robot, run, OutcomeReport::happened(step, None)).await),
         "RBAC_FORBIDDEN"
     );
     let ann = stage.permit("user_ann");
-    let strange = stage.flow.report_outcome(&ann, run, OutcomeReport::happened(step, Some(json!("text")))).await;
+    let strange =
+        flow::report_outcome(&stage.flow, &ann, run, OutcomeReport::happened(step, Some(json!("text")))).await;
     assert_eq!(code_of(strange), "VALIDATION_FAILED", "the tool never gives that");
-    stage
-        .flow
-        .report_outcome(
-            &ann,
-            run,
-            OutcomeReport {
-                step,
-                attempt: None,
-                happened: true,
-                output: Some(json!({"id": 9})),
-                notes: Some("found it".to_owned()),
-            },
-        )
-        .await
-        .unwrap();
+    flow::report_outcome(
+        &stage.flow,
+        &ann,
+        run,
+        OutcomeReport {
+            step,
+            attempt: None,
+            happened: true,
+            output: Some(json!({"id": 9})),
+            notes: Some("found it".to_owned()),
+        },
+    )
+    .await
+    .unwrap();
     assert_eq!(stage.ended(run).await["status"], "completed");
     assert_eq!(stage.step(run, "a", "completed").await["outputs"]["id"], 9);
     assert_eq!(made.count("execute"), 1);
     assert_eq!(stage.rows_of(&EFFECTS, run)[0].text("status"), "succeeded");
     assert_eq!(
-        code_of(stage.flow.report_outcome(&ann, run, OutcomeReport::happened(step, None)).await),
+        code_of(flow::report_outcome(&stage.flow, &ann, run, OutcomeReport::happened(step, None)).await),
         "INVALID_TRANSITION"
     );
 }
@@ -256,7 +256,7 @@ async fn a_person_says_that_it_never_happened_and_it_is_sent_under_the_same_key(
     let run = stage.run(&chain("w", &[("a", "lost")]), Level::ExecuteSilent).await;
     let step = id_of(&stage.step(run, "a", "outcome_unknown").await["step_id"]);
     let ann = stage.permit("user_ann");
-    stage.flow.report_outcome(&ann, run, OutcomeReport::did_not_happen(step)).await.unwrap();
+    flow::report_outcome(&stage.flow, &ann, run, OutcomeReport::did_not_happen(step)).await.unwrap();
     assert_eq!(stage.ended(run).await["status"], "completed");
     let made = made.of("execute");
     assert_eq!(made.len(), 2);

@@ -10,7 +10,7 @@ use chimera_core::json::Digest32;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_engine::act::rules::{Rule, Rules, Says};
 use chimera_engine::flow::port::{Recipient, Recipients};
-use chimera_engine::flow::{Asking, Decision, RequestStatus};
+use chimera_engine::flow::{self, Asking, Decision, RequestStatus};
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, EngineFixture, approval_link, chain, code_of, id_of};
 use serde_json::json;
@@ -51,7 +51,7 @@ async fn looking_shows_what_would_run_and_changes_nothing() {
     let mut commits = stage.records.commits();
     commits.borrow_and_update();
     for _ in 0..3 {
-        let opened = stage.flow.open_link(token).await.unwrap();
+        let opened = flow::open_link(&stage.flow, token).await.unwrap();
         assert_eq!(opened.person, "user_bob");
         let review = opened.review;
         assert_eq!((review.run_id, review.autonomy_level.as_str()), (run, "L0_Ask"));
@@ -65,7 +65,7 @@ async fn looking_shows_what_would_run_and_changes_nothing() {
 async fn of_many_clicks_one_decides_as_the_person_it_was_sent_to() {
     let (stage, run) = waiting(&write()).await;
     let (token, digest) = (token(&stage, run, "user_ann").await, digest(&stage, run).await);
-    let click = |_| stage.flow.decide_by_link(&token, Decision::Approve, digest, Some("fine".to_owned()));
+    let click = |_| flow::decide_by_link(&stage.flow, &token, Decision::Approve, digest, Some("fine".to_owned()));
     let said = futures::future::join_all((0..8).map(click)).await;
     let mut codes: Vec<String> = said.into_iter().map(code_of).collect();
     codes.sort_unstable();
@@ -76,7 +76,7 @@ async fn of_many_clicks_one_decides_as_the_person_it_was_sent_to() {
     assert_eq!((decided.len(), decided[0].get("actor_id").as_text()), (1, Some("user_ann")));
     let by_link = entries.iter().filter(|entry| entry.text("event_type") == "approval.link_used").count();
     assert_eq!(by_link, 1, "it is on record how they decided");
-    assert_eq!(code_of(stage.flow.open_link(&token).await), "GONE");
+    assert_eq!(code_of(flow::open_link(&stage.flow, &token).await), "GONE");
     let used = stage.rows_of(&APPROVAL_LINKS, run).iter().filter(|row| !row.get("used_at").is_null()).count();
     assert_eq!(used, 1);
 }
@@ -86,10 +86,10 @@ async fn a_link_of_somebody_else_is_of_no_use_once_it_is_decided() {
     let (stage, run) = waiting(&write()).await;
     let tokens = [token(&stage, run, "user_ann").await, token(&stage, run, "user_bob").await];
     let digest = digest(&stage, run).await;
-    stage.flow.decide_by_link(&tokens[0], Decision::Reject, digest, None).await.unwrap();
+    flow::decide_by_link(&stage.flow, &tokens[0], Decision::Reject, digest, None).await.unwrap();
     assert_eq!(stage.ended(run).await["status"], "cancelled");
-    assert_eq!(code_of(stage.flow.open_link(&tokens[1]).await), "INVALID_TRANSITION");
-    let late = stage.flow.decide_by_link(&tokens[1], Decision::Approve, digest, None).await;
+    assert_eq!(code_of(flow::open_link(&stage.flow, &tokens[1]).await), "INVALID_TRANSITION");
+    let late = flow::decide_by_link(&stage.flow, &tokens[1], Decision::Approve, digest, None).await;
     assert_eq!(code_of(late), "INVALID_TRANSITION");
 }
 
@@ -99,10 +99,10 @@ async fn two_people_decide_by_a_link_each() {
     let (stage, run) = waiting(&air).await;
     let tokens = [token(&stage, run, "user_ann").await, token(&stage, run, "user_bob").await];
     let digest = digest(&stage, run).await;
-    let first = stage.flow.decide_by_link(&tokens[0], Decision::Approve, digest, None).await.unwrap();
+    let first = flow::decide_by_link(&stage.flow, &tokens[0], Decision::Approve, digest, None).await.unwrap();
     assert_eq!((first.status, first.approvals), (RequestStatus::Pending, 1));
-    assert_eq!(code_of(stage.flow.decide_by_link(&tokens[0], Decision::Approve, digest, None).await), "GONE");
-    stage.flow.decide_by_link(&tokens[1], Decision::Approve, digest, None).await.unwrap();
+    assert_eq!(code_of(flow::decide_by_link(&stage.flow, &tokens[0], Decision::Approve, digest, None).await), "GONE");
+    flow::decide_by_link(&stage.flow, &tokens[1], Decision::Approve, digest, None).await.unwrap();
     assert_eq!(stage.ended(run).await["status"], "completed");
 }
 
@@ -112,10 +112,10 @@ async fn a_link_lapses_with_the_request() {
     let (stage, run) = waiting(&air).await;
     let (token, digest) = (token(&stage, run, "user_ann").await, digest(&stage, run).await);
     stage.pass(Duration::from_secs(59)).await;
-    stage.flow.open_link(&token).await.unwrap();
+    flow::open_link(&stage.flow, &token).await.unwrap();
     stage.pass(Duration::from_secs(1)).await;
-    assert_eq!(code_of(stage.flow.open_link(&token).await), "GONE");
-    assert_eq!(code_of(stage.flow.decide_by_link(&token, Decision::Approve, digest, None).await), "GONE");
+    assert_eq!(code_of(flow::open_link(&stage.flow, &token).await), "GONE");
+    assert_eq!(code_of(flow::decide_by_link(&stage.flow, &token, Decision::Approve, digest, None).await), "GONE");
     assert_eq!(stage.ended(run).await["status"], "cancelled");
 }
 
@@ -190,31 +190,34 @@ async fn a_person_who_has_lost_the_right_to_decide_can_not_use_the_link_that_the
     let run = stage.run(&write(), Level::Ask).await;
     stage.asks(run).await;
     let (token, digest) = (token(&stage, run, "user_bob").await, digest(&stage, run).await);
-    stage.flow.open_link(&token).await.unwrap();
+    flow::open_link(&stage.flow, &token).await.unwrap();
     people.0.store(false, Ordering::SeqCst);
-    assert_eq!(code_of(stage.flow.open_link(&token).await), "RBAC_FORBIDDEN");
-    let decided = stage.flow.decide_by_link(&token, Decision::Approve, digest, None).await;
+    assert_eq!(code_of(flow::open_link(&stage.flow, &token).await), "RBAC_FORBIDDEN");
+    let decided = flow::decide_by_link(&stage.flow, &token, Decision::Approve, digest, None).await;
     assert_eq!(code_of(decided), "RBAC_FORBIDDEN");
     assert_eq!(stage.show(run).await["status"], "awaiting_approval");
     people.0.store(true, Ordering::SeqCst);
-    stage.flow.decide_by_link(&token, Decision::Approve, digest, None).await.expect("nothing was used up");
+    flow::decide_by_link(&stage.flow, &token, Decision::Approve, digest, None).await.expect("nothing was used up");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_link_covers_what_was_shown_and_nothing_that_came_in_its_place() {
     let (stage, run) = waiting(&write()).await;
     let (old, shown) = (token(&stage, run, "user_ann").await, digest(&stage, run).await);
-    let other = stage.flow.decide_by_link(&old, Decision::Approve, Digest32([7; 32]), None).await;
+    let other = flow::decide_by_link(&stage.flow, &old, Decision::Approve, Digest32([7; 32]), None).await;
     assert_eq!(code_of(other), "STALE_APPROVAL", "that is not what was shown");
-    stage.flow.open_link(&old).await.expect("a mistake costs nothing");
+    flow::open_link(&stage.flow, &old).await.expect("a mistake costs nothing");
     let step = id_of(&stage.asks(run).await[0]["step_id"]);
-    stage.flow.edit(&stage.permit("user_bob"), run, step, json!({"n": "edited"})).await.unwrap();
-    assert_eq!(code_of(stage.flow.open_link(&old).await), "STALE_APPROVAL");
-    assert_eq!(code_of(stage.flow.decide_by_link(&old, Decision::Approve, shown, None).await), "STALE_APPROVAL");
+    flow::edit_step(&stage.flow, &stage.permit("user_bob"), run, step, json!({"n": "edited"})).await.unwrap();
+    assert_eq!(code_of(flow::open_link(&stage.flow, &old).await), "STALE_APPROVAL");
+    assert_eq!(
+        code_of(flow::decide_by_link(&stage.flow, &old, Decision::Approve, shown, None).await),
+        "STALE_APPROVAL"
+    );
     stage.until(run, |shown| shown["approvals"][0]["action"]["input"] == json!({"n": "edited"})).await;
     let new = token(&stage, run, "user_ann").await;
     let digest = digest(&stage, run).await;
-    stage.flow.decide_by_link(&new, Decision::Approve, digest, None).await.unwrap();
+    flow::decide_by_link(&stage.flow, &new, Decision::Approve, digest, None).await.unwrap();
     assert_eq!(stage.ended(run).await["status"], "completed");
 }
 
@@ -225,9 +228,9 @@ async fn a_link_that_nobody_sent_leads_nowhere() {
     let swapped: String = token.chars().rev().collect();
     let long = format!("{token}A");
     for strange in ["", "x", &swapped, &long, &token[1..], "../../runs", &"ä".repeat(27), &"=".repeat(54)] {
-        assert_eq!(code_of(stage.flow.open_link(strange).await), "NOT_FOUND", "{strange:?}");
-        let said = stage.flow.decide_by_link(strange, Decision::Approve, Digest32::ZERO, None).await;
+        assert_eq!(code_of(flow::open_link(&stage.flow, strange).await), "NOT_FOUND", "{strange:?}");
+        let said = flow::decide_by_link(&stage.flow, strange, Decision::Approve, Digest32::ZERO, None).await;
         assert_eq!(code_of(said), "NOT_FOUND", "{strange:?}");
     }
-    stage.flow.open_link(&token).await.unwrap();
+    flow::open_link(&stage.flow, &token).await.unwrap();
 }

@@ -3,7 +3,7 @@
 use chimera_core::access::Level;
 use chimera_core::limits::{DRAFT_BYTES_MAX, DRAFT_ITEMS_MAX, PLAN_STEPS_FREE_MAX};
 use chimera_core::tool::EffectKind;
-use chimera_engine::flow::{Decision, StartRun};
+use chimera_engine::flow::{self, Decision, StartRun};
 use chimera_testkit::flow::{Air, EngineFixture, ScriptedTool, id_of, stage, workflow};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -274,7 +274,8 @@ async fn an_edit_of_a_map_that_waits_is_refused_and_it_still_waits() {
     let stage = stage(1).tool(source(12).build()).tool(write().build()).open().await;
     let run = stage.run(&deferred(), Level::ExecuteNotify).await;
     let asked = asked_of(&stage, run, "m").await;
-    let edited = stage.flow.edit(&stage.permit("user_ann"), run, id_of(&asked["step_id"]), json!({"n": 1})).await;
+    let edited =
+        flow::edit_step(&stage.flow, &stage.permit("user_ann"), run, id_of(&asked["step_id"]), json!({"n": 1})).await;
     assert_eq!(chimera_testkit::flow::code_of(edited), "INVALID_TRANSITION");
     stage.approve("user_ann", run).await;
     assert_eq!(stage.ended(run).await["status"], "completed");

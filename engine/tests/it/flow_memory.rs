@@ -9,7 +9,7 @@ use chimera_core::flow::tables::RUNS;
 use chimera_core::limits;
 use chimera_core::tool::{EffectKind, Spec};
 use chimera_engine::access::port::Tenancy;
-use chimera_engine::flow::{Flow, RunLimits, StartRun};
+use chimera_engine::flow::{self, Flow, RunLimits, StartRun};
 use chimera_testkit::flow::{Air, EngineFixture, ScriptedTool, chain, stage, until, workflow};
 use serde_json::{Value, json};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -126,7 +126,7 @@ async fn one_tenant_does_not_take_the_memory_of_another() {
     stage.pass(Duration::from_secs(1)).await;
     let air = steps(3);
     stage.flow.workflows().apply(&stage.permit_of("other", "admin"), "w", &air.document().to_string()).await.unwrap();
-    let run = stage.flow.start(&stage.permit_of("other", "user_ann"), ask()).await.unwrap().run_id;
+    let run = flow::start(&stage.flow, &stage.permit_of("other", "user_ann"), ask()).await.unwrap().run_id;
     stage.wait_for_in("other", run, |shown| shown["status"] == "completed").await;
     done.send_replace(true);
     for run in runs {

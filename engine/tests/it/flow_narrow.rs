@@ -8,7 +8,7 @@ use chimera_core::tool::EffectKind;
 use chimera_engine::EngineError;
 use chimera_engine::access::Permit;
 use chimera_engine::flow::port::ToolError;
-use chimera_engine::flow::{Decide, Decision, OutcomeReport};
+use chimera_engine::flow::{self, Decide, Decision, OutcomeReport};
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, EngineFixture, ScriptedTool, TENANT, code_of, id_of, stage, workflow};
 use serde_json::json;
@@ -42,7 +42,7 @@ async fn open() -> (EngineFixture, chimera_testkit::flow::CallLog) {
 async fn say(stage: &EngineFixture, who: &Permit, run: Uuid, decision: Decision) -> Result<(), EngineError> {
     let reason = Some("words of somebody".to_owned());
     let ask = Decide { run, decision, approval: None, step: None, digest: None, reason };
-    stage.flow.decide(who, ask).await.map(drop)
+    flow::decide(&stage.flow, who, ask).await.map(drop)
 }
 
 /// A decision; `desk.other` runs whether it is approved or rejected.
@@ -78,14 +78,19 @@ async fn what_it_says_of_a_call_lets_nothing_go_on_that_it_could_not_ask_for() {
         [(&["local.summarize"][..], true), (&["desk.first"], true), (&["desk.first"], false), (&["desk.other"], true)]
     {
         let output = happened.then(|| json!({"chosen": "by a token"}));
-        let told = stage
-            .flow
-            .report_outcome(&narrow(scopes), run, OutcomeReport { step, attempt: None, happened, output, notes: None })
-            .await;
+        let told = flow::report_outcome(
+            &stage.flow,
+            &narrow(scopes),
+            run,
+            OutcomeReport { step, attempt: None, happened, output, notes: None },
+        )
+        .await;
         assert_eq!(code_of(told), FORBIDDEN, "{scopes:?} {happened}");
     }
     assert_eq!(asked.count("execute"), 0);
-    stage.flow.report_outcome(&narrow(&ALL), run, OutcomeReport::happened(step, Some(json!({})))).await.unwrap();
+    flow::report_outcome(&stage.flow, &narrow(&ALL), run, OutcomeReport::happened(step, Some(json!({}))))
+        .await
+        .unwrap();
     assert_eq!(stage.ended(run).await["status"], "completed");
 }
 
@@ -115,7 +120,7 @@ async fn it_may_still_end_a_run() {
     stage.ended(run).await;
     let run = stage.run(&asks("v"), SILENT).await;
     stage.asks(run).await;
-    stage.flow.cancel(&none, run, None).await.unwrap();
+    flow::cancel(&stage.flow, &none, run, None).await.unwrap();
     assert_eq!(stage.ended(run).await["status"], "cancelled");
     assert_eq!(asked.count("execute"), 0);
 }
@@ -133,7 +138,7 @@ async fn an_answer_inside_lets_the_run_around_go_on() {
     for decision in [Decision::Approve, Decision::Reject] {
         assert_eq!(code_of(say(&stage, &none, kid, decision).await), FORBIDDEN, "{decision:?}");
     }
-    assert_eq!(code_of(stage.flow.cancel(&none, kid, None).await), FORBIDDEN);
+    assert_eq!(code_of(flow::cancel(&stage.flow, &none, kid, None).await), FORBIDDEN);
     assert_eq!(asked.count("execute"), 0);
     say(&stage, &narrow(&["desk.other"]), kid, Decision::Approve).await.unwrap();
     assert_eq!(stage.ended(run).await["status"], "completed");

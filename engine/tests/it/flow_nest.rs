@@ -7,8 +7,8 @@ use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::limits;
 use chimera_core::record::{Json, Row, Value as Cell};
 use chimera_core::tool::EffectKind;
-use chimera_engine::flow::StartRun;
 use chimera_engine::flow::port::ToolError;
+use chimera_engine::flow::{self, StartRun};
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, ConcurrencyProbe, EngineFixture, ScriptedTool, chain, id_of, stage, until, workflow};
 use serde_json::json;
@@ -160,7 +160,7 @@ async fn a_child_is_stopped_with_its_parent() {
     let run = stage.run_with(&parent("waits"), SILENT, json!({"n": 1})).await;
     let child = child_of(&stage, run).await;
     stage.asks(child).await;
-    stage.flow.cancel(&stage.permit("user_ann"), run, Some("enough".to_owned())).await.unwrap();
+    flow::cancel(&stage.flow, &stage.permit("user_ann"), run, Some("enough".to_owned())).await.unwrap();
     assert_eq!(stage.ended(child).await["status"], "cancelled");
     assert_eq!(stage.ended(run).await["status"], "cancelled");
     let stopped = |run: Uuid| {
@@ -200,7 +200,7 @@ async fn a_child_that_is_stopped_alone_fails_its_node() {
     let run = stage.run_with(&parent("waits"), SILENT, json!({"n": 1})).await;
     let child = child_of(&stage, run).await;
     stage.asks(child).await;
-    stage.flow.cancel(&stage.permit("user_ann"), child, None).await.unwrap();
+    flow::cancel(&stage.flow, &stage.permit("user_ann"), child, None).await.unwrap();
     let shown = stage.ended(run).await;
     assert_eq!((&shown["status"], &shown["error"]["code"]), (&json!("failed"), &json!("CANCELLED")));
 }

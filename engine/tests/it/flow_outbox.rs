@@ -6,8 +6,8 @@ use chimera_core::access::Level;
 use chimera_core::flow::tables::NOTIFICATIONS;
 use chimera_core::limits::{MESSAGES_SENT_AT_ONCE_MAX, MESSAGES_SENT_AT_ONCE_TENANT_MAX};
 use chimera_core::record::Value as Cell;
-use chimera_engine::flow::StartRun;
 use chimera_engine::flow::port::{DeliveryReceipt, Message, Notifier, ToolError};
+use chimera_engine::flow::{self, StartRun};
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{EngineFixture, chain, stage};
 use serde_json::json;
@@ -90,7 +90,7 @@ async fn a_receiver_that_hangs_holds_up_nobody_else() {
         tell(&stage, "https://hooks.example/hang").await;
     }
     let flow = stage.flow.clone();
-    let loops = tokio::spawn(async move { flow.run_delivery().await });
+    let loops = tokio::spawn(async move { flow::run_delivery(&flow).await });
     stage.pass(Duration::from_secs(3)).await;
     assert_eq!(slow.begun_for("https://hooks.example/hang").len(), 1);
     for _ in 0..3 {
@@ -119,7 +119,7 @@ async fn one_tenant_does_not_take_every_place() {
     given_to(&stage, "slowco", |target| target.contains("hang"));
     tell(&stage, "https://hooks.example/good").await;
     let flow = stage.flow.clone();
-    let loops = tokio::spawn(async move { flow.run_delivery().await });
+    let loops = tokio::spawn(async move { flow::run_delivery(&flow).await });
     stage.pass(Duration::from_secs(5)).await;
     assert_eq!(*slow.done.lock().unwrap(), ["https://hooks.example/good"]);
     assert_eq!(slow.now.lock().unwrap().len(), MESSAGES_SENT_AT_ONCE_TENANT_MAX);

@@ -7,7 +7,7 @@ use chimera_core::error::Code;
 use chimera_core::flow::tables::{APPROVAL_REQUESTS, RUN_PATCHES, RUN_SIGNALS};
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::port::ToolError;
-use chimera_engine::flow::{Decide, Decision, OutcomeReport, PatchRequest};
+use chimera_engine::flow::{self, Decide, Decision, OutcomeReport, PatchRequest};
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, EngineFixture, EngineSetup, ScriptedTool, chain, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ fn add(id: &str) -> Value {
 
 /// Proposes a patch; returns its approval request.
 async fn proposed(stage: &EngineFixture, run: Uuid, id: &str) -> Value {
-    stage.flow.patch(&stage.permit("user_bob"), PatchRequest::new(run, add(id))).await.unwrap();
+    flow::patch(&stage.flow, &stage.permit("user_bob"), PatchRequest::new(run, add(id))).await.unwrap();
     request(stage, run, id).await
 }
 
@@ -54,7 +54,7 @@ fn statuses(stage: &EngineFixture, run: Uuid) -> Vec<String> {
 async fn approve_hitl(stage: &EngineFixture, run: Uuid) -> Value {
     let step = Some(id_of(&stage.step(run, "ask", "awaiting_approval").await["step_id"]));
     let ask = Decide { run, decision: Decision::Approve, approval: None, step, digest: None, reason: None };
-    stage.flow.decide(&stage.permit("user_ann"), ask).await.unwrap();
+    flow::decide(&stage.flow, &stage.permit("user_ann"), ask).await.unwrap();
     stage.ended(run).await
 }
 
@@ -105,7 +105,7 @@ async fn a_patch_is_approved_or_the_one_before_it_taken_out_never_both_in_vain()
         let (first, run) = planned(stage(1)).await;
         let mut behind = add("one");
         behind["add_edges"] = json!([{"from": "ask", "to": "one"}]);
-        first.flow.patch(&first.permit("user_bob"), PatchRequest::new(run, behind)).await.unwrap();
+        flow::patch(&first.flow, &first.permit("user_bob"), PatchRequest::new(run, behind)).await.unwrap();
         let one = request(&first, run, "one").await;
         first.decide("user_ann", run, Decision::Approve, Some(&one)).await.unwrap();
         first.until(run, |_| statuses(&first, run) == ["applied"]).await;
@@ -113,7 +113,7 @@ async fn a_patch_is_approved_or_the_one_before_it_taken_out_never_both_in_vain()
         first.flow.stop();
         let approve = first.decide("user_cat", run, Decision::Approve, Some(&two));
         let (bob, expected) = (first.permit("user_bob"), if unpatch_first { "reverted" } else { "applied" });
-        let unpatch = first.flow.unpatch(&bob, run, 1);
+        let unpatch = flow::withdraw_patch(&first.flow, &bob, run, 1);
         if unpatch_first {
             unpatch.await.unwrap();
             assert_eq!(code_of(approve.await), "STALE_APPROVAL");
@@ -150,12 +150,13 @@ async fn nothing_of_a_run_that_somebody_has_stopped_can_be_approved() {
         assert_eq!(asked.len(), 2);
         first.flow.stop();
         match cancel {
-            true => first.flow.cancel(&first.permit("user_ann"), run, None).await.unwrap(),
+            true => flow::cancel(&first.flow, &first.permit("user_ann"), run, None).await.unwrap(),
             false => drop(first.decide("user_ann", run, Decision::Reject, Some(&asked[0])).await.unwrap()),
         }
         let late = first.decide("user_bob", run, Decision::Approve, Some(&asked[1])).await.unwrap_err().body();
         assert_eq!((late.code.as_str(), &late.details["standing"]["status"]), ("STALE_APPROVAL", &json!("cancelled")));
-        let edit = first.flow.edit(&first.permit("user_ann"), run, id_of(&asked[1]["step_id"]), json!({})).await;
+        let edit =
+            flow::edit_step(&first.flow, &first.permit("user_ann"), run, id_of(&asked[1]["step_id"]), json!({})).await;
         assert_eq!(code_of(edit), "OCC_CONFLICT");
         let second = first.restart(stage(1)).await;
         assert_eq!(second.ended(run).await["status"], "cancelled");
@@ -178,9 +179,11 @@ async fn of_two_who_settle_one_call_one_is_heard_and_the_other_is_told() {
     let step = id_of(&first.step(run, "a", "outcome_unknown").await["step_id"]);
     first.flow.stop();
     let (ann, bob) = (first.permit("user_ann"), first.permit("user_bob"));
-    first.flow.report_outcome(&ann, run, OutcomeReport::happened(step, Some(json!({"by": "ann"})))).await.unwrap();
+    flow::report_outcome(&first.flow, &ann, run, OutcomeReport::happened(step, Some(json!({"by": "ann"}))))
+        .await
+        .unwrap();
     assert_eq!(
-        code_of(first.flow.report_outcome(&bob, run, OutcomeReport::did_not_happen(step)).await),
+        code_of(flow::report_outcome(&first.flow, &bob, run, OutcomeReport::did_not_happen(step)).await),
         "OCC_CONFLICT"
     );
     let again = tool();
@@ -200,8 +203,8 @@ async fn of_two_who_undo_a_run_one_is_heard_and_the_other_is_told() {
     first.flow.stop();
     let (ann, bob) = (first.permit("user_ann"), first.permit("user_bob"));
     let step = id_of(&first.steps(run).await[1]["step_id"]);
-    let part = first.flow.rollback(&bob, run, Some(vec![step]), None);
-    let (whole, part) = futures::join!(first.flow.rollback(&ann, run, None, None), part);
+    let part = flow::rollback(&first.flow, &bob, run, Some(vec![step]), None);
+    let (whole, part) = futures::join!(flow::rollback(&first.flow, &ann, run, None, None), part);
     let codes = [code_of(whole), code_of(part)];
     assert_eq!(codes.iter().filter(|code| *code == "none").count(), 1, "{codes:?}");
     let second = first.restart(stage(1).tool(tool())).await;

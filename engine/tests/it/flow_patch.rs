@@ -8,7 +8,7 @@ use chimera_core::json::Digest32;
 use chimera_core::tool::EffectKind;
 use chimera_engine::EngineError;
 use chimera_engine::act::rules::{Rule, Rules, Says};
-use chimera_engine::flow::{PatchRequest, ProposedPatch, ReplayDecision};
+use chimera_engine::flow::{self, PatchRequest, ProposedPatch, ReplayDecision};
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{EngineFixture, EngineSetup, ScriptedTool, chain, code_of, stage, workflow};
 use serde_json::{Value, json};
@@ -75,13 +75,12 @@ async fn held(setup: EngineSetup, level: Level) -> PatchStage {
 
 impl PatchStage {
     async fn patch(&self, patch: Value, version: Option<i64>, dry: bool) -> Result<ProposedPatch, EngineError> {
-        self.stage
-            .flow
-            .patch(
-                &self.stage.permit("user_bob"),
-                PatchRequest { run: self.run, document: patch, version, dry_run: dry },
-            )
-            .await
+        flow::patch(
+            &self.stage.flow,
+            &self.stage.permit("user_bob"),
+            PatchRequest { run: self.run, document: patch, version, dry_run: dry },
+        )
+        .await
     }
 
     async fn applied(&self, patch: Value) -> u32 {
@@ -124,7 +123,8 @@ async fn current_node_needs_exactly_one_current_node() {
     let stage = stage(1).tool(gated(&gate).build()).open().await;
     let air = workflow("two").function("a", "gated", json!({})).function("b", "gated", json!({}));
     let run = stage.run(&air, SILENT).await;
-    let refused = stage.flow.patch(&stage.permit("user_bob"), PatchRequest::new(run, upload_and_notify())).await;
+    let refused =
+        flow::patch(&stage.flow, &stage.permit("user_bob"), PatchRequest::new(run, upload_and_notify())).await;
     let body = refused.unwrap_err().body();
     assert_eq!(body.code, "VALIDATION_FAILED");
     assert!(body.message.contains("exactly one current node"), "{}", body.message);
@@ -204,11 +204,11 @@ async fn a_patch_is_taken_out_while_its_nodes_are_pending_and_not_after() {
     let held = held(stage(1), SILENT).await;
     let bob = held.stage.permit("user_bob");
     let number = held.applied(add("x", "again", "a")).await;
-    held.stage.flow.unpatch(&bob, held.run, number).await.unwrap();
+    flow::withdraw_patch(&held.stage.flow, &bob, held.run, number).await.unwrap();
     held.patch_is(number, "reverted").await;
     let second = held.applied(add("y", "again", "a")).await;
     let third = held.applied(add("z", "again", "a")).await;
-    assert_eq!(code_of(held.stage.flow.unpatch(&bob, held.run, second).await), "INVALID_TRANSITION");
+    assert_eq!(code_of(flow::withdraw_patch(&held.stage.flow, &bob, held.run, second).await), "INVALID_TRANSITION");
     assert_eq!(held.let_go().await["status"], "completed");
     assert_eq!(held.stage.step_statuses(held.run).await, "a=completed b=completed y=completed z=completed");
     assert_eq!((second, third), (2, 3));
@@ -218,7 +218,7 @@ async fn a_patch_is_taken_out_while_its_nodes_are_pending_and_not_after() {
 async fn only_a_patch_that_is_applied_can_be_taken_out() {
     let held = held(stage(1), SILENT).await;
     let bob = held.stage.permit("user_bob");
-    let unpatch = async |number: u32| code_of(held.stage.flow.unpatch(&bob, held.run, number).await);
+    let unpatch = async |number: u32| code_of(flow::withdraw_patch(&held.stage.flow, &bob, held.run, number).await);
     assert_eq!(unpatch(7).await, "NOT_FOUND");
     let first = held.applied(add("x", "again", "a")).await;
     let second = held.applied(add("y", "again", "a")).await;
@@ -241,7 +241,7 @@ async fn a_patch_with_a_node_that_can_not_run_here_is_refused_like_a_workflow_wi
             let air = workflow("robots").node(node.clone());
             stage.apply(&air).await;
             let ask = chimera_engine::flow::StartRun::of("robots", json!({}));
-            stage.flow.start(&stage.permit("user_bob"), ask).await.map(drop).unwrap_err().body()
+            flow::start(&stage.flow, &stage.permit("user_bob"), ask).await.map(drop).unwrap_err().body()
         };
         let patch = json!({
             "patch_version": "0.1", "justification": "more", "add_edges": [{"from": "a", "to": "x"}], "add_nodes": [node],
@@ -286,8 +286,10 @@ async fn a_patch_survives_a_restart_and_so_does_its_place() {
     assert_eq!(held.stage.ended(run).await["status"], "completed");
     assert_eq!(held.stage.step_statuses(run).await, "ask=completed b=completed x=completed y=completed");
     let replay = Replay { of: run, mode: ReplayMode::Freeze, from: None };
-    let frozen =
-        held.stage.flow.replay(&held.stage.permit("user_bob"), replay, ReplayDecision::default()).await.unwrap().run_id;
+    let frozen = flow::replay(&held.stage.flow, &held.stage.permit("user_bob"), replay, ReplayDecision::default())
+        .await
+        .unwrap()
+        .run_id;
     assert_eq!(held.stage.ended(frozen).await["status"], "completed");
     assert_eq!(
         held.stage.step_statuses(frozen).await,
@@ -418,11 +420,11 @@ async fn a_patch_that_was_put_on_before_another_one_with_a_lower_number_stays_be
     held.stage.decide("user_bob", held.run, approve, Some(&again)).await.unwrap();
     held.patch_is(1, "applied").await;
     let bob = held.stage.permit("user_bob");
-    let refused = held.stage.flow.unpatch(&bob, held.run, 2).await.unwrap_err().body();
+    let refused = flow::withdraw_patch(&held.stage.flow, &bob, held.run, 2).await.unwrap_err().body();
     assert!(refused.message.contains("patch 1 was applied later"), "{}", refused.message);
     let second = held.stage.restart(stage(1).tool(gated(&held.gate).build())).await;
     let held = PatchStage { stage: second, run: held.run, gate: held.gate };
-    held.stage.flow.unpatch(&bob, held.run, 1).await.unwrap();
+    flow::withdraw_patch(&held.stage.flow, &bob, held.run, 1).await.unwrap();
     held.patch_is(1, "reverted").await;
     let standing = held.stage.step_statuses(held.run).await;
     assert!(standing.ends_with("y=pending"), "{standing}");

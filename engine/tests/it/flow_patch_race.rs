@@ -2,7 +2,7 @@
 
 use chimera_core::access::Level;
 use chimera_core::tool::EffectKind;
-use chimera_engine::flow::PatchRequest;
+use chimera_engine::flow::{self, PatchRequest};
 use chimera_testkit::flow::{ScriptedTool, chain, code_of, stage};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -45,7 +45,7 @@ async fn patches_that_race_are_applied_or_refused_and_never_find_the_run_damaged
                     tokio::task::yield_now().await;
                 }
                 let id = format!("r{person}_{number}");
-                match stage.flow.patch(&bob, PatchRequest::new(run, add(&id))).await {
+                match flow::patch(&stage.flow, &bob, PatchRequest::new(run, add(&id))).await {
                     Ok(_) => applied.push(id),
                     Err(error) => assert_eq!(code_of::<()>(Err(error)), "OCC_CONFLICT"),
                 }

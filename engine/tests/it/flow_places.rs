@@ -7,7 +7,7 @@ use chimera_core::record::Row;
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::port::ToolError;
-use chimera_engine::flow::{RunLimits, StartRun};
+use chimera_engine::flow::{self, RunLimits, StartRun};
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{EngineFixture, ScriptedTool, chain, stage, workflow};
 use serde_json::json;
@@ -73,7 +73,7 @@ fn parked(stage: &EngineFixture) -> Vec<Row> {
 
 async fn refused(stage: &EngineFixture, tenant: &str, workflow: &str, host: &str) -> chimera_core::error::ErrorBody {
     let ask = StartRun { level: Level::ExecuteSilent, ..StartRun::of(workflow, json!({"host": host})) };
-    stage.flow.start(&stage.permit_of(tenant, "user_ann"), ask).await.err().expect("a refusal").body()
+    flow::start(&stage.flow, &stage.permit_of(tenant, "user_ann"), ask).await.err().expect("a refusal").body()
 }
 
 #[tokio::test(start_paused = true)]
@@ -127,7 +127,7 @@ async fn whoever_waits_for_a_run_hears_its_end_though_it_waited_in_the_store() {
     apply(&stage).await;
     start(&stage, "call", "dead").await;
     let ask = StartRun { level: Level::ExecuteSilent, ..StartRun::of("call", json!({"host": "dead"})) };
-    let mut started = stage.flow.start(&stage.permit("user_ann"), ask).await.unwrap();
+    let mut started = flow::start(&stage.flow, &stage.permit("user_ann"), ask).await.unwrap();
     stage.pass(Duration::from_secs(120)).await;
     assert_eq!(parked(&stage).len(), 1);
     assert!(!started.progress.borrow().is_resting, "it goes on by itself");
@@ -147,7 +147,7 @@ async fn a_run_that_is_cancelled_while_it_waits_in_the_store_leaves_its_turn_to_
         runs.push(start(&stage, "call", "dead").await);
     }
     stage.until(runs[2], |_| parked(&stage).len() == 2).await;
-    stage.flow.cancel(&stage.permit("user_ann"), runs[1], None).await.unwrap();
+    flow::cancel(&stage.flow, &stage.permit("user_ann"), runs[1], None).await.unwrap();
     assert_eq!(stage.ended(runs[1]).await["status"], "cancelled");
     let began = tokio::time::Instant::now();
     up.send_replace(true);
@@ -251,6 +251,6 @@ async fn one_tenant_can_not_take_all_places() {
     let permit = stage.permit_of("other", "user_ann");
     let air = chain("w", &[("a", "pure")]);
     stage.flow.workflows().apply(&stage.permit_of("other", "admin"), "w", &air.document().to_string()).await.unwrap();
-    let run = stage.flow.start(&permit, StartRun::of("w", json!({}))).await.unwrap().run_id;
+    let run = flow::start(&stage.flow, &permit, StartRun::of("w", json!({}))).await.unwrap().run_id;
     stage.wait_for_in("other", run, |shown| shown["status"] == "completed").await;
 }

@@ -8,7 +8,7 @@ use chimera_core::flow::risk::Score;
 use chimera_core::flow::run::ApprovalRequirement;
 use chimera_core::ledger::tables::AUDIT_LOGS;
 use chimera_core::tool::{EffectKind, Risk, Spec};
-use chimera_engine::flow::{Decision, PatchRequest};
+use chimera_engine::flow::{self, Decision, PatchRequest};
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, EngineFixture, EngineSetup, ScriptedTool, chain, code_of, stage, workflow};
 use serde_json::{Value, json};
@@ -329,13 +329,13 @@ async fn an_edited_step_makes_another_plan_and_the_old_one_can_not_be_approved()
     let old = stage.asks(run).await.remove(0);
     let (ann, robot) = (stage.permit("user_ann"), stage.permit("service_chatbot"));
     let edit = json!({"text": "edited"});
-    assert_eq!(code_of(stage.flow.edit_planned(&robot, run, "b", edit.clone()).await), "RBAC_FORBIDDEN");
-    assert_eq!(code_of(stage.flow.edit_planned(&ann, run, "z", edit.clone()).await), "NOT_FOUND");
+    assert_eq!(code_of(flow::edit_planned(&stage.flow, &robot, run, "b", edit.clone()).await), "RBAC_FORBIDDEN");
+    assert_eq!(code_of(flow::edit_planned(&stage.flow, &ann, run, "z", edit.clone()).await), "NOT_FOUND");
     // Nobody drives the run: the edit's signal stays pending.
     stage.flow.stop();
-    stage.flow.edit_planned(&ann, run, "b", edit.clone()).await.unwrap();
+    flow::edit_planned(&stage.flow, &ann, run, "b", edit.clone()).await.unwrap();
     assert_eq!(code_of(stage.decide("user_ann", run, Decision::Approve, Some(&old)).await), "STALE_APPROVAL");
-    assert_eq!(code_of(stage.flow.edit_planned(&ann, run, "b", edit.clone()).await), "OCC_CONFLICT");
+    assert_eq!(code_of(flow::edit_planned(&stage.flow, &ann, run, "b", edit.clone()).await), "OCC_CONFLICT");
     let tool = write();
     let made = tool.asked();
     let second = stage.restart(chimera_testkit::flow::stage(1).tool(tool.build())).await;
@@ -362,13 +362,16 @@ async fn what_lies_behind_an_edited_step_is_drafted_anew() {
     let (stage, run) = drafted(stage(1).tool(write().build()), &air, json!({"text": "hello"})).await;
     let ann = stage.permit("user_ann");
     for text in ["one", "two"] {
-        stage.flow.edit_planned(&ann, run, "a", json!({"text": text})).await.unwrap();
+        flow::edit_planned(&stage.flow, &ann, run, "a", json!({"text": text})).await.unwrap();
         let new = stage.asks(run).await.remove(0);
         assert_eq!(lines(&new)[1]["input"]["text"], text);
     }
     stage.approve("user_ann", run).await;
     assert_eq!(stage.ended(run).await["result"]["b"]["echo"]["text"], "two");
-    assert_eq!(code_of(stage.flow.edit_planned(&ann, run, "a", json!({"text": "late"})).await), "INVALID_TRANSITION");
+    assert_eq!(
+        code_of(flow::edit_planned(&stage.flow, &ann, run, "a", json!({"text": "late"})).await),
+        "INVALID_TRANSITION"
+    );
 }
 
 /// A patched step is approved again like any other: people saw its document, not its value.
@@ -395,7 +398,7 @@ async fn a_patched_step_that_turns_out_riskier_is_asked_about_again() {
             "add_nodes": [{"id": "p", "type": "function", "fn": "write", "inputs": {"text": "${nodes.a.outputs.text}"}}],
             "add_edges": [{"from": "a", "to": "p"}],
         });
-        stage.flow.patch(&stage.permit("user_bob"), PatchRequest::new(run, patch)).await.unwrap();
+        flow::patch(&stage.flow, &stage.permit("user_bob"), PatchRequest::new(run, patch)).await.unwrap();
         let proposed = |shown: &Value| {
             let mut asked = shown["approvals"].as_array().into_iter().flatten();
             asked.find(|asked| asked["action_type"] == "graph.patch").cloned()

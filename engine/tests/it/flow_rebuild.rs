@@ -2,7 +2,7 @@
 
 use chimera_core::access::Level;
 use chimera_core::tool::EffectKind;
-use chimera_engine::flow::PatchRequest;
+use chimera_engine::flow::{self, PatchRequest};
 use chimera_testkit::flow::{Air, EngineSetup, RebuildCheck, ScriptedTool, stage, workflow};
 use serde_json::json;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ async fn a_crash_does_not_change_an_edge_that_a_patch_drew_from_a_node_that_had_
         ],
     });
     let ann = first.permit("user_ann");
-    first.flow.patch(&ann, PatchRequest::new(run, patch)).await.unwrap();
+    flow::patch(&first.flow, &ann, PatchRequest::new(run, patch)).await.unwrap();
     first.until(run, |shown| shown["patches"][0]["status"] == "applied").await;
     gates.b.notify_one();
     first.step(run, "b", "completed").await;

@@ -7,7 +7,7 @@ use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, RUNS, STEPS};
 use chimera_core::tool::EffectKind;
 use chimera_engine::EngineError;
 use chimera_engine::flow::port::ToolError;
-use chimera_engine::flow::{ReplayDecision, StartRun};
+use chimera_engine::flow::{self, ReplayDecision, StartRun};
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, CallLog, EngineFixture, ScriptedTool, chain, code_of, stage, workflow};
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ const SILENT: Level = Level::ExecuteSilent;
 
 async fn replay(stage: &EngineFixture, of: Uuid, mode: ReplayMode, from: Option<&str>) -> Result<Uuid, EngineError> {
     let replay = Replay { of, mode, from: from.map(str::to_owned) };
-    Ok(stage.flow.replay(&stage.permit("user_bob"), replay, ReplayDecision::default()).await?.run_id)
+    Ok(flow::replay(&stage.flow, &stage.permit("user_bob"), replay, ReplayDecision::default()).await?.run_id)
 }
 
 async fn again(stage: &EngineFixture, of: Uuid, mode: ReplayMode, from: Option<&str>) -> Uuid {
@@ -108,7 +108,7 @@ async fn a_node_without_a_recording_ends_the_replay_whatever_the_graph_says() {
     stage.asks(run).await;
     let early = replay(&stage, run, ReplayMode::Freeze, None).await;
     assert_eq!(code_of(early), "INVALID_TRANSITION", "it may still come to a recording");
-    stage.flow.cancel(&stage.permit("user_ann"), run, None).await.unwrap();
+    flow::cancel(&stage.flow, &stage.permit("user_ann"), run, None).await.unwrap();
     stage.ended(run).await;
     let frozen = again(&stage, run, ReplayMode::Freeze, None).await;
     let shown = stage.ended(frozen).await;
@@ -279,10 +279,10 @@ async fn three(stage: &EngineFixture) -> Uuid {
 async fn undo(stage: &EngineFixture, run: Uuid, node: Option<&str>) {
     let ann = stage.permit("user_ann");
     let steps = match node {
-        Some(node) => Some(vec![stage.flow.step_of(&ann, run, node).await.unwrap()]),
+        Some(node) => Some(vec![flow::find_step(&stage.flow, &ann, run, node).await.unwrap()]),
         None => None,
     };
-    stage.flow.rollback(&ann, run, steps, None).await.unwrap();
+    flow::rollback(&stage.flow, &ann, run, steps, None).await.unwrap();
     stage.until(run, |run| run["rollback"]["ended"] == true).await;
 }
 
@@ -306,7 +306,7 @@ async fn a_retry_builds_on_nothing_that_was_undone() {
 
     let marked = three(&stage).await;
     undo(&stage, marked, Some("c")).await;
-    stage.flow.mark_rolled_back(&stage.permit("user_ann"), marked, None).await.unwrap();
+    flow::mark_rolled_back(&stage.flow, &stage.permit("user_ann"), marked, None).await.unwrap();
     stage.status(marked, "rolled_back").await;
     let retried = again(&stage, marked, ReplayMode::Retry, Some("c")).await;
     stage.ended(retried).await;
@@ -320,9 +320,9 @@ async fn a_run_is_not_retried_while_it_is_undone_and_a_replay_is_neither_undone_
     let ann = stage.permit("user_ann");
     let frozen = again(&stage, run, ReplayMode::Freeze, None).await;
     stage.ended(frozen).await;
-    assert_eq!(code_of(stage.flow.rollback(&ann, frozen, None, None).await), "INVALID_TRANSITION");
+    assert_eq!(code_of(flow::rollback(&stage.flow, &ann, frozen, None, None).await), "INVALID_TRANSITION");
     assert_eq!(code_of(replay(&stage, frozen, ReplayMode::Retry, None).await), "INVALID_TRANSITION");
-    stage.flow.rollback(&ann, run, None, None).await.unwrap();
+    flow::rollback(&stage.flow, &ann, run, None, None).await.unwrap();
     assert_eq!(code_of(replay(&stage, run, ReplayMode::Retry, Some("c")).await), "INVALID_TRANSITION");
     stage.status(run, "rolled_back").await;
     assert_eq!(code_of(replay(&stage, run, ReplayMode::Retry, Some("c")).await), "none");
@@ -343,7 +343,8 @@ async fn a_shadow_asks_about_a_read_that_has_another_input_now() {
     stage.approve("user_ann", run).await;
     assert_eq!((stage.ended(run).await["status"].as_str(), made.count("execute")), (Some("completed"), 1));
     let replay = Replay { of: run, mode: ReplayMode::Shadow, from: None };
-    let again = stage.flow.replay(&stage.permit("user_ann"), replay, ReplayDecision::default()).await.unwrap().run_id;
+    let again =
+        flow::replay(&stage.flow, &stage.permit("user_ann"), replay, ReplayDecision::default()).await.unwrap().run_id;
     let asked = stage.asks(again).await.remove(0);
     assert_eq!(asked["action"]["reason"], "the original run made this call with another input");
     assert_eq!((&asked["node_id"], made.count("execute")), (&json!("b"), 1));

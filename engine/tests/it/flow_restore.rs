@@ -8,7 +8,7 @@ use chimera_core::record::{Insert, Tx};
 use chimera_core::time::Timestamp;
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::port::{CallContext, CheckResult, Sent, ToolError};
-use chimera_engine::flow::{DoubtFilter, OutcomeReport, RestoreSurvey, ResumeOptions, StartRun};
+use chimera_engine::flow::{self, DoubtFilter, OutcomeReport, RestoreSurvey, ResumeOptions, StartRun};
 use chimera_engine::port::{CommitError, Hold, Records};
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{
@@ -43,11 +43,11 @@ async fn put_back(
     let state = Insert::new(&STORE_STATE, vec![("id", 1.into())]).unwrap();
     // In a second restore it already exists.
     let _ = records.commit(Tx { inserts: vec![state], ..Tx::default() }).await;
-    let survey = next.flow.survey().await.unwrap();
+    let survey = flow::survey_restored(&next.flow).await.unwrap();
     let resume = ResumeOptions { hold: &hold(), end_sign_ins: true };
-    next.flow.resume_store(&next.permit("admin"), &survey, &resume).await.unwrap();
+    flow::resume_store(&next.flow, &next.permit("admin"), &survey, &resume).await.unwrap();
     let keeper = next.flow.clone();
-    tokio::spawn(async move { keeper.keep().await });
+    tokio::spawn(async move { flow::run_keeper(&keeper).await });
     (next, survey)
 }
 
@@ -56,15 +56,14 @@ async fn resolve(stage: &EngineFixture, run: Uuid, node: &str, happened: bool) {
     assert_eq!(step["error"]["code"], "OUTCOME_UNKNOWN");
     let output = happened.then(|| json!({"by": "hand"}));
     let ann = stage.permit("user_ann");
-    stage
-        .flow
-        .report_outcome(
-            &ann,
-            run,
-            OutcomeReport { step: id_of(&step["step_id"]), attempt: None, happened, output, notes: None },
-        )
-        .await
-        .unwrap();
+    flow::report_outcome(
+        &stage.flow,
+        &ann,
+        run,
+        OutcomeReport { step: id_of(&step["step_id"]), attempt: None, happened, output, notes: None },
+    )
+    .await
+    .unwrap();
 }
 
 /// The calls of a tool across several engines.
@@ -218,7 +217,7 @@ async fn a_run_inside_is_not_in_doubt_any_more_once_somebody_has_settled_it() {
         stage.approve("user_bob", run).await;
         let listed = || async {
             let filter = DoubtFilter { limit: 10, ..DoubtFilter::default() };
-            shown(stage.flow.list_doubts(&stage.permit("admin"), filter).await.unwrap().items)
+            shown(flow::list_doubts(&stage.flow, &stage.permit("admin"), filter).await.unwrap().items)
         };
         stage.step(run, "a", "outcome_unknown").await;
         assert_eq!(listed().await[0]["node_id"], "a");
@@ -241,12 +240,12 @@ async fn what_a_person_said_about_a_run_inside_does_not_count_after_the_next_res
     let (second, _) = restored(&first, setup()).await;
     second.approve("user_bob", run).await;
     second.step(run, "a", "outcome_unknown").await;
-    second.flow.pause(&second.permit("user_ann"), run).await.unwrap();
+    flow::pause(&second.flow, &second.permit("user_ann"), run).await.unwrap();
     second.until(run, |run| run["paused"] == true).await;
     resolve(&second, run, "a", false).await;
     second.step(run, "a", "ready").await;
     let (third, _) = restored(&second, setup()).await;
-    third.flow.resume(&third.permit("user_ann"), run).await.unwrap();
+    flow::resume(&third.flow, &third.permit("user_ann"), run).await.unwrap();
     third.step(run, "a", "outcome_unknown").await;
     assert_eq!(third.rows(&RUNS).len(), 1, "it may have been started after the backup");
     resolve(&third, run, "a", false).await;
@@ -289,14 +288,14 @@ async fn a_rollback_that_was_asked_for_before_the_backup_undoes_nothing_after_th
     let run = first.run(&chain("w", &[("a", "pay")]), SILENT).await;
     assert_eq!(first.ended(run).await["status"], "completed");
     first.flow.stop();
-    first.flow.rollback(&first.permit("user_ann"), run, None, None).await.unwrap();
+    flow::rollback(&first.flow, &first.permit("user_ann"), run, None, None).await.unwrap();
     let (stage, survey) = restored(&first, setup()).await;
     stage.pass(Duration::from_secs(60)).await;
     assert_eq!((asked.count("rollback"), survey.runs.len()), (0, 1));
     assert_eq!(survey.runs[0].lapsed[0].kind, "rollback");
     let events = stage.events(run).await;
     assert!(events.iter().any(|event| event == "run.restored"), "{events:?}");
-    stage.flow.rollback(&stage.permit("user_ann"), run, None, None).await.unwrap();
+    flow::rollback(&stage.flow, &stage.permit("user_ann"), run, None, None).await.unwrap();
     stage.status(run, "rolled_back").await;
     assert_eq!(asked.count("rollback"), 1, "whoever asks now has looked");
 }
@@ -344,8 +343,8 @@ async fn a_held_store_drives_nothing_and_refuses_every_change() {
     stage.pass(Duration::from_secs(600)).await;
     assert_eq!((asked.count("execute"), stage.flow.active_runs()), (0, 0));
     let again = StartRun { level: SILENT, ..StartRun::of("w", json!({})) };
-    assert_eq!(code_of(stage.flow.start(&stage.permit("user_ann"), again).await), "STORE_HELD");
-    assert_eq!(code_of(stage.flow.cancel(&stage.permit("user_ann"), run, None).await), "STORE_HELD");
+    assert_eq!(code_of(flow::start(&stage.flow, &stage.permit("user_ann"), again).await), "STORE_HELD");
+    assert_eq!(code_of(flow::cancel(&stage.flow, &stage.permit("user_ann"), run, None).await), "STORE_HELD");
     assert!(matches!(stage.records.commit(Tx::default()).await, Err(CommitError::Blocked(_))));
     assert_eq!(stage.show(run).await["run_id"], json!(run), "reads work");
     stage.records.set_hold(None);

@@ -4,6 +4,7 @@ use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::tables::{EFFECTS, TOOL_CALLS};
 use chimera_core::tool::EffectKind;
+use chimera_engine::flow;
 use chimera_engine::flow::port::{CheckResult, ToolError};
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, RecordedCall, ScriptedTool, chain, shown, stage, until, workflow};
@@ -99,7 +100,7 @@ async fn each_retry_is_told_with_its_number_and_its_delay() {
     let stage = stage(1).tool(tool.build()).open().await;
     let run = stage.run(&one("mail"), SILENT).await;
     stage.ended(run).await;
-    let events = stage.flow.events(&stage.permit("admin"), run, 0, 100).await.unwrap();
+    let events = flow::events(&stage.flow, &stage.permit("admin"), run, 0, 100).await.unwrap();
     let retry = shown(events.iter().find(|event| event.event_type == "step.retrying").unwrap());
     assert_eq!(retry["data"]["attempt"], 1);
     assert!((800..=1_200).contains(&retry["data"]["delay_ms"].as_i64().unwrap()));

@@ -2,11 +2,11 @@
 
 use chimera_core::access::Level;
 use chimera_core::error::Code;
-use chimera_core::flow::review::{ApprovalStatus, Review, Subject};
+use chimera_core::flow::review::{self, ApprovalStatus, Review, Subject};
 use chimera_core::flow::tables::{NOTIFICATIONS, RUN_SIGNALS};
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::tool::EffectKind;
-use chimera_engine::flow::{Decide, Decision};
+use chimera_engine::flow::{self, Decide, Decision};
 use chimera_testkit::flow::{EngineFixture, ScriptedTool, chain, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -34,7 +34,7 @@ async fn a_plan_that_the_dry_run_refused_says_so_and_can_not_be_approved() {
         let stage = stage(1).tool(tool.build()).open().await;
         let run = stage.run(&chain("w", &[("a", "write")]), Level::Draft).await;
         let asked = stage.asks(run).await.remove(0);
-        let text = review(&asked).lines().join("\n");
+        let text = review::lines(&review(&asked)).join("\n");
         assert!(text.contains("that host is not allowed"), "{code:?}: {text}");
         assert_eq!(text.contains("It can't be approved"), blocks, "{text}");
         if blocks {
@@ -59,7 +59,7 @@ async fn every_call_stands_in_the_text_whole_with_its_count() {
     let asked = stage.asks(run).await.remove(0);
     let review = review(&asked);
     assert_eq!((review.subject, review.calls_listed, review.calls_unlisted), (Subject::Plan, 30, 0));
-    let text = review.lines().join("\n");
+    let text = review::lines(&review).join("\n");
     assert!(text.contains("(30 calls)") && text.contains("m[29] calls write"), "{text}");
     assert_eq!(text.matches(&format!("text: {long}")).count(), 30);
     for part in ["Asked for by: user_ann", "dry run: would write", "Open until: ", "Digest: "] {
@@ -73,7 +73,7 @@ async fn a_question_is_shown_in_words_with_what_goes_with_it() {
     let shown = json!({"amount": 12, "to": "acme\u{202e}gro"});
     let air = workflow("w").node(json!({"id": "ask", "type": "hitl", "prompt": "Pay\nit?", "show": shown}));
     let run = stage.run(&air, Level::ExecuteNotify).await;
-    let text = review(&stage.asks(run).await[0]).lines().join("\n");
+    let text = review::lines(&review(&stage.asks(run).await[0])).join("\n");
     for part in ["The question:\n  Pay\n  it?\n", "  amount: 12\n  to: acme\\u202egro"] {
         assert!(text.contains(part), "{part}: {text}");
     }
@@ -86,12 +86,12 @@ async fn what_changed_since_it_was_last_shown_is_told() {
         stage.run_with(&workflow("w").function("a", "write", json!({"text": "one"})), Level::Draft, json!({})).await;
     let old = stage.asks(run).await.remove(0);
     assert!(review(&old).changes.is_empty());
-    stage.flow.edit_planned(&stage.permit("user_ann"), run, "a", json!({"text": "two"})).await.unwrap();
+    flow::edit_planned(&stage.flow, &stage.permit("user_ann"), run, "a", json!({"text": "two"})).await.unwrap();
     let new = stage.until(run, |shown| {
         let digest = &shown["approvals"][0]["digest"];
         !digest.is_null() && *digest != old["digest"]
     });
-    let text = review(&new.await["approvals"][0]).lines().join("\n");
+    let text = review::lines(&review(&new.await["approvals"][0])).join("\n");
     assert!(text.contains("Changed since it was last shown:\n  a/input/text\n    was: one\n    is: two"), "{text}");
     let (code, message, body) = refused(&stage, run, &old).await;
     assert_eq!(code, "STALE_APPROVAL");
@@ -116,7 +116,7 @@ async fn expired_and_decided_are_told_apart_with_who_and_when() {
     let standing = &stage.ended(late).await["decided_approvals"][0]["standing"];
     assert_eq!(standing["status"], json!(ApprovalStatus::Expired));
     let ask = Decide { run: late, decision: Decision::Approve, approval: None, step: None, digest: None, reason: None };
-    assert!(stage.flow.decide(&stage.permit("user_ann"), ask).await.is_err());
+    assert!(flow::decide(&stage.flow, &stage.permit("user_ann"), ask).await.is_err());
 }
 
 /// A reason may contain a pasted credential.
@@ -128,10 +128,10 @@ async fn a_reason_is_told_without_what_looks_like_a_credential() {
     let approval = Some(id_of(&stage.asks(rejected).await[0]["approval_id"]));
     let reason = said.clone();
     let ask = Decide { run: rejected, decision: Decision::Reject, approval, step: None, digest: None, reason };
-    stage.flow.decide(&stage.permit("user_ann"), ask).await.unwrap();
+    flow::decide(&stage.flow, &stage.permit("user_ann"), ask).await.unwrap();
     let cancelled = stage.run(&chain("v", &[("a", "again")]), Level::Ask).await;
     stage.asks(cancelled).await;
-    stage.flow.cancel(&stage.permit("user_ann"), cancelled, said).await.unwrap();
+    flow::cancel(&stage.flow, &stage.permit("user_ann"), cancelled, said).await.unwrap();
     for run in [rejected, cancelled] {
         stage.ended(run).await;
         for table in [&AUDIT_LOG_ENTRIES, &NOTIFICATIONS, &RUN_SIGNALS] {

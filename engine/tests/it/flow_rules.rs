@@ -7,7 +7,7 @@ use chimera_core::flow::call::ToolError;
 use chimera_core::tool::EffectKind;
 use chimera_engine::EngineError;
 use chimera_engine::act::rules::{Rule, Rules, Says};
-use chimera_engine::flow::{Decide, Decision, OutcomeReport, PatchRequest};
+use chimera_engine::flow::{self, Decide, Decision, OutcomeReport, PatchRequest};
 use chimera_testkit::flow::{EngineFixture, EngineSetup, ScriptedTool, chain, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -52,7 +52,7 @@ fn gated(gate: &Arc<Notify>) -> EngineSetup {
 async fn patch(stage: &EngineFixture, run: Uuid, node: Value) -> Result<(), EngineError> {
     let edges = json!([{"from": "g", "to": node["id"]}]);
     let document = json!({"patch_version": "0.1", "justification": "more", "add_nodes": [node], "add_edges": edges});
-    stage.flow.patch(&stage.permit("user_bob"), PatchRequest::new(run, document)).await.map(drop)
+    flow::patch(&stage.flow, &stage.permit("user_bob"), PatchRequest::new(run, document)).await.map(drop)
 }
 
 fn again(id: &str) -> Value {
@@ -106,7 +106,7 @@ async fn a_rule_about_whoever_edited_a_step_counts_for_the_step() {
     let stage = stage(1).policy(four_eyes("again")).open().await;
     let run = stage.run(&workflow("w").node(again("a")), Level::Ask).await;
     let (step, old) = waiting(&stage, run).await;
-    stage.flow.edit(&stage.permit("user_bob"), run, step, json!({"n": "bob"})).await.unwrap();
+    flow::edit_step(&stage.flow, &stage.permit("user_bob"), run, step, json!({"n": "bob"})).await.unwrap();
     stage.until(run, |shown| shown["approvals"][0]["digest"].as_str().is_some_and(|new| new != old)).await;
     decided_by_somebody_else(&stage, run).await;
     assert_eq!(stage.ended(run).await["status"], "completed");
@@ -117,7 +117,7 @@ async fn a_rule_about_whoever_edited_a_line_of_the_plan_counts_for_the_plan() {
     let stage = stage(1).policy(four_eyes("again")).open().await;
     let run = stage.run(&workflow("w").node(again("a")), Level::Draft).await;
     let old = stage.asks(run).await.remove(0)["digest"].clone();
-    stage.flow.edit_planned(&stage.permit("user_bob"), run, "a", json!({"n": "bob"})).await.unwrap();
+    flow::edit_planned(&stage.flow, &stage.permit("user_bob"), run, "a", json!({"n": "bob"})).await.unwrap();
     stage.until(run, |shown| shown["approvals"][0]["digest"].as_str().is_some_and(|new| new != old)).await;
     decided_by_somebody_else(&stage, run).await;
     assert_eq!(stage.ended(run).await["status"], "completed");
@@ -133,7 +133,7 @@ async fn a_rule_about_whoever_wrote_what_a_later_step_works_with_counts_for_that
     let later = json!({"id": "b", "type": "function", "fn": "second", "inputs": {"n": "${nodes.a.outputs.echo.n}"}});
     let run = stage.run(&workflow("w").node(first).node(later).edge("a", "b"), SILENT).await;
     let (step, old) = waiting(&stage, run).await;
-    stage.flow.edit(&stage.permit("user_bob"), run, step, json!({"n": "bob"})).await.unwrap();
+    flow::edit_step(&stage.flow, &stage.permit("user_bob"), run, step, json!({"n": "bob"})).await.unwrap();
     let shown = stage.until(run, |shown| shown["approvals"][0]["digest"].as_str().is_some_and(|new| new != old)).await;
     stage.decide("user_ann", run, Decision::Approve, Some(&shown["approvals"][0])).await.unwrap();
     stage.step(run, "b", "awaiting_approval").await;
@@ -150,7 +150,7 @@ async fn what_is_denied_to_whoever_answered_a_question_before_it_waits_for_someb
     let approval = Some(id_of(&stage.asks(run).await[0]["approval_id"]));
     let reason = Some("with these words".to_owned());
     let ask = Decide { run, decision: Decision::Approve, approval, step: None, digest: None, reason };
-    stage.flow.decide(&stage.permit("user_bob"), ask).await.unwrap();
+    flow::decide(&stage.flow, &stage.permit("user_bob"), ask).await.unwrap();
     stage.step(run, "a", "awaiting_approval").await;
     decided_by_somebody_else(&stage, run).await;
     assert_eq!(stage.ended(run).await["status"], "completed");
@@ -164,8 +164,8 @@ async fn nobody_edits_the_input_of_a_tool_that_a_rule_denies_them() {
         let asked = stage.asks(run).await.remove(0);
         let bob = stage.permit("user_bob");
         let refused = match asked["step_id"].as_str() {
-            Some(_) => stage.flow.edit(&bob, run, id_of(&asked["step_id"]), json!({"n": "bob"})).await,
-            None => stage.flow.edit_planned(&bob, run, "a", json!({"n": "bob"})).await,
+            Some(_) => flow::edit_step(&stage.flow, &bob, run, id_of(&asked["step_id"]), json!({"n": "bob"})).await,
+            None => flow::edit_planned(&stage.flow, &bob, run, "a", json!({"n": "bob"})).await,
         };
         assert_eq!(code_of(refused), "POLICY_DENIED", "{level:?}");
     }
@@ -190,9 +190,9 @@ async fn done(policy: Rules) -> (EngineFixture, Uuid, Arc<AtomicUsize>) {
 async fn a_rule_about_whoever_rolls_a_run_back_counts_for_what_is_undone() {
     for policy in [denied("write"), four_eyes("write")] {
         let (stage, run, undone) = done(policy).await;
-        let refused = stage.flow.rollback(&stage.permit("user_bob"), run, None, None).await;
+        let refused = flow::rollback(&stage.flow, &stage.permit("user_bob"), run, None, None).await;
         assert_eq!(code_of(refused), "POLICY_DENIED");
-        stage.flow.rollback(&stage.permit("user_ann"), run, None, None).await.unwrap();
+        flow::rollback(&stage.flow, &stage.permit("user_ann"), run, None, None).await.unwrap();
         stage.status(run, "rolled_back").await;
         assert_eq!(undone.load(Ordering::SeqCst), 2);
     }
@@ -205,7 +205,7 @@ async fn a_rule_about_whoever_rolls_a_run_back_counts_inside_it_too() {
         let (stage, _, undone) = done(policy).await;
         let run = stage.run(&workflow("around").child("c", "inner", json!({})), SILENT).await;
         stage.ended(run).await;
-        stage.flow.rollback(&stage.permit("user_bob"), run, None, None).await.unwrap();
+        flow::rollback(&stage.flow, &stage.permit("user_bob"), run, None, None).await.unwrap();
         let shown = stage.until(run, |shown| shown["rollback"]["ended"] == true).await;
         assert_eq!(shown["status"], "completed");
         assert_eq!(undone.load(Ordering::SeqCst), 0);
@@ -221,13 +221,17 @@ async fn a_rule_about_whoever_says_that_a_call_never_happened_counts_for_sending
         let run = stage.run(&workflow("w").function("a", "lost", json!({})), SILENT).await;
         let step = id_of(&stage.step(run, "a", "outcome_unknown").await["step_id"]);
         let refused =
-            stage.flow.report_outcome(&stage.permit("user_bob"), run, OutcomeReport::did_not_happen(step)).await;
+            flow::report_outcome(&stage.flow, &stage.permit("user_bob"), run, OutcomeReport::did_not_happen(step))
+                .await;
         assert_eq!(code_of(refused), "POLICY_DENIED");
-        stage
-            .flow
-            .report_outcome(&stage.permit("user_bob"), run, OutcomeReport::happened(step, Some(json!({}))))
-            .await
-            .unwrap();
+        flow::report_outcome(
+            &stage.flow,
+            &stage.permit("user_bob"),
+            run,
+            OutcomeReport::happened(step, Some(json!({}))),
+        )
+        .await
+        .unwrap();
         assert_eq!(stage.ended(run).await["status"], "completed");
     }
 }

@@ -5,7 +5,7 @@ use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::call::ToolError;
 use chimera_core::tool::EffectKind;
-use chimera_engine::flow::OutcomeReport;
+use chimera_engine::flow::{self, OutcomeReport};
 use chimera_testkit::flow::{ScriptedTool, chain, id_of, stage, until, workflow};
 use serde_json::json;
 
@@ -48,7 +48,9 @@ async fn an_approved_call_that_was_settled_as_never_happened_asks_again() {
                 assert_eq!(approve(&held, approver, run, &asked).await, "none", "{case}");
             };
             assert_eq!(calls.count("execute"), 1, "{case}");
-            held.flow.report_outcome(&held.permit(settler), run, OutcomeReport::did_not_happen(step)).await.unwrap();
+            flow::report_outcome(&held.flow, &held.permit(settler), run, OutcomeReport::did_not_happen(step))
+                .await
+                .unwrap();
             let again = newer(&held, run, &asked).await;
             assert!(
                 again["review"]["reason"].as_str().is_some_and(|why| why.contains("never happened")),
@@ -77,7 +79,9 @@ async fn a_call_that_nobody_had_to_approve_is_sent_again_without_a_question() {
     let stage = stage(1).tool(tool.build()).open().await;
     let run = stage.run(&chain("w", &[("a", "lost")]), Level::ExecuteNotify).await;
     let step = id_of(&stage.step(run, "a", "outcome_unknown").await["step_id"]);
-    stage.flow.report_outcome(&stage.permit("user_ann"), run, OutcomeReport::did_not_happen(step)).await.unwrap();
+    flow::report_outcome(&stage.flow, &stage.permit("user_ann"), run, OutcomeReport::did_not_happen(step))
+        .await
+        .unwrap();
     until("it is sent again", || calls.count("execute") == 2).await;
     assert_eq!(stage.show(run).await["decided_approvals"], json!([]));
 }

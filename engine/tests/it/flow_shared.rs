@@ -4,7 +4,7 @@
 use chimera_core::access::{Guest, Level, SharedResources};
 use chimera_core::tool::EffectKind;
 use chimera_engine::access::port::Tenancy;
-use chimera_engine::flow::StartRun;
+use chimera_engine::flow::{self, StartRun};
 use chimera_testkit::flow::{Air, EngineSetup, ScriptedTool, TENANT, code_of, shown, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -43,8 +43,12 @@ async fn a_tool_that_is_not_shared_is_refused_like_one_that_nobody_has() {
         let name = |tool: &Value| tool["name"].as_str().map(str::to_owned);
         tools.as_array().unwrap().iter().filter_map(name).collect()
     };
-    assert_eq!(names(shown(stage.flow.list_tools(&other))), ["pure", "sends"], "what only computes is everybody's");
-    assert!(names(shown(stage.flow.list_tools(&own))).contains(&"again".to_owned()));
+    assert_eq!(
+        names(shown(flow::list_tools(&stage.flow, &other))),
+        ["pure", "sends"],
+        "what only computes is everybody's"
+    );
+    assert!(names(shown(flow::list_tools(&stage.flow, &own))).contains(&"again".to_owned()));
     let told = async |tool: &str| {
         let text = asks_first(tool).document().to_string();
         let error = stage.flow.workflows().check(&other, &text).await.expect_err("a refusal");
@@ -64,13 +68,13 @@ async fn a_tool_that_is_shared_no_more_is_not_called() {
     let text = asks_first("sends").document().to_string();
     first.flow.workflows().apply(&other, "w", &text).await.unwrap();
     let ask = || StartRun { level: Level::ExecuteSilent, ..StartRun::of("w", json!({})) };
-    let run = first.flow.start(&other, ask()).await.unwrap().run_id;
+    let run = flow::start(&first.flow, &other, ask()).await.unwrap().run_id;
     first.wait_for_in("other", run, |shown| shown["status"] == "awaiting_approval").await;
     let tool = ScriptedTool::new("sends", EffectKind::Write);
     let asked = tool.asked();
     let second = first.restart(stage(1).tool(tool.build()).tenancy(Arc::new(SharedTools(&[])))).await;
-    assert_eq!(code_of(second.flow.start(&other, ask()).await), "VALIDATION_FAILED");
-    let shown = shown(second.flow.show(&other, run).await.unwrap());
+    assert_eq!(code_of(flow::start(&second.flow, &other, ask()).await), "VALIDATION_FAILED");
+    let shown = shown(flow::show_run(&second.flow, &other, run).await.unwrap());
     let digest = shown["approvals"][0]["digest"].as_str().unwrap().to_owned();
     let decide = chimera_engine::flow::Decide {
         run,
@@ -80,7 +84,7 @@ async fn a_tool_that_is_shared_no_more_is_not_called() {
         digest: chimera_core::json::Digest32::from_hex(&digest),
         reason: None,
     };
-    second.flow.decide(&other, decide).await.unwrap();
+    flow::decide(&second.flow, &other, decide).await.unwrap();
     let shown = second.wait_for_in("other", run, |shown| shown["status"] == "failed").await;
     assert_eq!(shown["error"]["code"], "TOOL_UNAVAILABLE", "{shown:#}");
     assert_eq!(asked.count("execute"), 0);

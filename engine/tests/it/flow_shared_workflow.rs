@@ -6,7 +6,7 @@ use chimera_core::flow::tables::{RUNS, STEPS, WORKFLOWS};
 use chimera_core::tool::EffectKind;
 use chimera_engine::access::Permit;
 use chimera_engine::access::port::Tenancy;
-use chimera_engine::flow::{Decide, Decision, ReplayDecision, StartRun};
+use chimera_engine::flow::{self, Decide, Decision, ReplayDecision, StartRun};
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, EngineFixture, EngineSetup, ScriptedTool, TENANT, code_of, shown, stage, workflow};
 use serde_json::{Value, json};
@@ -53,7 +53,7 @@ fn versioned(id: &str, version: i64) -> StartRun {
 }
 
 async fn started(stage: &EngineFixture, by: &Permit, ask: StartRun) -> (Uuid, i64) {
-    let run = stage.flow.start(by, ask).await.unwrap_or_else(|error| panic!("{:?}", error.body())).run_id;
+    let run = flow::start(&stage.flow, by, ask).await.unwrap_or_else(|error| panic!("{:?}", error.body())).run_id;
     let row = stage.rows(&RUNS).into_iter().find(|row| row.uuid("id") == run).unwrap();
     (run, row.int("workflow_version"))
 }
@@ -63,7 +63,7 @@ async fn approve(stage: &EngineFixture, by: &Permit, run: Uuid) -> Value {
     let digest = shown["approvals"][0]["digest"].as_str().unwrap();
     let digest = chimera_core::json::Digest32::from_hex(digest);
     let decide = Decide { run, decision: Decision::Approve, approval: None, step: None, digest, reason: None };
-    stage.flow.decide(by, decide).await.unwrap();
+    flow::decide(&stage.flow, by, decide).await.unwrap();
     stage.wait_for_in(by.tenant(), run, |shown| shown["status"] == "completed").await
 }
 
@@ -85,8 +85,8 @@ async fn only_an_operator_of_the_default_tenant_shares_and_only_what_is_there() 
         (&own, "theirs", "NOT_FOUND"),
         (&own, "act.0", "NOT_FOUND"),
     ] {
-        assert_eq!(code_of(stage.flow.share_workflow(by, id, true).await), code, "{id}");
-        assert_eq!(code_of(stage.flow.share_workflow(by, id, false).await), code, "{id}");
+        assert_eq!(code_of(flow::share_workflow(&stage.flow, by, id, true).await), code, "{id}");
+        assert_eq!(code_of(flow::share_workflow(&stage.flow, by, id, false).await), code, "{id}");
     }
 }
 
@@ -95,8 +95,8 @@ async fn what_is_not_shared_any_more_is_not_started_and_runs_keep_what_they_bega
     let first = setup().open().await;
     let (own, other) = people(&first);
     apply(&first, &own, &asks_first("w", 1)).await;
-    assert_eq!(code_of(first.flow.start(&other, of("w")).await), "NOT_FOUND");
-    first.flow.share_workflow(&own, "w", true).await.unwrap();
+    assert_eq!(code_of(flow::start(&first.flow, &other, of("w")).await), "NOT_FOUND");
+    flow::share_workflow(&first.flow, &own, "w", true).await.unwrap();
     let (run, version) = started(&first, &other, of("w")).await;
     assert_eq!(version, 1);
     assert_eq!(apply(&first, &own, &asks_first("w", 2)).await, 2);
@@ -104,18 +104,19 @@ async fn what_is_not_shared_any_more_is_not_started_and_runs_keep_what_they_bega
     assert_eq!(version, 2, "a new version of the owner counts at once");
     assert_eq!(started(&first, &other, versioned("w", 1)).await.1, 1);
 
-    first.flow.share_workflow(&own, "w", false).await.unwrap();
+    flow::share_workflow(&first.flow, &own, "w", false).await.unwrap();
     for ask in [of("w"), versioned("w", 1), versioned("w", 2)] {
-        assert_eq!(code_of(first.flow.start(&other, ask).await), "NOT_FOUND");
+        assert_eq!(code_of(flow::start(&first.flow, &other, ask).await), "NOT_FOUND");
     }
-    assert_eq!(code_of(first.flow.show_workflow(&other, "w", Some(1)).await), "NOT_FOUND");
-    assert_eq!(shown(first.flow.list_workflows(&other, 10, None).await.unwrap().items), json!([]));
+    assert_eq!(code_of(flow::show_workflow(&first.flow, &other, "w", Some(1)).await), "NOT_FOUND");
+    assert_eq!(shown(flow::list_workflows(&first.flow, &other, 10, None).await.unwrap().items), json!([]));
     // Also in a process with a cold cache.
     let second = first.restart(setup()).await;
     let shown = approve(&second, &other, run).await;
     assert_eq!(shown["workflow_version"], 1);
     assert_eq!(approve(&second, &other, newer).await["workflow_version"], 2);
-    let again = |mode| second.flow.replay(&other, Replay { of: run, mode, from: None }, ReplayDecision::default());
+    let again =
+        |mode| flow::replay(&second.flow, &other, Replay { of: run, mode, from: None }, ReplayDecision::default());
     assert_eq!(code_of(again(ReplayMode::Retry).await.map(drop)), "NOT_FOUND", "that would be a new start");
     assert!(again(ReplayMode::Freeze).await.is_ok(), "what was can be looked at");
     assert!(started(&second, &own, of("w")).await.1 == 2, "its own tenant goes on");
@@ -127,7 +128,7 @@ async fn a_workflow_of_ones_own_goes_before_a_shared_one_and_never_gets_its_numb
     let (own, other) = people(&stage);
     apply(&stage, &own, &asks_first("w", 1)).await;
     apply(&stage, &own, &asks_first("w", 2)).await;
-    stage.flow.share_workflow(&own, "w", true).await.unwrap();
+    flow::share_workflow(&stage.flow, &own, "w", true).await.unwrap();
     let (run, version) = started(&stage, &other, of("w")).await;
     assert_eq!(version, 2);
     // Even the same document becomes the tenant's own.
@@ -136,8 +137,12 @@ async fn a_workflow_of_ones_own_goes_before_a_shared_one_and_never_gets_its_numb
     assert_eq!(apply(&stage, &own, &asks_first("w", 9)).await, 3, "the owner's numbers are not touched");
     let (mine, version) = started(&stage, &other, of("w")).await;
     assert_eq!(version, 4);
-    assert_eq!(code_of(stage.flow.start(&other, versioned("w", 2)).await), "NOT_FOUND", "theirs has no version 2");
-    let shown = shown(stage.flow.show_workflow(&other, "w", None).await.unwrap());
+    assert_eq!(
+        code_of(flow::start(&stage.flow, &other, versioned("w", 2)).await),
+        "NOT_FOUND",
+        "theirs has no version 2"
+    );
+    let shown = shown(flow::show_workflow(&stage.flow, &other, "w", None).await.unwrap());
     assert_eq!(
         (&shown["version"], &shown["shared"], &shown["created_by"]),
         (&json!(4), &json!(false), &json!("admin"))
@@ -160,12 +165,12 @@ async fn the_tenant_that_runs_it_decides_what_it_reaches() {
     apply(&stage, &own, &workflow("inner").function("a", "sends", json!({}))).await;
     apply(&stage, &own, &workflow("outer").child("c", "inner", json!({}))).await;
     for id in ["w", "outer"] {
-        stage.flow.share_workflow(&own, id, true).await.unwrap();
+        flow::share_workflow(&stage.flow, &own, id, true).await.unwrap();
     }
-    assert_eq!(code_of(stage.flow.start(&other, of("w")).await), "VALIDATION_FAILED", "its tool is not shared");
+    assert_eq!(code_of(flow::start(&stage.flow, &other, of("w")).await), "VALIDATION_FAILED", "its tool is not shared");
     let outer = workflow("mine").child("c", "inner", json!({})).document().to_string();
     assert_eq!(code_of(stage.flow.workflows().check(&other, &outer).await), "VALIDATION_FAILED");
-    stage.flow.share_workflow(&own, "inner", true).await.unwrap();
+    flow::share_workflow(&stage.flow, &own, "inner", true).await.unwrap();
     assert!(stage.flow.workflows().check(&other, &outer).await.is_ok());
     assert!(stage.rows(&WORKFLOWS).iter().all(|row| row.text("tenant_id") == TENANT), "looking copies nothing");
     let (run, _) = started(&stage, &other, of("outer")).await;
@@ -174,8 +179,12 @@ async fn the_tenant_that_runs_it_decides_what_it_reaches() {
     assert_eq!(copies.len(), 2, "what is inside is kept too");
     assert!(copies.iter().all(|row| row.text("created_by") == "system" && row.text("shared_from") == TENANT));
     assert!(stage.rows(&RUNS).iter().all(|row| row.text("tenant_id") == "other"));
-    stage.flow.share_workflow(&own, "inner", false).await.unwrap();
-    assert_eq!(code_of(stage.flow.start(&other, of("outer")).await.map(drop)).as_str(), "NOT_FOUND", "inside as well");
+    flow::share_workflow(&stage.flow, &own, "inner", false).await.unwrap();
+    assert_eq!(
+        code_of(flow::start(&stage.flow, &other, of("outer")).await.map(drop)).as_str(),
+        "NOT_FOUND",
+        "inside as well"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -189,12 +198,12 @@ async fn a_list_has_what_is_shared_in_its_place() {
         apply(&stage, &other, &asks_first(id, 1)).await;
     }
     for id in ["c", "d"] {
-        stage.flow.share_workflow(&own, id, true).await.unwrap();
+        flow::share_workflow(&stage.flow, &own, id, true).await.unwrap();
     }
     let listed = async |by: &Permit, limit: usize| {
         let (mut all, mut cursor) = (Vec::new(), None::<String>);
         loop {
-            let page = shown(stage.flow.list_workflows(by, limit, cursor.as_deref()).await.unwrap());
+            let page = shown(flow::list_workflows(&stage.flow, by, limit, cursor.as_deref()).await.unwrap());
             let item = |item: &Value| (item["workflow_id"].as_str().unwrap().to_owned(), item["shared"] == true);
             all.extend(page["items"].as_array().unwrap().iter().map(item));
             cursor = page["next_cursor"].as_str().map(str::to_owned);

@@ -7,7 +7,7 @@ use chimera_core::json::Digest32;
 use chimera_core::secret::Secret;
 use chimera_engine::access::Permit;
 use chimera_engine::flow::{
-    Decide, Decision, OutcomeReport, PatchRequest, ReplayDecision, RunFilter, RunKey, StartRun,
+    self, Decide, Decision, OutcomeReport, PatchRequest, ReplayDecision, RunFilter, RunKey, StartRun,
 };
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{EngineFixture, chain, code_of, shown, stage, until, workflow};
@@ -23,7 +23,7 @@ async fn paged(stage: &EngineFixture, run: Uuid, page: usize) -> Vec<Value> {
     let mut events: Vec<Value> = Vec::new();
     loop {
         let after = events.last().map_or(0, |event| event["run_seq"].as_i64().unwrap());
-        let more = stage.flow.events(&stage.permit("admin"), run, after, page).await.unwrap();
+        let more = flow::events(&stage.flow, &stage.permit("admin"), run, after, page).await.unwrap();
         if more.is_empty() {
             return events;
         }
@@ -85,7 +85,7 @@ async fn failed_runs_are_listed_and_their_steps_tell_what_was_done() {
     stage.ended(good).await;
     stage.ended(bad).await;
     let filter = RunFilter { status: Some(RunStatus::Failed), limit: 10, ..RunFilter::default() };
-    let listed = shown(stage.flow.list(&stage.permit("admin"), filter).await.unwrap());
+    let listed = shown(flow::list_runs(&stage.flow, &stage.permit("admin"), filter).await.unwrap());
     assert_eq!(listed["items"].as_array().unwrap().len(), 1);
     assert_eq!(listed["items"][0]["run_id"], json!(bad));
     let steps = stage.steps(bad).await;
@@ -115,13 +115,13 @@ async fn a_key_is_one_actors_own_and_never_shows_anothers_run() {
     let mut runs = Vec::new();
     for (tenant, actor) in people {
         let permit = stage.permit_of(tenant, actor);
-        runs.push(stage.flow.start(&permit, ask(&permit)).await.unwrap().run_id);
+        runs.push(flow::start(&stage.flow, &permit, ask(&permit)).await.unwrap().run_id);
     }
     for ((tenant, actor), run) in people.iter().zip(&runs) {
         let permit = stage.permit_of(tenant, actor);
-        let refused = stage.flow.start(&permit, ask(&permit)).await.err().unwrap().body();
+        let refused = flow::start(&stage.flow, &permit, ask(&permit)).await.err().unwrap().body();
         assert_eq!((refused.code.as_str(), &refused.details["run_id"]), ("CONFLICT_IDEMPOTENCY", &json!(run)));
-        assert_eq!(stage.flow.find_by_key(&permit, &key(&permit)).await.unwrap().unwrap().id, *run);
+        assert_eq!(flow::find_run_by_key(&stage.flow, &permit, &key(&permit)).await.unwrap().unwrap().id, *run);
     }
     assert_eq!(stage.rows(&RUNS).len(), 3);
     let ann = stage.permit("user_ann");
@@ -139,7 +139,7 @@ async fn nobody_takes_the_key_that_another_would_get() {
     let start = async |actor: &str, said: &str| {
         let permit = stage.permit(actor);
         let key = RunKey::new(&seal, &permit, said).unwrap();
-        stage.flow.start(&permit, StartRun { idempotency_key: Some(key), ..StartRun::of("w", json!({})) }).await
+        flow::start(&stage.flow, &permit, StartRun { idempotency_key: Some(key), ..StartRun::of("w", json!({})) }).await
     };
     let guessed = format!("own:{}", hex::encode(sha2::Sha256::digest("acme\0user_ann\0order-17")));
     for said in ["order-17", guessed.as_str()] {
@@ -169,20 +169,20 @@ async fn intrude(stage: &EngineFixture, tenant: &str, run: Uuid, step: Uuid, dig
     let replay =
         chimera_core::flow::run::Replay { of: run, mode: chimera_core::flow::run::ReplayMode::Freeze, from: None };
     vec![
-        code_of(flow.show(&permit, run).await),
-        code_of(flow.steps(&permit, run, 10, None).await),
-        code_of(flow.step_of(&permit, run, "a").await),
-        code_of(flow.cancel(&permit, run, None).await),
-        code_of(flow.pause(&permit, run).await),
-        code_of(flow.decide(&permit, decide(None)).await),
-        code_of(flow.decide(&permit, decide(Some(digest))).await),
-        code_of(flow.edit(&permit, run, step, json!({})).await),
-        code_of(flow.report_outcome(&permit, run, OutcomeReport::happened(step, None)).await),
-        code_of(flow.rollback(&permit, run, None, None).await),
-        code_of(flow.mark_rolled_back(&permit, run, None).await),
-        code_of(flow.patch(&permit, PatchRequest::new(run, patch)).await),
-        code_of(flow.unpatch(&permit, run, 1).await),
-        code_of(flow.replay(&permit, replay, ReplayDecision::default()).await),
+        code_of(flow::show_run(flow, &permit, run).await),
+        code_of(flow::list_steps(flow, &permit, run, 10, None).await),
+        code_of(flow::find_step(flow, &permit, run, "a").await),
+        code_of(flow::cancel(flow, &permit, run, None).await),
+        code_of(flow::pause(flow, &permit, run).await),
+        code_of(flow::decide(flow, &permit, decide(None)).await),
+        code_of(flow::decide(flow, &permit, decide(Some(digest))).await),
+        code_of(flow::edit_step(flow, &permit, run, step, json!({})).await),
+        code_of(flow::report_outcome(flow, &permit, run, OutcomeReport::happened(step, None)).await),
+        code_of(flow::rollback(flow, &permit, run, None, None).await),
+        code_of(flow::mark_rolled_back(flow, &permit, run, None).await),
+        code_of(flow::patch(flow, &permit, PatchRequest::new(run, patch)).await),
+        code_of(flow::withdraw_patch(flow, &permit, run, 1).await),
+        code_of(flow::replay(flow, &permit, replay, ReplayDecision::default()).await),
     ]
 }
 
@@ -203,25 +203,25 @@ proptest! {
             let mut runs: Vec<(usize, Uuid)> = Vec::new();
             for (tenant, level) in levels {
                 let ask = StartRun { level: all[level], ..StartRun::of("w", json!({})) };
-                let started = stage.flow.start(&stage.permit_of(tenants[tenant], "user_ann"), ask).await.unwrap();
+                let started = flow::start(&stage.flow, &stage.permit_of(tenants[tenant], "user_ann"), ask).await.unwrap();
                 runs.push((tenant, started.run_id));
             }
             until("no run is driven", || stage.flow.active_runs() == 0).await;
             for (tenant, run) in &runs {
                 let (own, foreign) = (stage.permit_of(tenants[*tenant], "admin"), tenants[1 - *tenant]);
-                let before = shown(stage.flow.show(&own, *run).await.unwrap());
+                let before = shown(flow::show_run(&stage.flow, &own, *run).await.unwrap());
                 let hex = before["approvals"][0]["digest"].as_str().map(str::to_owned).unwrap_or_else(|| "00".repeat(32));
                 let digest = Digest32::from_hex(&hex).unwrap();
                 let step = before["approvals"][0]["step_id"].as_str().and_then(|id| Uuid::parse_str(id).ok()).unwrap_or_default();
                 let codes = intrude(&stage, foreign, *run, step, digest).await;
                 assert!(codes.iter().all(|code| code == "NOT_FOUND"), "{codes:?}");
                 let stranger = stage.permit_of(foreign, "admin");
-                assert!(stage.flow.events(&stranger, *run, 0, 1_000).await.unwrap().is_empty());
-                assert_eq!(shown(stage.flow.show(&own, *run).await.unwrap()), before, "nothing of it changed");
+                assert!(flow::events(&stage.flow, &stranger, *run, 0, 1_000).await.unwrap().is_empty());
+                assert_eq!(shown(flow::show_run(&stage.flow, &own, *run).await.unwrap()), before, "nothing of it changed");
             }
             for (at, tenant) in tenants.iter().enumerate() {
                 let filter = RunFilter { limit: 100, ..RunFilter::default() };
-                let listed = shown(stage.flow.list(&stage.permit_of(tenant, "admin"), filter).await.unwrap());
+                let listed = shown(flow::list_runs(&stage.flow, &stage.permit_of(tenant, "admin"), filter).await.unwrap());
                 assert_eq!(listed["items"].as_array().unwrap().len(), runs.iter().filter(|(owner, _)| *owner == at).count());
             }
         });

@@ -4,6 +4,7 @@ use chimera_core::access::Level;
 use chimera_core::flow::tables::RUN_SIGNALS;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::record::{Insert, Json, Tx};
+use chimera_engine::flow;
 use chimera_engine::port::Records;
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{TENANT, stage, workflow};
@@ -33,6 +34,6 @@ async fn a_signal_that_can_not_be_read_stands_among_the_events_of_its_run() {
     let entries = stage.rows(&AUDIT_LOG_ENTRIES);
     let unreadable = entries.iter().filter(|entry| entry.text("event_type") == "run.signal_unreadable");
     assert_eq!(unreadable.count(), 2);
-    stage.flow.cancel(&stage.permit("user_ann"), run, None).await.expect("a cancellation");
+    flow::cancel(&stage.flow, &stage.permit("user_ann"), run, None).await.expect("a cancellation");
     assert_eq!(stage.ended(run).await["status"], "cancelled", "what can be read still counts");
 }

@@ -6,7 +6,7 @@ use chimera_core::flow::tables::STEPS;
 use chimera_core::ledger::tables::LEDGER_LANES;
 use chimera_core::limits;
 use chimera_core::tool::EffectKind;
-use chimera_engine::flow::{KeeperState, StartRun};
+use chimera_engine::flow::{self, KeeperState, StartRun};
 use chimera_testkit::flow::{Air, ScriptedTool, StorelessRun, WorkCounts, code_of, stage, until, workflow};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -191,7 +191,7 @@ async fn a_run_is_read_with_all_its_steps_however_many_there_are() {
 async fn more_rows_than_may_be_read_at_once_are_an_error_and_never_a_part_of_them() {
     let stage = stage(1).unkept().open().await;
     stage.run(&workflow("w").function("a", "pure", json!({})), SILENT).await;
-    stage.flow.poll_once(&mut KeeperState::default()).await.unwrap();
+    flow::run_keeper_once(&stage.flow, &mut KeeperState::default()).await.unwrap();
     stage.records.tamper(&LEDGER_LANES, |lanes| {
         let lane = lanes.first().unwrap().clone();
         let numbers = (0..limits::LANES_MAX).map(|n| i64::try_from(n + 100).unwrap());
@@ -201,6 +201,6 @@ async fn more_rows_than_may_be_read_at_once_are_an_error_and_never_a_part_of_the
             more
         }));
     });
-    let refused = stage.flow.poll_once(&mut KeeperState::default()).await;
+    let refused = flow::run_keeper_once(&stage.flow, &mut KeeperState::default()).await;
     assert_eq!(code_of(refused), "PAYLOAD_TOO_LARGE");
 }

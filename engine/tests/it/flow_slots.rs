@@ -7,7 +7,7 @@ use chimera_core::tool::EffectKind;
 use chimera_engine::access::port::Tenancy;
 use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::port::{Recipient, Recipients};
-use chimera_engine::flow::{Asking, StartRun};
+use chimera_engine::flow::{self, Asking, StartRun};
 use chimera_testkit::flow::{ConcurrencyProbe, EngineFixture, ScriptedTool, chain, code_of, stage, until, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ async fn apply(stage: &EngineFixture, tenant: &str, tool: &str) {
 
 async fn start(stage: &EngineFixture, tenant: &str, n: i64, priority: i32) -> Uuid {
     let ask = StartRun { level: Level::ExecuteSilent, priority, ..StartRun::of("w", json!({"n": n})) };
-    stage.flow.start(&stage.permit_of(tenant, "user_ann"), ask).await.unwrap().run_id
+    flow::start(&stage.flow, &stage.permit_of(tenant, "user_ann"), ask).await.unwrap().run_id
 }
 
 async fn all_ended(stage: &EngineFixture, tenant: &str, runs: &[Uuid]) {
@@ -89,7 +89,7 @@ async fn the_more_urgent_run_goes_first() {
     all_ended(&stage, "acme", &runs).await;
     assert_eq!(order(&watch), [0, 3, 2, 4, 1]);
     let wrong = StartRun { priority: 11, ..StartRun::of("w", json!({"n": 1})) };
-    assert_eq!(code_of(stage.flow.start(&stage.permit("user_ann"), wrong).await), "VALIDATION_FAILED");
+    assert_eq!(code_of(flow::start(&stage.flow, &stage.permit("user_ann"), wrong).await), "VALIDATION_FAILED");
 }
 
 #[tokio::test(start_paused = true)]
@@ -162,11 +162,11 @@ async fn a_process_that_drives_as_many_runs_as_it_may_refuses_more_until_some_en
         runs.push(start(&stage, "acme", n, 5).await);
     }
     let one_more = StartRun { level: Level::ExecuteSilent, ..StartRun::of("w", json!({"n": 4})) };
-    let refused = stage.flow.start(&stage.permit("user_ann"), one_more.clone()).await.err().unwrap().body();
+    let refused = flow::start(&stage.flow, &stage.permit("user_ann"), one_more.clone()).await.err().unwrap().body();
     assert_eq!((refused.code.as_str(), refused.retryable, refused.retry_after_seconds), ("OVERLOADED", true, Some(1)));
     all_ended(&stage, "acme", &runs).await;
     until("no run is driven", || stage.flow.active_runs() == 0).await;
-    stage.flow.start(&stage.permit("user_ann"), one_more).await.unwrap();
+    flow::start(&stage.flow, &stage.permit("user_ann"), one_more).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -177,9 +177,9 @@ async fn a_cancelled_run_gives_the_slot_that_was_kept_for_it_to_the_next() {
     let first = start(&stage, "acme", 0, 5).await;
     let second = start(&stage, "acme", 1, 5).await;
     let third = start(&stage, "acme", 2, 5).await;
-    stage.flow.pause(&stage.permit("user_ann"), second).await.unwrap();
+    flow::pause(&stage.flow, &stage.permit("user_ann"), second).await.unwrap();
     all_ended(&stage, "acme", &[first, third]).await;
-    stage.flow.resume(&stage.permit("user_ann"), second).await.unwrap();
+    flow::resume(&stage.flow, &stage.permit("user_ann"), second).await.unwrap();
     all_ended(&stage, "acme", &[second]).await;
     assert_eq!(order(&watch), [0, 2, 1]);
 }
@@ -205,17 +205,41 @@ async fn a_start_that_fails_or_is_given_up_keeps_no_slot() {
     let ask = |level| StartRun { level, ..StartRun::of("ask", json!({})) };
     for _ in 0..5 {
         // The caller disconnects while recipients are resolved.
-        let start = stage.flow.start(&ann, ask(Level::ExecuteNotify));
+        let start = flow::start(&stage.flow, &ann, ask(Level::ExecuteNotify));
         assert!(tokio::time::timeout(Duration::from_secs(1), start).await.is_err());
     }
     assert_eq!((stage.flow.calls_under_way(), stage.flow.calls_waiting()), (0, 0));
     for _ in 0..5 {
         stage.records.refuse_writes();
-        assert!(stage.flow.start(&ann, ask(Level::ExecuteSilent)).await.is_err());
+        assert!(flow::start(&stage.flow, &ann, ask(Level::ExecuteSilent)).await.is_err());
         stage.records.clear_faults();
     }
     assert_eq!((stage.flow.calls_under_way(), stage.flow.calls_waiting()), (0, 0));
     apply(&stage, "acme", "t").await;
     let run = start(&stage, "acme", 1, 5).await;
     all_ended(&stage, "acme", &[run]).await;
+}
+
+/// The priority of a node counts instead of the run's, also for the items of a map and for child runs.
+#[tokio::test(start_paused = true)]
+async fn a_node_may_be_more_urgent_than_its_run() {
+    let watch = ConcurrencyProbe::default();
+    let stage = stage(1).call_limits(slots(1, 1, 1)).tool(busy(&watch, "t").build()).open().await;
+    let child = workflow("kid").function("k", "t", json!({"n": 5}));
+    stage.apply(&child).await;
+    let air = workflow("w")
+        .function("first", "t", json!({"n": 1}))
+        .function("late", "t", json!({"n": 2}))
+        .with_node_member("priority", json!(9))
+        .function("usual", "t", json!({"n": 3}))
+        .map("each", json!([1]), "t", json!({"n": 4}))
+        .with_node_member("priority", json!(2))
+        .child("kid", "kid", json!({}))
+        .with_node_member("priority", json!(1));
+    let run = stage.run(&air, Level::ExecuteSilent).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+    let order = order(&watch);
+    let at = |n: i64| order.iter().position(|seen| *seen == json!(n)).expect("a call");
+    assert!(at(4) < at(3) && at(3) < at(2), "{order:?}");
+    assert!(at(5) < at(3), "a child run has the priority of its node: {order:?}");
 }

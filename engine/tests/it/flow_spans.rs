@@ -6,7 +6,7 @@ use chimera_core::flow::trace::{SpanId, traceparent};
 use chimera_core::secret::Secret;
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::port::ToolError;
-use chimera_engine::flow::{RunKey, StartRun};
+use chimera_engine::flow::{self, RunKey, StartRun};
 use chimera_engine::port::{Span, SpanKind};
 use chimera_testkit::flow::{EngineFixture, EngineSetup, ScriptedTool, SpanCollector, chain, id_of, stage, workflow};
 use serde_json::{Value, json};
@@ -102,7 +102,7 @@ async fn a_request_that_comes_twice_leaves_no_span_of_a_run_that_never_was() {
     let ask = || StartRun { idempotency_key: Some(key(&stage, "k")), ..StartRun::of("w", json!({})) };
     let run = stage.start(ask()).await;
     listener.until(run, RUN).await;
-    let refused = stage.flow.start(&stage.permit("user_ann"), StartRun { run_id: Some(id), ..ask() }).await;
+    let refused = flow::start(&stage.flow, &stage.permit("user_ann"), StartRun { run_id: Some(id), ..ask() }).await;
     assert!(refused.is_err());
     assert_eq!(listener.tree(id), "");
 }
@@ -178,7 +178,7 @@ async fn a_draft_and_a_rollback_stay_in_the_tree_of_their_run() {
     let run = stage.run(&chain("w", &[("a", "keep")]), Level::Draft).await;
     stage.approve("user_ann", run).await;
     listener.until(run, RUN).await;
-    stage.flow.rollback(&stage.permit("user_ann"), run, None, None).await.unwrap();
+    flow::rollback(&stage.flow, &stage.permit("user_ann"), run, None, None).await.unwrap();
     stage.status(run, "rolled_back").await;
     let tree = listener.tree(run);
     assert_eq!(tree.lines().filter(|line| !line.starts_with(' ')).count(), 1, "{tree}");

@@ -4,7 +4,7 @@ use chimera_core::access::Level;
 use chimera_core::flow::tables::{EFFECTS, RUNS, TOOL_CALLS};
 use chimera_core::limits;
 use chimera_core::tool::EffectKind;
-use chimera_engine::flow::StartRun;
+use chimera_engine::flow::{self, StartRun};
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{ScriptedTool, chain, code_of, stage, workflow};
 use chimera_testkit::memory::MemoryRecords;
@@ -20,8 +20,11 @@ async fn agents_and_swarms_are_applied_and_refuse_to_start() {
     {
         let air = workflow("w").node(node);
         stage.apply(&air).await;
-        let refused =
-            stage.flow.start(&stage.permit("user_ann"), StartRun::of("w", json!({}))).await.err().unwrap().body();
+        let refused = flow::start(&stage.flow, &stage.permit("user_ann"), StartRun::of("w", json!({})))
+            .await
+            .err()
+            .unwrap()
+            .body();
         assert_eq!(refused.code, "VALIDATION_FAILED");
         assert_eq!(refused.details["problems"][0]["code"], "unsupported_node");
         assert_eq!(refused.details["problems"][0]["pointer"], "/nodes/0/type");
@@ -35,7 +38,7 @@ async fn inputs_that_the_workflow_does_not_take_are_refused() {
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
     stage.apply(&chain("w", &[("a", "pure")]).with("inputs", schema)).await;
     let start = async |id: &str, inputs: Value| {
-        code_of(stage.flow.start(&stage.permit("user_ann"), StartRun::of(id, inputs)).await)
+        code_of(flow::start(&stage.flow, &stage.permit("user_ann"), StartRun::of(id, inputs)).await)
     };
     assert_eq!(start("w", json!({"n": "x"})).await, "VALIDATION_FAILED");
     assert_eq!(start("w", json!({})).await, "VALIDATION_FAILED");
@@ -57,7 +60,7 @@ async fn a_run_follows_the_version_that_it_names_or_the_newest() {
         assert_eq!(stage.ended(run).await["result"]["a"]["echo"]["v"], gave);
     }
     let missing = StartRun { version: Some(9), ..StartRun::of("w", json!({})) };
-    assert_eq!(code_of(stage.flow.start(&stage.permit("user_ann"), missing).await), "NOT_FOUND");
+    assert_eq!(code_of(flow::start(&stage.flow, &stage.permit("user_ann"), missing).await), "NOT_FOUND");
 }
 
 #[tokio::test(start_paused = true)]
@@ -87,7 +90,7 @@ async fn nothing_happens_when_it_can_not_be_recorded() {
     stage.apply(&chain("w", &[("a", "tool")])).await;
     stage.records.refuse_writes();
     let ask = StartRun { level: SILENT, ..StartRun::of("w", json!({})) };
-    assert_eq!(code_of(stage.flow.start(&stage.permit("user_ann"), ask.clone()).await), "STORE_UNAVAILABLE");
+    assert_eq!(code_of(flow::start(&stage.flow, &stage.permit("user_ann"), ask.clone()).await), "STORE_UNAVAILABLE");
     assert!(asked.all().is_empty());
     stage.records.clear_faults();
     let run = stage.start(ask).await;

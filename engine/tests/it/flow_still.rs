@@ -8,7 +8,7 @@ use chimera_core::flow::risk::Score;
 use chimera_core::flow::run::ApprovalRequirement;
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, AUDIT_LOGS};
 use chimera_core::tool::{EffectKind, Spec};
-use chimera_engine::flow::{Decision, PatchRequest};
+use chimera_engine::flow::{self, Decision, PatchRequest};
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, EngineFixture, EngineSetup, ScriptedTool, chain, stage, workflow};
 use serde_json::{Value, json};
@@ -94,13 +94,13 @@ async fn a_step_asks_again_once_its_approver_is_disabled() {
     let run = stage.run(&chain("w", &[("a", "again")]), Level::Ask).await;
     let ann = stage.permit("user_ann");
     stage.asks(run).await;
-    stage.flow.pause(&ann, run).await.unwrap();
+    flow::pause(&stage.flow, &ann, run).await.unwrap();
     stage.until(run, |shown| shown["paused"] == true).await;
     let asked = stage.show(run).await["approvals"][0].clone();
     stage.decide("user_bob", run, Decision::Approve, Some(&asked)).await.unwrap();
     stage.step(run, "a", "ready").await;
     known.disable("user_bob");
-    stage.flow.resume(&ann, run).await.unwrap();
+    flow::resume(&stage.flow, &ann, run).await.unwrap();
     asks_again(&stage, run).await;
     assert!(stage.world.outside.sent().is_empty());
     stage.approve("user_cat", run).await;
@@ -188,7 +188,7 @@ async fn a_step_of_a_patch_asks_again_once_the_approver_of_the_patch_is_disabled
         "patch_version": "0.1", "justification": "more", "add_edges": [{"from": "a", "to": "x"}],
         "add_nodes": [{"id": "x", "type": "function", "fn": "again", "inputs": {"n": 1}}],
     });
-    stage.flow.patch(&stage.permit("user_ann"), PatchRequest::new(run, patch)).await.unwrap();
+    flow::patch(&stage.flow, &stage.permit("user_ann"), PatchRequest::new(run, patch)).await.unwrap();
     let waits = |shown: &Value| shown["approvals"].as_array().is_some_and(|asked| !asked.is_empty());
     let asked = stage.until(run, waits).await["approvals"][0].clone();
     stage.decide("user_bob", run, Decision::Approve, Some(&asked)).await.unwrap();

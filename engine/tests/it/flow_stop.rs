@@ -8,7 +8,7 @@ use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::record::Tx;
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::port::ToolError;
-use chimera_engine::flow::{OutcomeReport, StartRun};
+use chimera_engine::flow::{self, OutcomeReport, StartRun};
 use chimera_engine::port::Records;
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{EngineFixture, ScriptedTool, chain, code_of, id_of, stage, workflow};
@@ -21,7 +21,7 @@ use uuid::Uuid;
 const SILENT: Level = Level::ExecuteSilent;
 
 async fn cancel(stage: &EngineFixture, run: Uuid) {
-    stage.flow.cancel(&stage.permit("user_ann"), run, Some("enough".to_owned())).await.unwrap();
+    flow::cancel(&stage.flow, &stage.permit("user_ann"), run, Some("enough".to_owned())).await.unwrap();
 }
 
 /// A tool that works until it is cancelled.
@@ -64,7 +64,7 @@ async fn a_tool_that_does_not_listen_is_dropped_and_a_write_is_left_to_a_person(
     let step = stage.step(run, "a", "outcome_unknown").await;
     assert_eq!(stage.show(run).await["status"], "running", "it has not ended before somebody knows");
     let ann = stage.permit("user_ann");
-    stage.flow.report_outcome(&ann, run, OutcomeReport::did_not_happen(id_of(&step["step_id"]))).await.unwrap();
+    flow::report_outcome(&stage.flow, &ann, run, OutcomeReport::did_not_happen(id_of(&step["step_id"]))).await.unwrap();
     assert_eq!(stage.ended(run).await["status"], "cancelled");
     assert_eq!(stage.rows_of(&EFFECTS, run)[0].text("status"), "failed");
 }
@@ -115,9 +115,9 @@ async fn a_run_that_has_ended_can_not_be_cancelled_paused_or_resumed() {
     let run = stage.run(&chain("w", &[("a", "pure")]), SILENT).await;
     stage.ended(run).await;
     let ann = stage.permit("user_ann");
-    assert_eq!(code_of(stage.flow.cancel(&ann, run, None).await), "INVALID_TRANSITION");
-    assert_eq!(code_of(stage.flow.pause(&ann, run).await), "INVALID_TRANSITION");
-    assert_eq!(code_of(stage.flow.resume(&ann, run).await), "INVALID_TRANSITION");
+    assert_eq!(code_of(flow::cancel(&stage.flow, &ann, run, None).await), "INVALID_TRANSITION");
+    assert_eq!(code_of(flow::pause(&stage.flow, &ann, run).await), "INVALID_TRANSITION");
+    assert_eq!(code_of(flow::resume(&stage.flow, &ann, run).await), "INVALID_TRANSITION");
 }
 
 #[tokio::test(start_paused = true)]
@@ -134,9 +134,9 @@ async fn a_paused_run_ends_what_is_under_way_and_starts_nothing_until_it_is_resu
     let first = stage(1).tool(tool.clone().build()).open().await;
     let run = first.run(&chain("w", &[("a", "gated"), ("b", "again")]), SILENT).await;
     let ann = first.permit("user_ann");
-    first.flow.pause(&ann, run).await.unwrap();
+    flow::pause(&first.flow, &ann, run).await.unwrap();
     first.until(run, |shown| shown["paused"] == true).await;
-    assert_eq!(code_of(first.flow.pause(&ann, run).await), "INVALID_TRANSITION");
+    assert_eq!(code_of(flow::pause(&first.flow, &ann, run).await), "INVALID_TRANSITION");
     gate.notify_one();
     first.step(run, "a", "completed").await;
     first.pass(Duration::from_secs(60)).await;
@@ -145,7 +145,7 @@ async fn a_paused_run_ends_what_is_under_way_and_starts_nothing_until_it_is_resu
     let second = first.restart(stage(1).tool(tool.build())).await;
     second.pass(Duration::from_secs(60)).await;
     assert!(second.world.outside.sent().is_empty(), "it is still paused after a restart");
-    second.flow.resume(&ann, run).await.unwrap();
+    flow::resume(&second.flow, &ann, run).await.unwrap();
     assert_eq!(second.ended(run).await["status"], "completed");
     assert_eq!(second.world.outside.sent().len(), 1);
 }
@@ -195,7 +195,7 @@ async fn a_call_that_is_under_way_ends_before_the_engine_does_and_is_not_in_doub
     let run = first.run(&chain("w", &[("a", "gated"), ("b", "gated")]), Level::ExecuteSilent).await;
     first.step(run, "a", "running").await;
     first.flow.drain();
-    let refused = first.flow.start(&first.permit("user_ann"), StartRun::of("w", json!({}))).await;
+    let refused = flow::start(&first.flow, &first.permit("user_ann"), StartRun::of("w", json!({}))).await;
     assert_eq!(code_of(refused), "OVERLOADED", "nothing new begins");
     gate.notify_one();
     first.step(run, "a", "completed").await;
@@ -211,16 +211,16 @@ async fn a_person_may_make_the_pause_of_a_service_their_own() {
     let stage = stage(1).tool(patient("slow", EffectKind::Read).build()).open().await;
     let run = stage.run(&chain("w", &[("a", "slow")]), SILENT).await;
     let (robot, ann) = (stage.permit("service_bot"), stage.permit("user_ann"));
-    stage.flow.pause(&robot, run).await.unwrap();
+    flow::pause(&stage.flow, &robot, run).await.unwrap();
     stage.until(run, |run| run["paused"] == true).await;
-    assert_eq!(code_of(stage.flow.pause(&robot, run).await), "INVALID_TRANSITION");
-    stage.flow.pause(&ann, run).await.unwrap();
+    assert_eq!(code_of(flow::pause(&stage.flow, &robot, run).await), "INVALID_TRANSITION");
+    flow::pause(&stage.flow, &ann, run).await.unwrap();
     while stage.events(run).await.iter().filter(|event| *event == "run.paused").count() < 2 {
         stage.pass(Duration::from_secs(1)).await;
     }
-    assert_eq!(code_of(stage.flow.resume(&robot, run).await), "RBAC_FORBIDDEN");
-    assert_eq!(code_of(stage.flow.pause(&ann, run).await), "INVALID_TRANSITION");
-    stage.flow.resume(&ann, run).await.unwrap();
+    assert_eq!(code_of(flow::resume(&stage.flow, &robot, run).await), "RBAC_FORBIDDEN");
+    assert_eq!(code_of(flow::pause(&stage.flow, &ann, run).await), "INVALID_TRANSITION");
+    flow::resume(&stage.flow, &ann, run).await.unwrap();
     stage.until(run, |run| run["paused"] == false).await;
 }
 
@@ -236,7 +236,9 @@ async fn a_run_that_is_read_again_between_its_cancel_and_its_end_names_whoever_c
     first.flow.stop();
     let second = first.restart(stage(1).tool(deaf().build())).await;
     let bob = second.permit("user_bob");
-    second.flow.report_outcome(&bob, run, OutcomeReport::did_not_happen(id_of(&step["step_id"]))).await.unwrap();
+    flow::report_outcome(&second.flow, &bob, run, OutcomeReport::did_not_happen(id_of(&step["step_id"])))
+        .await
+        .unwrap();
     let shown = second.ended(run).await;
     assert_eq!((&shown["status"], &shown["error"]["message"]), (&json!("cancelled"), &json!("enough")));
     let entries = second.rows(&AUDIT_LOG_ENTRIES);
@@ -259,6 +261,8 @@ async fn a_run_that_is_read_again_after_its_time_was_up_fails_for_that() {
     first.flow.stop();
     let second = first.restart(stage(1).tool(deaf().build())).await;
     let bob = second.permit("user_bob");
-    second.flow.report_outcome(&bob, run, OutcomeReport::happened(id_of(&step["step_id"]), None)).await.unwrap();
+    flow::report_outcome(&second.flow, &bob, run, OutcomeReport::happened(id_of(&step["step_id"]), None))
+        .await
+        .unwrap();
     assert_eq!(second.ended(run).await["error"]["code"], "REQUEST_TIMEOUT");
 }

@@ -9,8 +9,8 @@ use chimera_core::flow::risk::Score;
 use chimera_core::flow::tables::EFFECTS;
 use chimera_core::tool::{EffectKind, Rollback, Spec};
 use chimera_engine::act::rules::Rules;
-use chimera_engine::flow::OutcomeReport;
 use chimera_engine::flow::port::{Tool, ToolError};
+use chimera_engine::flow::{self, OutcomeReport};
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{
     Air, EngineFixture, ScriptedTool, chain, code_of, id_of, shown as as_json, stage, until, workflow,
@@ -33,7 +33,7 @@ fn writes(name: &'static str, undone: &Arc<Mutex<Vec<String>>>) -> ScriptedTool 
 
 async fn roll_back(stage: &EngineFixture, run: Uuid, steps: Option<Vec<Uuid>>) -> Value {
     let before = stage.show(run).await["state_version"].as_i64();
-    stage.flow.rollback(&stage.permit("user_ann"), run, steps, Some("mistake".to_owned())).await.unwrap();
+    flow::rollback(&stage.flow, &stage.permit("user_ann"), run, steps, Some("mistake".to_owned())).await.unwrap();
     let over = |shown: &Value| shown["state_version"].as_i64() > before && shown["rollback"]["ended"] == true;
     stage.until(run, over).await
 }
@@ -95,16 +95,16 @@ async fn some_steps_may_be_undone_and_the_rest_later() {
     let stage = stage(1).tool(writes("write", &undone).build()).open().await;
     let run = stage.run(&chain("w", &[("a", "write"), ("b", "write")]), SILENT).await;
     stage.ended(run).await;
-    let step = stage.flow.step_of(&stage.permit("user_ann"), run, "a").await.unwrap();
+    let step = flow::find_step(&stage.flow, &stage.permit("user_ann"), run, "a").await.unwrap();
     assert_eq!(roll_back(&stage, run, Some(vec![step])).await["status"], "completed");
     assert_eq!(stage.step_statuses(run).await, "a=rolled_back b=completed");
     assert_eq!(roll_back(&stage, run, None).await["status"], "rolled_back");
     assert_eq!(*undone.lock().unwrap(), ["a", "b"]);
     let ann = stage.permit("user_ann");
-    assert_eq!(code_of(stage.flow.rollback(&ann, run, None, None).await), "INVALID_TRANSITION");
+    assert_eq!(code_of(flow::rollback(&stage.flow, &ann, run, None, None).await), "INVALID_TRANSITION");
     let other = stage.run(&chain("v", &[("a", "write")]), SILENT).await;
     stage.ended(other).await;
-    assert_eq!(code_of(stage.flow.rollback(&ann, other, Some(vec![step]), None).await), "NOT_FOUND");
+    assert_eq!(code_of(flow::rollback(&stage.flow, &ann, other, Some(vec![step]), None).await), "NOT_FOUND");
 }
 
 #[tokio::test(start_paused = true)]
@@ -163,7 +163,7 @@ async fn a_rollback_goes_on_after_a_crash_in_its_middle() {
     let first = stage(1).tool(hangs(&stuck, &undone)).open().await;
     let run = first.run(&chain("w", &[("a", "write"), ("b", "write"), ("c", "write")]), SILENT).await;
     first.ended(run).await;
-    first.flow.rollback(&first.permit("user_ann"), run, None, None).await.unwrap();
+    flow::rollback(&first.flow, &first.permit("user_ann"), run, None, None).await.unwrap();
     first.step(run, "c", "rolled_back").await;
     let second = first.restart(stage(1).tool(hangs(&stuck, &undone))).await;
     let shown = second.status(run, "rolled_back").await;
@@ -179,12 +179,15 @@ async fn what_nobody_knows_is_settled_before_anything_is_undone() {
     let run = stage.run(&chain("w", &[("a", "lost")]), SILENT).await;
     let step = stage.step(run, "a", "outcome_unknown").await;
     let ann = stage.permit("user_ann");
-    assert_eq!(code_of(stage.flow.rollback(&ann, run, None, None).await), "INVALID_TRANSITION");
-    stage
-        .flow
-        .report_outcome(&ann, run, OutcomeReport::happened(id_of(&step["step_id"]), Some(json!({"id": 1}))))
-        .await
-        .unwrap();
+    assert_eq!(code_of(flow::rollback(&stage.flow, &ann, run, None, None).await), "INVALID_TRANSITION");
+    flow::report_outcome(
+        &stage.flow,
+        &ann,
+        run,
+        OutcomeReport::happened(id_of(&step["step_id"]), Some(json!({"id": 1}))),
+    )
+    .await
+    .unwrap();
     stage.ended(run).await;
     assert_eq!(roll_back(&stage, run, None).await["status"], "rolled_back");
 }
@@ -272,7 +275,7 @@ async fn a_rollback_of_a_map_goes_on_after_a_crash_and_still_names_its_items() {
     let air = workflow("w").map("m", json!(["a", "b", "c"]), "write", json!({"n": "${item}"}));
     let run = first.run(&air, SILENT).await;
     first.ended(run).await;
-    first.flow.rollback(&first.permit("user_ann"), run, None, None).await.unwrap();
+    flow::rollback(&first.flow, &first.permit("user_ann"), run, None, None).await.unwrap();
     until("an undoing hangs", || !stuck.load(Ordering::SeqCst)).await;
     let second = first.restart(stage(1).tool(hangs(&stuck, &undone))).await;
     let shown = second.status(run, "rolled_back").await;
@@ -337,19 +340,19 @@ async fn a_person_may_say_that_a_run_was_undone_by_hand_and_nothing_is_called() 
     let (ann, robot) = (stage.permit("user_ann"), stage.permit("service_chatbot"));
     let waits = stage.run(&chain("v", &[("a", "write")]), Level::Ask).await;
     stage.asks(waits).await;
-    assert_eq!(code_of(stage.flow.mark_rolled_back(&ann, waits, None).await), "INVALID_TRANSITION");
+    assert_eq!(code_of(flow::mark_rolled_back(&stage.flow, &ann, waits, None).await), "INVALID_TRANSITION");
     let run = stage.run(&chain("w", &[("a", "write"), ("b", "down")]), SILENT).await;
     assert_eq!(stage.ended(run).await["status"], "failed");
-    assert_eq!(code_of(stage.flow.mark_rolled_back(&robot, run, None).await), "RBAC_FORBIDDEN");
-    stage.flow.mark_rolled_back(&ann, run, Some("deleted in their console".to_owned())).await.unwrap();
+    assert_eq!(code_of(flow::mark_rolled_back(&stage.flow, &robot, run, None).await), "RBAC_FORBIDDEN");
+    flow::mark_rolled_back(&stage.flow, &ann, run, Some("deleted in their console".to_owned())).await.unwrap();
     stage.status(run, "rolled_back").await;
-    let events = stage.flow.events(&ann, run, 0, 100).await.unwrap();
+    let events = flow::events(&stage.flow, &ann, run, 0, 100).await.unwrap();
     let marked = as_json(events.iter().find(|event| event.event_type == "run.rolled_back").expect("an entry"));
     assert_eq!(
         (&marked["actor_id"], &marked["data"]["reason"]),
         (&json!("user_ann"), &json!("deleted in their console"))
     );
-    assert_eq!(code_of(stage.flow.mark_rolled_back(&ann, run, None).await), "INVALID_TRANSITION");
+    assert_eq!(code_of(flow::mark_rolled_back(&stage.flow, &ann, run, None).await), "INVALID_TRANSITION");
     assert!(undone.lock().unwrap().is_empty());
 }
 
@@ -365,16 +368,20 @@ async fn what_did_not_fail_is_not_marked_as_undone_unless_a_rollback_left_someth
     stage.ended(done).await;
     let stopped = stage.run(&chain("y", &[("a", "write")]), Level::Ask).await;
     stage.asks(stopped).await;
-    stage.flow.cancel(&ann, stopped, None).await.unwrap();
+    flow::cancel(&stage.flow, &ann, stopped, None).await.unwrap();
     stage.ended(stopped).await;
     for (run, status) in [(done, "completed"), (stopped, "cancelled")] {
-        assert_eq!(code_of(stage.flow.mark_rolled_back(&ann, run, None).await), "INVALID_TRANSITION", "{status}");
+        assert_eq!(
+            code_of(flow::mark_rolled_back(&stage.flow, &ann, run, None).await),
+            "INVALID_TRANSITION",
+            "{status}"
+        );
         assert_eq!(stage.ended(run).await["status"], status);
     }
     let left = stage.run(&chain("z", &[("a", "stuck")]), SILENT).await;
     stage.ended(left).await;
     assert_eq!(roll_back(&stage, left, None).await["status"], "completed");
-    stage.flow.mark_rolled_back(&ann, left, None).await.unwrap();
+    flow::mark_rolled_back(&stage.flow, &ann, left, None).await.unwrap();
     stage.status(left, "rolled_back").await;
 }
 
@@ -386,7 +393,7 @@ async fn a_rollback_of_parent_and_child_goes_on_after_a_crash_in_the_child() {
     let air = workflow("outer").function("a", "write", json!({"n": "a"})).child("c", "inner", json!({})).edge("a", "c");
     let run = first.run(&air, SILENT).await;
     first.ended(run).await;
-    first.flow.rollback(&first.permit("user_ann"), run, None, None).await.unwrap();
+    flow::rollback(&first.flow, &first.permit("user_ann"), run, None, None).await.unwrap();
     until("an undoing hangs", || !stuck.load(Ordering::SeqCst)).await;
     let second = first.restart(stage(1).tool(hangs(&stuck, &undone))).await;
     second.status(run, "rolled_back").await;

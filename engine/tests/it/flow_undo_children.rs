@@ -6,8 +6,8 @@ use chimera_core::error::Code;
 use chimera_core::flow::tables::{EFFECTS, RUNS};
 use chimera_core::record::{Comparison, Condition, Json, RowCount, Step, Tx, Update};
 use chimera_core::tool::{EffectKind, Rollback};
-use chimera_engine::flow::StartRun;
 use chimera_engine::flow::port::ToolError;
+use chimera_engine::flow::{self, StartRun};
 use chimera_engine::port::Records;
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, EngineFixture, EngineSetup, ScriptedTool, stage, workflow};
@@ -129,7 +129,7 @@ async fn each_child_is_asked_once_and_the_rollback_ends() {
             let stage = tool.setup().open().await;
             let run = done(&stage, shape).await;
             for round in 1..=2 {
-                stage.flow.rollback(&stage.permit("user_ann"), run, None, None).await.unwrap();
+                flow::rollback(&stage.flow, &stage.permit("user_ann"), run, None, None).await.unwrap();
                 filtered_now(&stage, &tool, run, shape, round).await;
             }
         }
@@ -155,7 +155,7 @@ async fn crashed_after(shape: Shape, crashes: &[u64]) -> u64 {
     let run = done(&stages[0], shape).await;
     let mut commits = stages[0].records.commits();
     commits.borrow_and_update();
-    stages[0].flow.rollback(&stages[0].permit("user_ann"), run, None, None).await.unwrap();
+    flow::rollback(&stages[0].flow, &stages[0].permit("user_ann"), run, None, None).await.unwrap();
     let mut count = 0;
     while !ended(&stages[0].show(run).await, 1) {
         commits.changed().await.unwrap();
@@ -183,7 +183,7 @@ async fn a_rollback_without_records_of_its_children_ends() {
         let tool = Stubborn::new(Rollback::Once);
         let first = tool.setup().open().await;
         let run = done(&first, Shape::Map).await;
-        first.flow.rollback(&first.permit("user_ann"), run, None, None).await.unwrap();
+        flow::rollback(&first.flow, &first.permit("user_ann"), run, None, None).await.unwrap();
         first.until(run, |shown| ended(shown, 1)).await;
         first.flow.stop();
         forget(&first, run, answered).await;

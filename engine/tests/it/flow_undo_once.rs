@@ -5,6 +5,7 @@ use chimera_core::error::Code;
 use chimera_core::flow::tables::{EFFECTS, STEPS};
 use chimera_core::record::{Comparison, Condition, RowCount, Step, Tx};
 use chimera_core::tool::{EffectKind, Rollback, Spec};
+use chimera_engine::flow;
 use chimera_engine::flow::port::{CallContext, CompletedCall, Tool, ToolError};
 use chimera_engine::port::Records;
 use chimera_testkit::cells::Cells;
@@ -67,7 +68,7 @@ impl Tool for Refund {
 async fn undoing(stage: &EngineFixture, tool: &Refund) -> Uuid {
     let run = stage.run(&chain("w", &[("a", "pay"), ("b", "pay"), ("c", "pay")]), Level::ExecuteSilent).await;
     stage.ended(run).await;
-    stage.flow.rollback(&stage.permit("user_ann"), run, None, None).await.unwrap();
+    flow::rollback(&stage.flow, &stage.permit("user_ann"), run, None, None).await.unwrap();
     until("an undo hangs", || tool.undone().contains(&"b".to_owned())).await;
     run
 }
@@ -100,12 +101,12 @@ async fn an_undo_that_a_crash_cut_is_not_sent_again_but_left_to_a_person() {
     // A rollback of the whole run does not resolve an unknown outcome; naming the step does.
     let (ann, robot) = (second.permit("user_ann"), second.permit("service_chatbot"));
     let step = id_of(&shown["doubts"][0]["step_id"]);
-    second.flow.rollback(&ann, run, None, None).await.unwrap();
+    flow::rollback(&second.flow, &ann, run, None, None).await.unwrap();
     assert_eq!(over(&second, run, 2).await["rollback"]["left"][0]["node"], "b");
     assert_eq!(tool.undone().len(), 3);
-    assert_eq!(code_of(second.flow.rollback(&robot, run, Some(vec![step]), None).await), "RBAC_FORBIDDEN");
+    assert_eq!(code_of(flow::rollback(&second.flow, &robot, run, Some(vec![step]), None).await), "RBAC_FORBIDDEN");
     tool.stuck.store(false, Ordering::SeqCst);
-    second.flow.rollback(&ann, run, Some(vec![step]), None).await.unwrap();
+    flow::rollback(&second.flow, &ann, run, Some(vec![step]), None).await.unwrap();
     let shown = over(&second, run, 3).await;
     assert_eq!((&shown["doubts"], tool.undone().len()), (&json!([]), 4));
 }
@@ -137,7 +138,7 @@ async fn an_undo_whose_record_is_gone_is_in_doubt_and_not_sent_again() {
         // A person who has checked names the step, and the first undo is no obstacle.
         tool.stuck.store(false, Ordering::SeqCst);
         let step = id_of(&doubt["step_id"]);
-        second.flow.rollback(&second.permit("user_ann"), run, Some(vec![step]), None).await.unwrap();
+        flow::rollback(&second.flow, &second.permit("user_ann"), run, Some(vec![step]), None).await.unwrap();
         let shown = over(&second, run, 2).await;
         assert_eq!((&shown["doubts"], tool.undone().len()), (&json!([]), 4));
         assert!(second.rows_of(&STEPS, run).iter().all(|row| row.get("retry_at").is_null()));
@@ -154,7 +155,7 @@ async fn an_undo_that_failed_is_no_doubt_though_its_record_is_gone() {
     let run = first.run(&chain("w", &[("a", "pay")]), Level::ExecuteSilent).await;
     first.ended(run).await;
     for round in 1..=2 {
-        first.flow.rollback(&first.permit("user_ann"), run, None, None).await.unwrap();
+        flow::rollback(&first.flow, &first.permit("user_ann"), run, None, None).await.unwrap();
         let shown = over(&first, run, round).await;
         assert_eq!(shown["doubts"], json!([]));
         assert!(first.rows_of(&STEPS, run).iter().all(|row| row.get("retry_at").is_null()));
@@ -169,7 +170,7 @@ async fn whoever_found_out_that_it_was_undone_marks_the_run_by_hand() {
     let run = undoing(&first, &tool).await;
     let second = first.restart(tool.setup()).await;
     over(&second, run, 1).await;
-    second.flow.mark_rolled_back(&second.permit("user_ann"), run, Some("looked".to_owned())).await.unwrap();
+    flow::mark_rolled_back(&second.flow, &second.permit("user_ann"), run, Some("looked".to_owned())).await.unwrap();
     let shown = second.status(run, "rolled_back").await;
     assert_eq!((&shown["doubts"], tool.undone().len()), (&json!([]), 3));
 }
@@ -214,7 +215,7 @@ async fn only_an_undo_that_certainly_was_not_sent_is_tried_again() {
         let stage = stage(1).tool(tool.build()).open().await;
         let run = stage.run(&chain("w", &[("a", "pay")]), Level::ExecuteSilent).await;
         stage.ended(run).await;
-        stage.flow.rollback(&stage.permit("user_ann"), run, None, None).await.unwrap();
+        flow::rollback(&stage.flow, &stage.permit("user_ann"), run, None, None).await.unwrap();
         let shown = over(&stage, run, 1).await;
         assert_eq!((asked.count("rollback"), shown["doubts"].as_array().unwrap().len()), (tries, doubts), "{maybe}");
     }
@@ -236,7 +237,7 @@ async fn an_undo_that_was_refused_before_a_crash_is_tried_again_after_it() {
     let first = stage(1).tool(tool().build()).open().await;
     let run = first.run(&chain("w", &[("a", "pay")]), Level::ExecuteSilent).await;
     first.ended(run).await;
-    first.flow.rollback(&first.permit("user_ann"), run, None, None).await.unwrap();
+    flow::rollback(&first.flow, &first.permit("user_ann"), run, None, None).await.unwrap();
     first.pass(Duration::from_secs(5)).await;
     assert_eq!(compensations(&first, run), ["prepared"]);
     down.store(false, Ordering::SeqCst);

@@ -8,6 +8,7 @@ use chimera_core::limits;
 use chimera_core::record::Tx;
 use chimera_core::tool::{EffectKind, Rollback};
 use chimera_engine::commit::BatchOutcome;
+use chimera_engine::flow;
 use chimera_engine::flow::port::ToolError;
 use chimera_engine::port::{Outage, Unavailable};
 use chimera_testkit::cells::Cells;
@@ -43,7 +44,7 @@ async fn a_rollback_that_leaves_many_steps_ends_and_can_be_finished_by_hand() {
     let run = stage.run_with(&air, SILENT, json!({"list": list})).await;
     stage.ended(run).await;
     let ann = stage.permit("user_ann");
-    stage.flow.rollback(&ann, run, None, None).await.unwrap();
+    flow::rollback(&stage.flow, &ann, run, None, None).await.unwrap();
     let shown = stage.until(run, |shown| shown["rollback"]["ended"] == true).await;
     assert_eq!(shown["rollback"]["left"].as_array().unwrap().len(), 600);
     let entries = stage.rows(&AUDIT_LOG_ENTRIES);
@@ -51,7 +52,7 @@ async fn a_rollback_that_leaves_many_steps_ends_and_can_be_finished_by_hand() {
     let data = ended.get("data_json").as_json().unwrap().value().unwrap();
     assert_eq!(data["left_count"], 600);
     assert!(data["left"].as_array().unwrap().len() < 600);
-    stage.flow.mark_rolled_back(&ann, run, None).await.unwrap();
+    flow::mark_rolled_back(&stage.flow, &ann, run, None).await.unwrap();
     stage.status(run, "rolled_back").await;
 }
 
@@ -84,25 +85,18 @@ async fn a_refusal_stays_certain_whatever_characters_it_is_told_with() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_condition_or_a_text_with_a_character_that_no_store_takes_fails_the_run_once() {
-    let look = ScriptedTool::new("look", EffectKind::Read);
-    let asked = look.asked();
-    let stage = stage(1).tool(look.build()).open().await;
-    let condition = workflow("condition").function("a", "look", json!({})).function("b", "pure", json!({})).edge_if(
-        "a",
-        "b",
-        r"${nodes.a.outputs['q\u0000'] == true}",
-    );
-    let prompt = workflow("prompt")
-        .function("a", "look", json!({}))
-        .node(json!({"id": "h", "type": "hitl", "prompt": r"hi ${'\u0000'}"}));
-    let list = workflow("list").function("a", "look", json!({})).map("m", json!(r"${['\u0000']}"), "pure", json!({}));
-    for (air, calls) in [(condition, 1), (prompt, 2), (list, 3)] {
-        let run = stage.run(&air, SILENT).await;
-        let shown = stage.ended(run).await;
-        assert_eq!((&shown["status"], &shown["error"]["code"]), (&json!("failed"), &json!("VALIDATION_FAILED")));
-        stage.pass(Duration::from_secs(60)).await;
-        assert_eq!(asked.count("execute"), calls);
+async fn an_expression_with_a_character_that_no_store_takes_is_refused_when_it_is_applied() {
+    let stage = stage(1).tool(ScriptedTool::new("look", EffectKind::Read).build()).open().await;
+    let begin = |id: &str| workflow(id).function("a", "look", json!({}));
+    let condition =
+        begin("condition").function("b", "pure", json!({})).edge_if("a", "b", r"${nodes.a.outputs['q\u0000'] == true}");
+    let prompt = begin("prompt").node(json!({"id": "h", "type": "hitl", "prompt": r"hi ${'\u0000'}"}));
+    let list = begin("list").map("m", json!(r"${['\u0000']}"), "pure", json!({}));
+    for air in [condition, prompt, list] {
+        let text = air.document().to_string();
+        let refused = stage.flow.workflows().apply(&stage.permit("user_ann"), &air.id(), &text).await.unwrap_err();
+        assert_eq!(refused.body().code, Code::ValidationFailed.as_str());
+        assert!(json!(refused.body()).to_string().contains("U+0000"), "{:?}", refused.body());
     }
 }
 
@@ -189,7 +183,7 @@ async fn an_undo_that_was_answered_is_not_in_doubt_when_the_turn_behind_it_is_re
         let settles = tx.updates.iter().any(|row| row.table == &EFFECTS);
         settles && tx.inserts.iter().any(|row| row.table == &EFFECTS)
     });
-    stage.flow.rollback(&stage.permit("user_ann"), run, None, None).await.unwrap();
+    flow::rollback(&stage.flow, &stage.permit("user_ann"), run, None, None).await.unwrap();
     let shown = stage.until(run, |shown| shown["rollback"]["ended"] == true).await;
     assert_eq!((shown["rollback"]["undone"][0]["node"].as_str(), asked.count("rollback")), (Some("b"), 1));
     assert_eq!(shown["rollback"]["left"][0]["node"], "a", "{shown}");

@@ -11,7 +11,7 @@ use chimera_core::record::{Tx, Update};
 use chimera_core::tool::EffectKind;
 use chimera_engine::access::Permit;
 use chimera_engine::flow::port::ToolError;
-use chimera_engine::flow::{OutcomeReport, StartRun};
+use chimera_engine::flow::{self, OutcomeReport, StartRun};
 use chimera_engine::port::Records;
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{EngineFixture, ScriptedTool, TENANT, chain, code_of, id_of, stage, workflow};
@@ -57,15 +57,15 @@ async fn waiting(stage: &EngineFixture) -> Uuid {
 async fn the_pause_of_a_person_is_for_people_whatever_anybody_is_called() {
     let first = stage(1).open().await;
     let run = waiting(&first).await;
-    first.flow.pause(&ceo(), run).await.unwrap();
+    flow::pause(&first.flow, &ceo(), run).await.unwrap();
     first.until(run, |shown| shown["paused"] == true).await;
-    assert_eq!(code_of(first.flow.resume(&bot(), run).await), "RBAC_FORBIDDEN");
-    assert_eq!(code_of(first.flow.pause(&bot(), run).await), "INVALID_TRANSITION");
+    assert_eq!(code_of(flow::resume(&first.flow, &bot(), run).await), "RBAC_FORBIDDEN");
+    assert_eq!(code_of(flow::pause(&first.flow, &bot(), run).await), "INVALID_TRANSITION");
     assert_eq!(causes(&first, run, "run.paused"), cause("ceo", "human"));
 
     let second = first.restart(stage(1)).await;
-    assert_eq!(code_of(second.flow.resume(&bot(), run).await), "RBAC_FORBIDDEN", "after a restart too");
-    second.flow.resume(&ceo(), run).await.unwrap();
+    assert_eq!(code_of(flow::resume(&second.flow, &bot(), run).await), "RBAC_FORBIDDEN", "after a restart too");
+    flow::resume(&second.flow, &ceo(), run).await.unwrap();
     second.until(run, |shown| shown["paused"] == false).await;
     assert_eq!(causes(&second, run, "run.resumed"), cause("ceo", "human"));
 }
@@ -87,16 +87,20 @@ async fn a_resume_that_crosses_the_pause_of_a_person_is_refused() {
     stage.pass(Duration::from_secs(60)).await;
     assert_eq!(causes(&stage, run, "run.resume_refused"), cause("user_bot", "external_node"));
     assert_eq!(causes(&stage, run, "run.pause_refused"), cause("user_bot", "external_node"));
-    assert_eq!(code_of(stage.flow.resume(&bot(), run).await), "RBAC_FORBIDDEN", "the pause is still the person's");
+    assert_eq!(
+        code_of(flow::resume(&stage.flow, &bot(), run).await),
+        "RBAC_FORBIDDEN",
+        "the pause is still the person's"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_pause_of_a_service_ends_with_a_service() {
     let stage = stage(1).open().await;
     let run = waiting(&stage).await;
-    stage.flow.pause(&bot(), run).await.unwrap();
+    flow::pause(&stage.flow, &bot(), run).await.unwrap();
     stage.until(run, |shown| shown["paused"] == true).await;
-    stage.flow.resume(&permit("user_other_bot", Kind::Service), run).await.unwrap();
+    flow::resume(&stage.flow, &permit("user_other_bot", Kind::Service), run).await.unwrap();
     stage.until(run, |shown| shown["paused"] == false).await;
     let row = stage.rows(&RUNS).into_iter().find(|row| row.uuid("id") == run).unwrap();
     assert!(row.get("paused_by").is_null() && row.get("paused_by_kind").is_null());
@@ -113,8 +117,8 @@ async fn a_pause_of_which_nobody_knows_whose_it_was_is_for_people() {
     let update = Update::versioned(&RUNS, vec![run.into()], row.int("state_version"), set).unwrap();
     first.records.commit(Tx { updates: vec![update], ..Tx::default() }).await.unwrap();
     let second = first.restart(stage(1)).await;
-    assert_eq!(code_of(second.flow.resume(&bot(), run).await), "RBAC_FORBIDDEN");
-    second.flow.resume(&ceo(), run).await.unwrap();
+    assert_eq!(code_of(flow::resume(&second.flow, &bot(), run).await), "RBAC_FORBIDDEN");
+    flow::resume(&second.flow, &ceo(), run).await.unwrap();
     second.until(run, |shown| shown["paused"] == false).await;
 }
 
@@ -126,17 +130,17 @@ async fn the_ledger_says_of_everybody_what_the_registry_said() {
         .await;
     stage.apply(&chain("w", &[("a", "gated")])).await;
     let ask = StartRun { level: SILENT, ..StartRun::of("w", json!({})) };
-    let run = stage.flow.start(&ceo(), ask).await.unwrap().run_id;
+    let run = flow::start(&stage.flow, &ceo(), ask).await.unwrap().run_id;
     stage.ended(run).await;
     assert_eq!(causes(&stage, run, "run.started"), cause("ceo", "human"));
-    stage.flow.rollback(&bot(), run, None, None).await.unwrap();
+    flow::rollback(&stage.flow, &bot(), run, None, None).await.unwrap();
     stage.status(run, "rolled_back").await;
     for event in ["run.rollback_started", "run.rolled_back"] {
         assert_eq!(causes(&stage, run, event), cause("user_bot", "external_node"), "{event}");
     }
 
     let run = waiting(&stage).await;
-    stage.flow.cancel(&ceo(), run, None).await.unwrap();
+    flow::cancel(&stage.flow, &ceo(), run, None).await.unwrap();
     stage.ended(run).await;
     for event in ["run.cancel_requested", "run.cancelled"] {
         assert_eq!(causes(&stage, run, event), cause("ceo", "human"), "{event}");
@@ -162,7 +166,7 @@ async fn an_address_that_only_the_run_names_is_sent_no_link() {
     for who in [ceo(), bot()] {
         let notify = Some(json!({"email": "them@example.com"}));
         let ask = StartRun { level: Level::Ask, notify, ..StartRun::of("w", json!({})) };
-        let run = stage.flow.start(&who, ask).await.unwrap().run_id;
+        let run = flow::start(&stage.flow, &who, ask).await.unwrap().run_id;
         stage.asks(run).await;
         let (sent, mails) = (stage.rows_of(&APPROVAL_LINKS, run).len(), asks(&stage, run, "email"));
         assert_eq!((sent, mails.len()), (0, 1), "{}", who.actor());
@@ -187,11 +191,11 @@ async fn a_call_is_sent_again_only_for_somebody_who_may_make_it() {
     let narrow =
         Permit::for_entry(ActorEntry { kind: Kind::Human, scopes, ..ActorEntry::default_for("user_ann", TENANT) });
     assert_eq!(
-        code_of(stage.flow.report_outcome(&narrow, run, OutcomeReport::did_not_happen(step)).await),
+        code_of(flow::report_outcome(&stage.flow, &narrow, run, OutcomeReport::did_not_happen(step)).await),
         "RBAC_FORBIDDEN"
     );
     assert_eq!(asked.count("execute"), 1);
-    stage.flow.report_outcome(&ceo(), run, OutcomeReport::did_not_happen(step)).await.unwrap();
+    flow::report_outcome(&stage.flow, &ceo(), run, OutcomeReport::did_not_happen(step)).await.unwrap();
     assert_eq!(stage.ended(run).await["status"], "completed");
 }
 

@@ -3,7 +3,7 @@
 
 use chimera_core::access::Level;
 use chimera_core::flow::air::{Graph, compile};
-use chimera_core::flow::plan::Plan;
+use chimera_core::flow::expand;
 use chimera_core::limits::PLAN_MEMORY_BYTES_MAX;
 use chimera_testkit::flow::{Air, EngineFixture, TENANT, stage, workflow};
 use serde_json::{Value, json};
@@ -47,9 +47,9 @@ async fn a_plan_that_takes_too_much_work_is_not_laid_out_to_its_end() {
         compile(document, &stage.flow.workflows().running(TENANT)).expect("a graph")
     };
     let inputs: Value = json!({"l": numbers(9_000)});
-    let light = Plan::from_graph(&graph(&each("light", 200, "${item}")), &inputs, &BTreeMap::new());
+    let light = expand(&graph(&each("light", 200, "${item}")), &inputs, &BTreeMap::new());
     assert!(!light.more && light.steps.len() == 200);
-    let heavy = Plan::from_graph(&graph(&each("heavy", 200, ALL)), &inputs, &BTreeMap::new());
+    let heavy = expand(&graph(&each("heavy", 200, ALL)), &inputs, &BTreeMap::new());
     assert!(heavy.more && heavy.steps.len() < 200, "{} steps", heavy.steps.len());
 }
 
@@ -60,7 +60,7 @@ async fn a_plan_of_many_small_values_is_not_laid_out_to_its_end() {
     let document = chimera_core::flow::air::parse(&each("w", 60, "${inputs.l}").document().to_string()).unwrap();
     let graph = compile(document, &stage.flow.workflows().running(TENANT)).unwrap();
     let inputs = json!({"l": vec![json!({}); 9_000]});
-    let plan = Plan::from_graph(&graph, &inputs, &BTreeMap::new());
+    let plan = expand(&graph, &inputs, &BTreeMap::new());
     let weight: usize = plan.steps.iter().map(|step| chimera_core::json::memory_size(&step.input)).sum();
     assert!(plan.more && weight <= PLAN_MEMORY_BYTES_MAX, "{weight} bytes in {} steps", plan.steps.len());
 }

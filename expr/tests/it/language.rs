@@ -136,7 +136,7 @@ fn what_can_not_be_compiled_says_why() {
     for (expression, reason) in [
         ("", "the expression is empty"),
         ("1 +", "not an expression"),
-        ("input.x", "unknown variable input (did you mean inputs?)"),
+        ("inputz.x", "unknown variable inputz (did you mean inputs?)"),
         ("nodes", "nodes are read as nodes.NAME.outputs"),
         ("nodes.a", "nodes are read as nodes.NAME.outputs"),
         ("nodes[inputs.x].outputs", "nodes are read as nodes.NAME.outputs"),

@@ -8,6 +8,7 @@ use super::{check_names, escaped};
 use async_trait::async_trait;
 use bytes::Bytes;
 use chimera_core::error::io_reason;
+use chimera_core::limits::FILE_NAME_BYTES_MAX;
 use chimera_engine::flow::port::{BucketError, Buckets, Object};
 use chimera_engine::port::Outage;
 use serde_json::{Value, json};
@@ -135,9 +136,17 @@ impl Buckets for FolderBuckets {
         false
     }
 
-    fn address(&self, bucket: &str, key: &str) -> String {
-        format!("folder://{bucket}/{}", escaped(key))
+    fn address(&self, bucket: &str, key: &str) -> Result<String, BucketError> {
+        check_names(bucket, key)?;
+        if key.split('/').any(|segment| segment.len() > FILE_NAME_BYTES_MAX) {
+            return Err(segment_too_long());
+        }
+        Ok(format!("folder://{bucket}/{}", escaped(key)))
     }
+}
+
+fn segment_too_long() -> BucketError {
+    BucketError::Name("a segment of the key is too long for a file name".to_owned())
 }
 
 fn is_absent(error: &io::Error) -> bool {
@@ -159,9 +168,7 @@ async fn blocking<T: Send + 'static>(
         match error.kind() {
             ErrorKind::AlreadyExists => BucketError::Taken,
             ErrorKind::FileTooLarge => BucketError::TooLarge { bytes_max },
-            ErrorKind::InvalidFilename => {
-                BucketError::Name("a segment of the key is too long for a file name".to_owned())
-            }
+            ErrorKind::InvalidFilename => segment_too_long(),
             ErrorKind::IsADirectory | ErrorKind::NotADirectory | ErrorKind::DirectoryNotEmpty => {
                 BucketError::Refused("in a local folder, a key can't be a path prefix of another key".to_owned())
             }

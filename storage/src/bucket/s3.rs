@@ -31,7 +31,8 @@ impl S3Buckets {
         Ok(Self { url, credentials, open: Mutex::new(BTreeMap::new()) })
     }
 
-    fn open(&self, bucket: &str, key: &str) -> Result<(AmazonS3, Path), BucketError> {
+    /// The path of a key that the store can hold.
+    fn path(&self, bucket: &str, key: &str) -> Result<Path, BucketError> {
         check_names(bucket, key)?;
         let prefix = &self.url.prefix;
         let inside = prefix.is_empty() || key == prefix || key.starts_with(&format!("{prefix}/"));
@@ -41,7 +42,11 @@ impl S3Buckets {
         if self.url.virtual_hosted && self.url.endpoint.is_some() && bucket != self.url.bucket {
             return Err(BucketError::Name("an endpoint with style=virtual can only reach its own bucket".to_owned()));
         }
-        let path = Path::parse(key).map_err(|_| BucketError::Name("the store can't hold this key".to_owned()))?;
+        Path::parse(key).map_err(|_| BucketError::Name("the store can't hold this key".to_owned()))
+    }
+
+    fn open(&self, bucket: &str, key: &str) -> Result<(AmazonS3, Path), BucketError> {
+        let path = self.path(bucket, key)?;
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(store) = open.get(bucket) {
             return Ok((store.clone(), path));
@@ -53,6 +58,18 @@ impl S3Buckets {
         }
         open.insert(bucket.to_owned(), store.clone());
         Ok((store, path))
+    }
+
+    fn url_of(&self, bucket: &str, key: &str) -> String {
+        let key = escaped(key);
+        let endpoint = self.url.endpoint.as_deref().map(|endpoint| endpoint.trim_end_matches('/'));
+        match (endpoint, self.url.virtual_hosted) {
+            (Some(endpoint), false) => format!("{endpoint}/{bucket}/{key}"),
+            // A virtual-hosted endpoint already contains the bucket.
+            (Some(endpoint), true) => format!("{endpoint}/{key}"),
+            (None, true) => format!("https://{bucket}.s3.{}.amazonaws.com/{key}", self.url.region),
+            (None, false) => format!("https://s3.{}.amazonaws.com/{bucket}/{key}", self.url.region),
+        }
     }
 }
 
@@ -105,21 +122,14 @@ impl Buckets for S3Buckets {
     }
 
     fn host(&self, bucket: &str) -> Option<String> {
-        let address = self.address(bucket, "");
+        let address = self.url_of(bucket, "");
         let authority = address.split_once("://")?.1.split('/').next()?;
         Some(authority.to_ascii_lowercase())
     }
 
-    fn address(&self, bucket: &str, key: &str) -> String {
-        let key = escaped(key);
-        let endpoint = self.url.endpoint.as_deref().map(|endpoint| endpoint.trim_end_matches('/'));
-        match (endpoint, self.url.virtual_hosted) {
-            (Some(endpoint), false) => format!("{endpoint}/{bucket}/{key}"),
-            // A virtual-hosted endpoint already contains the bucket.
-            (Some(endpoint), true) => format!("{endpoint}/{key}"),
-            (None, true) => format!("https://{bucket}.s3.{}.amazonaws.com/{key}", self.url.region),
-            (None, false) => format!("https://s3.{}.amazonaws.com/{bucket}/{key}", self.url.region),
-        }
+    fn address(&self, bucket: &str, key: &str) -> Result<String, BucketError> {
+        self.path(bucket, key)?;
+        Ok(self.url_of(bucket, key))
     }
 }
 

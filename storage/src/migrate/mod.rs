@@ -74,6 +74,11 @@ migrations! {
     25 = "0025_workflow_shares",
     26 = "0026_removed_names",
     27 = "0027_schedules",
+    28 = "0028_judgements",
+    29 = "0029_work_items",
+    30 = "0030_schedule_owners",
+    31 = "0031_events",
+    32 = "0032_tool_definitions",
 }
 
 /// The schema version that this binary works with.
@@ -143,8 +148,8 @@ impl MigrateError {
     #[must_use]
     pub fn outage(&self) -> Option<Unavailable> {
         let Self::Database(source) = self else { return None };
-        let told = source.downcast_ref().map(records::unavailable_postgres);
-        told.or_else(|| source.downcast_ref().map(records::unavailable_sqlite))
+        let unavailable = source.downcast_ref().map(records::unavailable_postgres);
+        unavailable.or_else(|| source.downcast_ref().map(records::unavailable_sqlite))
     }
 
     /// Whether a retry may succeed without intervention: a lock, a full disk, a lost connection.

@@ -10,7 +10,7 @@ use super::postgres::connect::{Server, check};
 use super::postgres::state as pg_state;
 use super::sqlite::file::DataFile;
 use super::sqlite::{failure, file, read_errors, state};
-use super::{OpenError, PostgresRecords, SqliteRecords, unavailable_sqlite};
+use super::{OpenError, unavailable_sqlite};
 use crate::migrate;
 use chimera_core::catalog;
 use chimera_core::ledger::ChainHead;
@@ -54,51 +54,49 @@ pub struct DatabaseCopy<'a> {
     pub manifest: &'a CopyManifest,
 }
 
-impl SqliteRecords {
-    /// Copies the data in `folder` to `to/records.db` while others write. The copy is held.
-    pub fn copy(folder: &Path, to: &Path, hold: &Hold) -> Result<CopyManifest, OpenError> {
-        read_errors::explain(folder, Self::try_copy(folder, to, hold))
-    }
+/// Copies the data in `folder` to `to/records.db` while others write. The copy is held.
+pub fn copy_sqlite(folder: &Path, to: &Path, hold: &Hold) -> Result<CopyManifest, OpenError> {
+    read_errors::explain(folder, try_copy_sqlite(folder, to, hold))
+}
 
-    fn try_copy(folder: &Path, to: &Path, hold: &Hold) -> Result<CopyManifest, OpenError> {
-        let data = DataFile::find(folder)?.ok_or(OpenError::Absent)?;
-        let copy = to.join(DATA_FILE);
-        let failed = |error: rusqlite::Error| OpenError::from(unavailable_sqlite(&error));
-        let conn = data.open_reader()?;
-        // This writes the copy, not the data file, which is opened read-only.
-        conn.pragma_update(None, "query_only", false).map_err(failed)?;
-        let name = copy.to_str().ok_or_else(|| OpenError::Folder(std::io::ErrorKind::InvalidFilename.into()))?;
-        file::create_private(&copy).map_err(OpenError::Folder)?;
-        conn.execute("VACUUM INTO ?1", [name]).map_err(failed)?;
-        drop(conn);
-        let mut conn = DataFile::at(&copy)?.ok_or(OpenError::Absent)?.open_writer()?;
-        migrate::sqlite(&mut conn)?;
-        check_copy(&conn)?;
-        let copied = describe(&conn).map_err(failed)?;
-        let epoch = copied.lanes.iter().map(|(_, epoch, _)| *epoch).max().unwrap_or(0);
-        state::hold(&conn, hold, KnownProgress { generation: copied.generation, epoch }).map_err(failed)?;
-        close(conn).map_err(failed)?;
-        File::open(&copy).and_then(|file| file.sync_all()).map_err(OpenError::Folder)?;
-        Ok(copied)
-    }
+fn try_copy_sqlite(folder: &Path, to: &Path, hold: &Hold) -> Result<CopyManifest, OpenError> {
+    let data = DataFile::find(folder)?.ok_or(OpenError::Absent)?;
+    let copy = to.join(DATA_FILE);
+    let failed = |error: rusqlite::Error| OpenError::from(unavailable_sqlite(&error));
+    let conn = data.open_reader()?;
+    // This writes the copy, not the data file, which is opened read-only.
+    conn.pragma_update(None, "query_only", false).map_err(failed)?;
+    let name = copy.to_str().ok_or_else(|| OpenError::Folder(std::io::ErrorKind::InvalidFilename.into()))?;
+    file::create_private(&copy).map_err(OpenError::Folder)?;
+    conn.execute("VACUUM INTO ?1", [name]).map_err(failed)?;
+    drop(conn);
+    let mut conn = DataFile::at(&copy)?.ok_or(OpenError::Absent)?.open_writer()?;
+    migrate::sqlite(&mut conn)?;
+    check_copy(&conn)?;
+    let copied = describe(&conn).map_err(failed)?;
+    let epoch = copied.lanes.iter().map(|(_, epoch, _)| *epoch).max().unwrap_or(0);
+    state::hold(&conn, hold, KnownProgress { generation: copied.generation, epoch }).map_err(failed)?;
+    close(conn).map_err(failed)?;
+    File::open(&copy).and_then(|file| file.sync_all()).map_err(OpenError::Folder)?;
+    Ok(copied)
+}
 
-    /// Checks the data file of a copy for damage and describes it.
-    pub fn inspect(folder: &Path) -> Result<CopyManifest, OpenError> {
-        let failed = |error: rusqlite::Error| OpenError::from(unavailable_sqlite(&error));
-        let conn = file::open_unchanging(&folder.join(DATA_FILE)).map_err(failed)?;
-        check_copy(&conn)?;
-        describe(&conn).map_err(failed)
-    }
+/// Checks the data file of a copy for damage and describes it.
+pub fn inspect_sqlite_copy(folder: &Path) -> Result<CopyManifest, OpenError> {
+    let failed = |error: rusqlite::Error| OpenError::from(unavailable_sqlite(&error));
+    let conn = file::open_unchanging(&folder.join(DATA_FILE)).map_err(failed)?;
+    check_copy(&conn)?;
+    describe(&conn).map_err(failed)
+}
 
-    /// Holds the data file in `folder`, and records the greatest epoch in `marks`.
-    pub fn hold_data(folder: &Path, marks: &Path, hold: &Hold) -> Result<(), OpenError> {
-        let failed = |error: rusqlite::Error| OpenError::from(unavailable_sqlite(&error));
-        let mut conn = DataFile::find(folder)?.ok_or(OpenError::Absent)?.open_writer()?;
-        migrate::sqlite(&mut conn)?;
-        let known = KnownProgress::of(&MarkFile::read(marks)?);
-        state::hold(&conn, hold, known).map_err(failed)?;
-        close(conn).map_err(failed)
-    }
+/// Holds the data file in `folder`, and records the greatest epoch in `marks`.
+pub fn hold_sqlite(folder: &Path, marks: &Path, hold: &Hold) -> Result<(), OpenError> {
+    let failed = |error: rusqlite::Error| OpenError::from(unavailable_sqlite(&error));
+    let mut conn = DataFile::find(folder)?.ok_or(OpenError::Absent)?.open_writer()?;
+    migrate::sqlite(&mut conn)?;
+    let known = KnownProgress::of(&MarkFile::read(marks)?);
+    state::hold(&conn, hold, known).map_err(failed)?;
+    close(conn).map_err(failed)
 }
 
 /// Rejects a damaged copy, so that damage is noticed at backup time, not at restore time.
@@ -160,80 +158,75 @@ const TABLES: &str = "SELECT c.relname::text, array_agg(a.attname::text ORDER BY
      JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' \
      WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace GROUP BY c.relname";
 
-impl PostgresRecords {
-    /// Copies every table of the database to a file in `to`, from one snapshot, while others write. `table` is called
-    /// with each name before it is copied.
-    pub async fn copy(url: &str, to: &Path, mut table: impl FnMut(&str)) -> Result<CopyManifest, OpenError> {
-        let client = Server::parse(url)?.connect().await?;
-        check(&client).await?;
-        let schema = migrate::postgres_status(&client).await?;
-        if schema.version == 0 {
-            return Err(OpenError::Absent);
-        }
-        let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = 0; \
-                     SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL lock_timeout = 0";
-        client.batch_execute(begin).await.map_err(CopyError::from)?;
-        let found = client.query(TABLES, &[]).await.map_err(CopyError::from)?;
-        let mut tables: Vec<(String, Vec<String>)> = found.iter().map(|row| (row.get(0), row.get(1))).collect();
-        tables.sort_by_key(|(name, _)| rank(name));
-        let mut copied = Vec::new();
-        for (name, columns) in tables {
-            if name == "schema_migrations" {
-                continue;
-            }
-            table(&name);
-            let rows = copy_out(&client, &name, &columns, to).await?;
-            copied.push(CopiedTable { name, columns, rows });
-        }
-        let lanes = client.query("SELECT lane, epoch, head_seq, head_hash FROM ledger_lanes ORDER BY lane", &[]).await;
-        let lanes = lanes.map_err(CopyError::from)?;
-        let lane = |row: &tokio_postgres::Row| {
-            let lane = row.get(0);
-            Ok((lane, row.get(1), head(lane, row.get(2), row.get(3))?))
-        };
-        let lanes = lanes.iter().map(lane).collect::<Result<_, Unavailable>>()?;
-        let known: bool = client
-            .query_one("SELECT to_regclass('store_state') IS NOT NULL", &[])
-            .await
-            .map_err(CopyError::from)?
-            .get(0);
-        let state = if known { pg_state::read(&client).await? } else { StoreState::default() };
-        client.batch_execute("COMMIT").await.map_err(CopyError::from)?;
-        Ok(CopyManifest { schema_version: schema.version, generation: state.generation, lanes, tables: copied })
+/// Copies every table of the database to a file in `to`, from one snapshot, while others write. `table` is called
+/// with each name before it is copied.
+pub async fn copy_postgres(url: &str, to: &Path, mut table: impl FnMut(&str)) -> Result<CopyManifest, OpenError> {
+    let client = Server::parse(url)?.connect().await?;
+    check(&client).await?;
+    let schema = migrate::postgres_status(&client).await?;
+    if schema.version == 0 {
+        return Err(OpenError::Absent);
     }
+    let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = 0; \
+                 SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL lock_timeout = 0";
+    client.batch_execute(begin).await.map_err(CopyError::from)?;
+    let found = client.query(TABLES, &[]).await.map_err(CopyError::from)?;
+    let mut tables: Vec<(String, Vec<String>)> = found.iter().map(|row| (row.get(0), row.get(1))).collect();
+    tables.sort_by_key(|(name, _)| rank(name));
+    let mut copied = Vec::new();
+    for (name, columns) in tables {
+        if name == "schema_migrations" {
+            continue;
+        }
+        table(&name);
+        let rows = copy_out(&client, &name, &columns, to).await?;
+        copied.push(CopiedTable { name, columns, rows });
+    }
+    let lanes = client.query("SELECT lane, epoch, head_seq, head_hash FROM ledger_lanes ORDER BY lane", &[]).await;
+    let lanes = lanes.map_err(CopyError::from)?;
+    let lane = |row: &tokio_postgres::Row| {
+        let lane = row.get(0);
+        Ok((lane, row.get(1), head(lane, row.get(2), row.get(3))?))
+    };
+    let lanes = lanes.iter().map(lane).collect::<Result<_, Unavailable>>()?;
+    let known: bool =
+        client.query_one("SELECT to_regclass('store_state') IS NOT NULL", &[]).await.map_err(CopyError::from)?.get(0);
+    let state = if known { pg_state::read(&client).await? } else { StoreState::default() };
+    client.batch_execute("COMMIT").await.map_err(CopyError::from)?;
+    Ok(CopyManifest { schema_version: schema.version, generation: state.generation, lanes, tables: copied })
+}
 
-    /// Fills an empty database with the tables of a copy, and holds it. A database that is not empty is rejected,
-    /// unless it may be put aside: then its schema is renamed, and the new name is returned. All of it is one
-    /// transaction: an interrupted restore leaves the database as it was.
-    pub async fn fill(
-        url: &str,
-        copy: DatabaseCopy<'_>,
-        marks: &Path,
-        hold: &Hold,
-        aside: Option<Timestamp>,
-    ) -> Result<Option<String>, OpenError> {
-        let mut client = Server::parse(url)?.connect().await?;
-        check(&client).await?;
-        let known = KnownProgress::of(&MarkFile::read(marks)?);
-        let mut tx = client.transaction().await.map_err(CopyError::from)?;
-        let patient = "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0";
-        tx.batch_execute(patient).await.map_err(CopyError::from)?;
-        let found = tx.query(TABLES, &[]).await.map_err(CopyError::from)?;
-        let mut kept = None;
-        if !found.is_empty() {
-            let Some(now) = aside else { return Err(OpenError::NotEmpty) };
-            kept = Some(rename_schema(tx.client(), now).await.map_err(CopyError::from)?);
-        }
-        migrate::postgres_to(&mut tx, copy.manifest.schema_version).await?;
-        for part in &copy.manifest.tables {
-            copy_in(tx.client(), part, copy.folder).await?;
-        }
-        migrate::postgres(&mut tx).await?;
-        // These rows are never visible in a database that is not held.
-        pg_state::hold_within(tx.client(), &hold.reason, known).await.map_err(CopyError::from)?;
-        tx.commit().await.map_err(CopyError::from)?;
-        Ok(kept)
+/// Fills an empty database with the tables of a copy, and holds it. A database that is not empty is rejected,
+/// unless it may be put aside: then its schema is renamed, and the new name is returned. All of it is one
+/// transaction: an interrupted restore leaves the database as it was.
+pub async fn fill_postgres(
+    url: &str,
+    copy: DatabaseCopy<'_>,
+    marks: &Path,
+    hold: &Hold,
+    aside: Option<Timestamp>,
+) -> Result<Option<String>, OpenError> {
+    let mut client = Server::parse(url)?.connect().await?;
+    check(&client).await?;
+    let known = KnownProgress::of(&MarkFile::read(marks)?);
+    let mut tx = client.transaction().await.map_err(CopyError::from)?;
+    let patient = "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0";
+    tx.batch_execute(patient).await.map_err(CopyError::from)?;
+    let found = tx.query(TABLES, &[]).await.map_err(CopyError::from)?;
+    let mut kept = None;
+    if !found.is_empty() {
+        let Some(now) = aside else { return Err(OpenError::NotEmpty) };
+        kept = Some(rename_schema(tx.client(), now).await.map_err(CopyError::from)?);
     }
+    migrate::postgres_to(&mut tx, copy.manifest.schema_version).await?;
+    for part in &copy.manifest.tables {
+        copy_in(tx.client(), part, copy.folder).await?;
+    }
+    migrate::postgres(&mut tx).await?;
+    // These rows are never visible in a database that is not held.
+    pg_state::hold_within(tx.client(), &hold.reason, known).await.map_err(CopyError::from)?;
+    tx.commit().await.map_err(CopyError::from)?;
+    Ok(kept)
 }
 
 /// Tables are filled in catalogue order; unknown ones come last.

@@ -7,7 +7,7 @@ use super::postgres::{damage_check as pg_look, guards as pg_guards, objects as p
 use super::sqlite::file::DataFile;
 use super::sqlite::{damage_check, file, guards, objects, read_errors, state};
 use super::usage::TableOps;
-use super::{OpenError, PostgresRecords, SqliteRecords, unavailable_postgres, unavailable_sqlite};
+use super::{OpenError, unavailable_postgres, unavailable_sqlite};
 use crate::migrate::{self, MigrateError, MigrateOutcome, MigrationStatus};
 use chimera_core::limits;
 use chimera_core::time::Timestamp;
@@ -84,84 +84,71 @@ fn missing_as_fact(found: Result<(), Unavailable>) -> Result<Option<Unavailable>
     }
 }
 
-impl SqliteRecords {
-    /// Inspects the data in `folder` without changing it; a missing file means an empty schema. The data is held if
-    /// it says so, or if it is older than `marks`.
-    pub fn facts(folder: &Path, marks: &Path, now: Timestamp) -> Result<StoreSurvey, OpenError> {
-        read_errors::explain(folder, Self::survey(folder, marks, now))
-    }
+/// Inspects the data in `folder` without changing it; a missing file means an empty schema. The data is held if
+/// it says so, or if it is older than `marks`.
+pub fn survey_sqlite(folder: &Path, marks: &Path, now: Timestamp) -> Result<StoreSurvey, OpenError> {
+    read_errors::explain(folder, try_survey_sqlite(folder, marks, now))
+}
 
-    fn survey(folder: &Path, marks: &Path, now: Timestamp) -> Result<StoreSurvey, OpenError> {
-        let path = file::path_in(folder);
-        let (marks, missed) = (MarkFile::read(marks)?, MarkFile::missing_note_at(marks)?);
-        let gone = marks.iter().find_map(|mark| mark.check(mark.generation, None));
-        let mut hold = gone.map(|behind| Hold { reason: reason(&behind), since: now });
-        let none = MigrationStatus {
-            version: 0,
-            pending: migrate::MIGRATIONS.iter().map(|migration| migration.name).collect(),
-        };
-        let unusable = |error| unavailable_sqlite(&error);
-        let mut used = false;
-        let data = DataFile::find(folder)?;
-        let (conn, schema, writable) = match path.metadata().map(|_| data) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                (rusqlite::Connection::open_in_memory().map_err(unusable)?, none, true)
-            }
-            Err(error) => return Err(OpenError::Folder(error)),
-            Ok(None) => return Err(OpenError::Absent),
-            Ok(Some(data)) => {
-                let conn = data.open_reader()?;
-                damage_check::quick_check(&conn)?;
-                let read_only = conn.is_readonly(rusqlite::MAIN_DB).map_err(unusable)?;
-                let schema = accept_newer(migrate::sqlite_status(&conn))?;
-                if schema.version > 0 {
-                    hold = state::current_hold(&conn, &marks, now).map_err(unusable)?;
-                    used = state::was_used(&conn).map_err(unusable)?;
-                }
-                (conn, schema, !read_only)
-            }
-        };
-        // `synchronous` is a setting of the connection, not of the file: set it as the writer does.
-        file::force_commits(&conn).map_err(unusable)?;
-        let durable = file::forces_commits(&conn).map_err(unusable)?;
-        let lacks = match schema.version == migrate::newest() {
-            true => missing_as_fact(
-                objects::check_objects(&conn).and_then(|()| damage_check::usable(&conn, &TableOps::all())),
-            )?,
-            false => None,
-        };
-        let mut runs = RunOwnership::default();
-        if schema.version >= ATTENDED_SINCE && lacks.is_none() {
-            runs = attended_sqlite(&conn, now).map_err(unusable)?;
+fn try_survey_sqlite(folder: &Path, marks: &Path, now: Timestamp) -> Result<StoreSurvey, OpenError> {
+    let path = file::path_in(folder);
+    let (marks, missed) = (MarkFile::read(marks)?, MarkFile::missing_note_at(marks, false)?);
+    let gone = marks.iter().find_map(|mark| mark.check(mark.generation, None));
+    let mut hold = gone.map(|behind| Hold { reason: reason(&behind), since: now });
+    let none =
+        MigrationStatus { version: 0, pending: migrate::MIGRATIONS.iter().map(|migration| migration.name).collect() };
+    let unusable = |error| unavailable_sqlite(&error);
+    let mut used = false;
+    let data = DataFile::find(folder)?;
+    let (conn, schema, writable) = match path.metadata().map(|_| data) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            (rusqlite::Connection::open_in_memory().map_err(unusable)?, none, true)
         }
-        if schema.version == migrate::newest() && lacks.is_none() {
-            runs.in_doubt = conn.query_row(DOUBTED, [], |row| row.get(0)).map_err(unusable)?;
+        Err(error) => return Err(OpenError::Folder(error)),
+        Ok(None) => return Err(OpenError::Absent),
+        Ok(Some(data)) => {
+            let conn = data.open_reader()?;
+            damage_check::quick_check(&conn)?;
+            let read_only = conn.is_readonly(rusqlite::MAIN_DB).map_err(unusable)?;
+            let schema = accept_newer(migrate::sqlite_status(&conn))?;
+            if schema.version > 0 {
+                hold = state::current_hold(&conn, &marks, now).map_err(unusable)?;
+                used = state::was_used(&conn).map_err(unusable)?;
+            }
+            (conn, schema, !read_only)
         }
-        let mark_missed = missed.filter(|_| used);
-        let lacks = if lacks.is_some() { lacks } else { missing_as_fact(guards::check_guards(&conn))? };
-        Ok(StoreSurvey {
-            schema,
-            durable,
-            writable,
-            clock: None,
-            runs,
-            hold,
-            missing: lacks,
-            mark_problem: mark_missed,
-        })
+    };
+    // `synchronous` is a setting of the connection, not of the file: set it as the writer does.
+    file::force_commits(&conn).map_err(unusable)?;
+    let durable = file::forces_commits(&conn).map_err(unusable)?;
+    let lacks = match schema.version == migrate::newest() {
+        true => {
+            missing_as_fact(objects::check_objects(&conn).and_then(|()| damage_check::usable(&conn, &TableOps::all())))?
+        }
+        false => None,
+    };
+    let mut runs = RunOwnership::default();
+    if schema.version >= ATTENDED_SINCE && lacks.is_none() {
+        runs = attended_sqlite(&conn, now).map_err(unusable)?;
     }
+    if schema.version == migrate::newest() && lacks.is_none() {
+        runs.in_doubt = conn.query_row(DOUBTED, [], |row| row.get(0)).map_err(unusable)?;
+    }
+    let mark_missed = missed.filter(|_| used);
+    let lacks = if lacks.is_some() { lacks } else { missing_as_fact(guards::check_guards(&conn))? };
+    Ok(StoreSurvey { schema, durable, writable, clock: None, runs, hold, missing: lacks, mark_problem: mark_missed })
+}
 
-    /// Migrates the schema in `folder`, and restores schema objects that somebody removed.
-    pub fn migrate(folder: &Path) -> Result<MigrateOutcome, OpenError> {
-        crate::folder::create(folder).map_err(OpenError::Folder)?;
-        let (_, mut conn) = DataFile::create(folder)?;
-        objects::check_objects(&conn)?;
-        let mut applied = migrate::sqlite(&mut conn)?;
-        applied.restored = guards::restore(&mut conn)?;
-        // What can't be merged now stays in the log.
-        let _ = file::merge_log(&conn);
-        Ok(applied)
-    }
+/// Migrates the schema in `folder`, and restores schema objects that somebody removed.
+pub fn migrate_sqlite(folder: &Path) -> Result<MigrateOutcome, OpenError> {
+    crate::folder::create(folder).map_err(OpenError::Folder)?;
+    let (_, mut conn) = DataFile::create(folder)?;
+    objects::check_objects(&conn)?;
+    let mut applied = migrate::sqlite(&mut conn)?;
+    applied.restored = guards::restore(&mut conn)?;
+    // What can't be merged now stays in the log.
+    let _ = file::merge_log(&conn);
+    Ok(applied)
 }
 
 /// When a rollback must have begun to take long.
@@ -198,75 +185,73 @@ async fn guarded_postgres(client: &tokio_postgres::Client) -> Result<(), Unavail
     pg_guards::check_home_schema(client).await
 }
 
-impl PostgresRecords {
-    /// Inspects the database without changing it. It is held if it says so, or if it is older than `marks`.
-    pub async fn facts(url: &str, marks: &Path, now: Timestamp) -> Result<StoreSurvey, OpenError> {
-        let client = Server::parse(url)?.connect().await?;
-        check(&client).await?;
-        let schema = accept_newer(migrate::postgres_status(&client).await)?;
-        let text = "SELECT current_setting('fsync') = 'on' AND current_setting('full_page_writes') = 'on' \
-                    AND current_setting('synchronous_commit') <> 'off', \
-                    (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, \
-                    current_setting('transaction_read_only') = 'off'";
-        let row = client.query_one(text, &[]).await;
-        let row = row.map_err(|error| unavailable_postgres(&error))?;
-        let lacks = match schema.version == migrate::newest() {
-            true => missing_as_fact(usable_postgres(&client).await)?,
-            false => None,
+/// Inspects the database without changing it. It is held if it says so, or if it is older than `marks`.
+pub async fn survey_postgres(url: &str, marks: &Path, now: Timestamp) -> Result<StoreSurvey, OpenError> {
+    let client = Server::parse(url)?.connect().await?;
+    check(&client).await?;
+    let schema = accept_newer(migrate::postgres_status(&client).await)?;
+    let text = "SELECT current_setting('fsync') = 'on' AND current_setting('full_page_writes') = 'on' \
+                AND current_setting('synchronous_commit') <> 'off', \
+                (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, \
+                current_setting('transaction_read_only') = 'off'";
+    let row = client.query_one(text, &[]).await;
+    let row = row.map_err(|error| unavailable_postgres(&error))?;
+    let lacks = match schema.version == migrate::newest() {
+        true => missing_as_fact(usable_postgres(&client).await)?,
+        false => None,
+    };
+    let mut runs = RunOwnership::default();
+    if schema.version >= ATTENDED_SINCE && lacks.is_none() {
+        let text = ATTENDED.replace("{overdue}", "now() - interval '1 minute'");
+        let text = text.replace("{open}", "rollback ->> 'ended' = 'false'");
+        let text = text.replace("{long}", "coalesce((rollback ->> 'began_at')::bigint, 0) < $1");
+        let found = client.query_one(&text, &[&long_before(now)]).await;
+        let found = found.map_err(|error| unavailable_postgres(&error))?;
+        runs = RunOwnership {
+            driven: found.get(0),
+            parked: found.get(1),
+            overdue: found.get(2),
+            unattended: found.get(3),
+            overdue_signals: found.get(4),
+            long_rollbacks: found.get(5),
+            in_doubt: 0,
         };
-        let mut runs = RunOwnership::default();
-        if schema.version >= ATTENDED_SINCE && lacks.is_none() {
-            let text = ATTENDED.replace("{overdue}", "now() - interval '1 minute'");
-            let text = text.replace("{open}", "rollback ->> 'ended' = 'false'");
-            let text = text.replace("{long}", "coalesce((rollback ->> 'began_at')::bigint, 0) < $1");
-            let found = client.query_one(&text, &[&long_before(now)]).await;
-            let found = found.map_err(|error| unavailable_postgres(&error))?;
-            runs = RunOwnership {
-                driven: found.get(0),
-                parked: found.get(1),
-                overdue: found.get(2),
-                unattended: found.get(3),
-                overdue_signals: found.get(4),
-                long_rollbacks: found.get(5),
-                in_doubt: 0,
-            };
-        }
-        if schema.version == migrate::newest() && lacks.is_none() {
-            let found = client.query_one(DOUBTED, &[]).await.map_err(|error| unavailable_postgres(&error))?;
-            runs.in_doubt = found.get(0);
-        }
-        let (marks, missed) = (MarkFile::read(marks)?, MarkFile::missing_note_at(marks)?);
-        let gone = marks.iter().find_map(|mark| mark.check(mark.generation, None));
-        let used = schema.version > 0 && lacks.is_none() && pg_state::was_used(&client).await?;
-        let hold = match schema.version {
-            0 => gone.map(|behind| Hold { reason: reason(&behind), since: now }),
-            // The missing object is reported; the hold may be stored in it.
-            _ if lacks.is_some() => pg_state::current_hold(&client, &marks, now).await.unwrap_or_default(),
-            _ => pg_state::current_hold(&client, &marks, now).await?,
-        };
-        let lacks = if lacks.is_some() { lacks } else { missing_as_fact(guarded_postgres(&client).await)? };
-        let clock = Some(Timestamp::from_micros(row.get(1)));
-        let mark_missed = missed.filter(|_| used);
-        Ok(StoreSurvey {
-            schema,
-            durable: row.get(0),
-            writable: row.get(2),
-            clock,
-            runs,
-            hold,
-            missing: lacks,
-            mark_problem: mark_missed,
-        })
     }
+    if schema.version == migrate::newest() && lacks.is_none() {
+        let found = client.query_one(DOUBTED, &[]).await.map_err(|error| unavailable_postgres(&error))?;
+        runs.in_doubt = found.get(0);
+    }
+    let (marks, missed) = (MarkFile::read(marks)?, MarkFile::missing_note_at(marks, true)?);
+    let gone = marks.iter().find_map(|mark| mark.check(mark.generation, None));
+    let used = schema.version > 0 && lacks.is_none() && pg_state::was_used(&client).await?;
+    let hold = match schema.version {
+        0 => gone.map(|behind| Hold { reason: reason(&behind), since: now }),
+        // The missing object is reported; the hold may be stored in it.
+        _ if lacks.is_some() => pg_state::current_hold(&client, &marks, now).await.unwrap_or_default(),
+        _ => pg_state::current_hold(&client, &marks, now).await?,
+    };
+    let lacks = if lacks.is_some() { lacks } else { missing_as_fact(guarded_postgres(&client).await)? };
+    let clock = Some(Timestamp::from_micros(row.get(1)));
+    let mark_missed = missed.filter(|_| used);
+    Ok(StoreSurvey {
+        schema,
+        durable: row.get(0),
+        writable: row.get(2),
+        clock,
+        runs,
+        hold,
+        missing: lacks,
+        mark_problem: mark_missed,
+    })
+}
 
-    /// Migrates the database's schema, and restores schema objects that somebody removed.
-    pub async fn migrate(url: &str) -> Result<MigrateOutcome, OpenError> {
-        let mut client = Server::parse(url)?.connect().await?;
-        check(&client).await?;
-        pg_objects::check_objects(&client).await?;
-        pg_guards::check_home_schema(&client).await?;
-        let mut applied = migrate::postgres(&mut client).await?;
-        applied.restored = pg_guards::restore(&client).await?;
-        Ok(applied)
-    }
+/// Migrates the database's schema, and restores schema objects that somebody removed.
+pub async fn migrate_postgres(url: &str) -> Result<MigrateOutcome, OpenError> {
+    let mut client = Server::parse(url)?.connect().await?;
+    check(&client).await?;
+    pg_objects::check_objects(&client).await?;
+    pg_guards::check_home_schema(&client).await?;
+    let mut applied = migrate::postgres(&mut client).await?;
+    applied.restored = pg_guards::restore(&client).await?;
+    Ok(applied)
 }

@@ -57,7 +57,7 @@ impl Health {
         match answer {
             Err(CommitError::Unavailable(why)) => {
                 let mut state = self.state();
-                let told = if why.outage.is_damage() {
+                let reason = if why.outage.is_damage() {
                     let tables: BTreeMap<_, _> = TableOps::of(tx).tables().map(|table| (table.name, table)).collect();
                     tables.values().for_each(|table| state.damage(table, &why, false));
                     located(&why, tables.into_keys(), false)
@@ -66,7 +66,7 @@ impl Health {
                 };
                 state.commits.add(why, tx);
                 self.troubled.store(true, Ordering::Relaxed);
-                Err(told.into())
+                Err(reason.into())
             }
             Ok(receipt) if self.troubled.load(Ordering::Relaxed) => {
                 let mut state = self.state();

@@ -48,8 +48,15 @@ impl MarkFileProblem {
         }
     }
 
-    /// The warning for a store that was used before: it is unknown whether it is the newest copy.
-    fn note(self, name: &str) -> String {
+    /// The warning for a store that was used before: it is unknown whether it is the newest copy. Nodes that share a
+    /// store have a mark each, and a new one has none.
+    fn note(self, name: &str, is_shared: bool) -> String {
+        if is_shared && self == Self::Missing {
+            return format!(
+                "this node has no ledger mark {name} yet: expected of a node that is new to this database; otherwise \
+                 nothing shows whether the data is the newest"
+            );
+        }
         format!(
             "the ledger's mark {name} {}, although this store was used before; so nothing shows whether the data is \
              the newest",
@@ -91,9 +98,9 @@ impl MarkFile {
 
     /// The warning for a store that was used before and had no marks. The log includes the path, the returned note
     /// only the file name.
-    pub(crate) fn missing_note(&self, used: bool) -> Option<String> {
+    pub(crate) fn missing_note(&self, used: bool, is_shared: bool) -> Option<String> {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
-        let note = self.lack.filter(|_| used)?.note(&name);
+        let note = self.lack.filter(|_| used)?.note(&name, is_shared);
         tracing::warn!(
             file = %self.path.display(),
             "{note}; a new one is begun; if it is on a disk that is not mounted, stop the server and mount it"
@@ -102,14 +109,14 @@ impl MarkFile {
     }
 
     /// The same without opening the file for writing.
-    pub(crate) fn missing_note_at(path: &Path) -> Result<Option<String>, OpenError> {
+    pub(crate) fn missing_note_at(path: &Path, is_shared: bool) -> Result<Option<String>, OpenError> {
         let lack = match File::open(path) {
             Ok(file) => read_slots(&file).map(|found| found.lack()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Some(MarkFileProblem::Missing)),
             Err(error) => Err(error),
         };
         let lack = lack.map_err(|source| OpenError::Marks { path: path.to_owned(), source })?;
-        Ok(lack.map(|lack| lack.note(&path.display().to_string())))
+        Ok(lack.map(|lack| lack.note(&path.display().to_string(), is_shared)))
     }
 
     /// The marks in a file, without creating one.
@@ -286,6 +293,17 @@ mod tests {
     }
 
     #[test]
+    fn a_new_node_of_a_shared_store_is_not_told_that_its_mark_was_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(MARK_FILE);
+        let note = |is_shared: bool| MarkFile::missing_note_at(&path, is_shared).unwrap().unwrap();
+        assert!(note(true).contains("expected of a node that is new to this database"), "{}", note(true));
+        assert!(note(false).contains("is missing, although this store was used before"), "{}", note(false));
+        std::fs::write(&path, "").unwrap();
+        assert_eq!(note(true), note(false), "an empty file was there before");
+    }
+
+    #[test]
     fn the_last_mark_of_every_lane_is_found_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(MARK_FILE);
@@ -308,9 +326,9 @@ mod tests {
         assert_eq!(file.check(), Ok(()));
         std::fs::rename(&path, folder.path().join("aside")).unwrap();
         std::fs::create_dir(&path).unwrap();
-        let told =
+        let missing =
             Unavailable::new(Outage::Unusable, "the ledger's mark ledger.mark can't be used: is a directory (EISDIR)");
-        assert_eq!(file.check(), Err(told), "nobody has to write before it is noticed");
+        assert_eq!(file.check(), Err(missing), "nobody has to write before it is noticed");
         std::fs::remove_dir(&path).unwrap();
         assert_eq!(file.check(), Ok(()));
         assert_eq!(MarkFile::read(&path).unwrap(), [mark(1, 1)]);

@@ -23,12 +23,16 @@ mod task;
 mod times;
 mod usage;
 
-pub use copy::{CopiedTable, CopyManifest, DATA_FILE, DatabaseCopy};
-pub use facts::{RunOwnership, StoreSurvey};
+pub use copy::{
+    CopiedTable, CopyManifest, DATA_FILE, DatabaseCopy, copy_postgres, copy_sqlite, fill_postgres, hold_sqlite,
+    inspect_sqlite_copy,
+};
+pub use facts::{RunOwnership, StoreSurvey, migrate_postgres, migrate_sqlite, survey_postgres, survey_sqlite};
+pub use full_check::{check_postgres, check_sqlite};
 pub use mark::{MARK_FILE, marked_entries};
-pub use postgres::{PostgresOptions, PostgresRecords};
+pub use postgres::{PostgresOptions, PostgresRecords, until_postgres_silent};
 pub use sqlite::{AccessMode, SqliteRecords};
-pub use times::{StoreTimes, TimedWaits};
+pub use times::{StoreTimes, TimedWaits, postgres_times, postgres_waits, sqlite_times, sqlite_waits};
 
 use chimera_core::record::Tx;
 use chimera_engine::port::{SchemaMismatch, Unavailable};

@@ -186,7 +186,7 @@ pub(crate) fn select<'a>(dialect: SqlDialect, select: &'a Select, tenant: &'a Va
     };
     let mut order = Vec::new();
     for column in select.order_columns() {
-        let found = table.columns.iter().find(|c| c.name == column && !c.nullable);
+        let found = table.columns.iter().find(|c| c.name == column && select.may_order_by(column));
         let refusal = || invalid(table, "it is ordered by a column that is absent or may be null".to_owned());
         order.push(found.ok_or_else(refusal)?);
     }

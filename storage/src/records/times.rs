@@ -5,7 +5,7 @@ use super::postgres::failure::unavailable;
 use super::sqlite::damage_check::quick_check;
 use super::sqlite::file::DataFile;
 use super::sqlite::read_errors;
-use super::{OpenError, PostgresRecords, SqliteRecords, unavailable_sqlite};
+use super::{OpenError, unavailable_sqlite};
 use chimera_core::time::Timestamp;
 use chimera_engine::port::Unavailable;
 use rusqlite::{Connection, OptionalExtension};
@@ -41,34 +41,32 @@ const WAITS: &str = "SELECT count(*), max({time}) FROM steps WHERE status IN ('p
 const NEWEST: &str = "SELECT max((SELECT {time} FROM audit_log_entries e WHERE e.lane = l.lane AND e.seq = l.head_seq)) \
      FROM ledger_lanes l";
 
-impl SqliteRecords {
-    /// The times of the data in `folder`; empty if there is none yet. Changes nothing.
-    pub fn times(folder: &Path) -> Result<StoreTimes, OpenError> {
-        read_errors::explain(folder, Self::read_times(folder))
-    }
+/// The times of the data in `folder`; empty if there is none yet. Changes nothing.
+pub fn sqlite_times(folder: &Path) -> Result<StoreTimes, OpenError> {
+    read_errors::explain(folder, read_times(folder))
+}
 
-    fn read_times(folder: &Path) -> Result<StoreTimes, OpenError> {
-        let Some(data) = DataFile::find(folder)? else { return Ok(StoreTimes::default()) };
-        let conn = data.open_reader()?;
-        let read = || {
-            let ledger = "SELECT 1 FROM sqlite_schema WHERE name = 'audit_log_entries'";
-            if conn.query_row(ledger, [], |_| Ok(())).optional()?.is_none() {
-                return Ok(None);
-            }
-            conn.query_row(&NEWEST.replace("{time}", "e.timestamp"), [], |row| row.get::<_, Option<i64>>(0))
-        };
-        let newest = read().map_err(|error| located(&conn, unavailable_sqlite(&error)))?;
-        Ok(StoreTimes { newest_entry: newest.map(Timestamp::from_micros), clock: None })
-    }
+fn read_times(folder: &Path) -> Result<StoreTimes, OpenError> {
+    let Some(data) = DataFile::find(folder)? else { return Ok(StoreTimes::default()) };
+    let conn = data.open_reader()?;
+    let read = || {
+        let ledger = "SELECT 1 FROM sqlite_schema WHERE name = 'audit_log_entries'";
+        if conn.query_row(ledger, [], |_| Ok(())).optional()?.is_none() {
+            return Ok(None);
+        }
+        conn.query_row(&NEWEST.replace("{time}", "e.timestamp"), [], |row| row.get::<_, Option<i64>>(0))
+    };
+    let newest = read().map_err(|error| located(&conn, unavailable_sqlite(&error)))?;
+    Ok(StoreTimes { newest_entry: newest.map(Timestamp::from_micros), clock: None })
+}
 
-    /// The steps that wait for a time after `now`. Changes nothing.
-    pub fn waits(folder: &Path, now: Timestamp) -> Result<TimedWaits, OpenError> {
-        let Some(data) = DataFile::find(folder)? else { return Ok(TimedWaits::default()) };
-        let conn = data.open_reader()?;
-        let text = WAITS.replace("{time}", "retry_at") + "?1";
-        let found = conn.query_row(&text, [now.micros()], |row| Ok(TimedWaits::of_row(row.get(0)?, row.get(1)?)));
-        Ok(found.map_err(|error| unavailable_sqlite(&error))?)
-    }
+/// The steps that wait for a time after `now`. Changes nothing.
+pub fn sqlite_waits(folder: &Path, now: Timestamp) -> Result<TimedWaits, OpenError> {
+    let Some(data) = DataFile::find(folder)? else { return Ok(TimedWaits::default()) };
+    let conn = data.open_reader()?;
+    let text = WAITS.replace("{time}", "retry_at") + "?1";
+    let found = conn.query_row(&text, [now.micros()], |row| Ok(TimedWaits::of_row(row.get(0)?, row.get(1)?)));
+    Ok(found.map_err(|error| unavailable_sqlite(&error))?)
 }
 
 /// Damage, with the tables whose first page is damaged, if there are any.
@@ -77,28 +75,26 @@ fn located(conn: &Connection, met: Unavailable) -> Unavailable {
     named.unwrap_or(met)
 }
 
-impl PostgresRecords {
-    /// The times of the database. Changes nothing.
-    pub async fn times(url: &str) -> Result<StoreTimes, OpenError> {
-        let client = Server::parse(url)?.connect().await?;
-        let failed = |error: tokio_postgres::Error| unavailable(&error);
-        let ledger = "SELECT to_regclass('audit_log_entries') IS NOT NULL";
-        let mut newest = None;
-        if client.query_one(ledger, &[]).await.map_err(failed)?.get(0) {
-            let text = NEWEST.replace("{time}", "(extract(epoch FROM e.\"timestamp\") * 1000000)::bigint");
-            newest = client.query_one(&text, &[]).await.map_err(failed)?.get::<_, Option<i64>>(0);
-        }
-        // Last, so that it is recent when it is compared.
-        let clock = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
-        let clock = client.query_one(clock, &[]).await.map_err(failed)?.get(0);
-        Ok(StoreTimes { newest_entry: newest.map(Timestamp::from_micros), clock: Some(Timestamp::from_micros(clock)) })
+/// The times of the database. Changes nothing.
+pub async fn postgres_times(url: &str) -> Result<StoreTimes, OpenError> {
+    let client = Server::parse(url)?.connect().await?;
+    let failed = |error: tokio_postgres::Error| unavailable(&error);
+    let ledger = "SELECT to_regclass('audit_log_entries') IS NOT NULL";
+    let mut newest = None;
+    if client.query_one(ledger, &[]).await.map_err(failed)?.get(0) {
+        let text = NEWEST.replace("{time}", "(extract(epoch FROM e.\"timestamp\") * 1000000)::bigint");
+        newest = client.query_one(&text, &[]).await.map_err(failed)?.get::<_, Option<i64>>(0);
     }
+    // Last, so that it is recent when it is compared.
+    let clock = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+    let clock = client.query_one(clock, &[]).await.map_err(failed)?.get(0);
+    Ok(StoreTimes { newest_entry: newest.map(Timestamp::from_micros), clock: Some(Timestamp::from_micros(clock)) })
+}
 
-    /// The steps that wait for a time after `now`. Changes nothing.
-    pub async fn waits(url: &str, now: Timestamp) -> Result<TimedWaits, OpenError> {
-        let client = Server::parse(url)?.connect().await?;
-        let text = WAITS.replace("{time}", "(extract(epoch FROM retry_at) * 1000000)::bigint") + "$1";
-        let row = client.query_one(&text, &[&now.micros()]).await.map_err(|error| unavailable(&error))?;
-        Ok(TimedWaits::of_row(row.get(0), row.get(1)))
-    }
+/// The steps that wait for a time after `now`. Changes nothing.
+pub async fn postgres_waits(url: &str, now: Timestamp) -> Result<TimedWaits, OpenError> {
+    let client = Server::parse(url)?.connect().await?;
+    let text = WAITS.replace("{time}", "(extract(epoch FROM retry_at) * 1000000)::bigint") + "$1";
+    let row = client.query_one(&text, &[&now.micros()]).await.map_err(|error| unavailable(&error))?;
+    Ok(TimedWaits::of_row(row.get(0), row.get(1)))
 }

@@ -6,6 +6,7 @@ use chimera_core::time::Timestamp;
 use chimera_engine::flow::port::{BlobError, Blobs, InvalidLink, PresentedLink};
 use chimera_engine::port::{Outage, Random, Records, Unavailable};
 use chimera_storage::blob::{FolderBlobs, LinkSigner, S3Blobs, S3Credentials};
+use chimera_storage::records;
 use chimera_testkit::s3::PrivateS3;
 use chimera_testkit::suite::blobs::{Fixture, all, contract, id_of, incoming, sample};
 use std::path::Path;
@@ -261,6 +262,6 @@ async fn folders_that_are_missing_are_made_for_their_owner_alone_whoever_makes_t
     crate::records::sqlite(&data).unwrap().close().await;
     assert_eq!(mode(&data), 0o700, "records");
     fresh();
-    chimera_storage::records::SqliteRecords::migrate(&data).unwrap();
+    records::migrate_sqlite(&data).unwrap();
     assert_eq!(mode(&data), 0o700, "migrate");
 }

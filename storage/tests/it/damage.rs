@@ -6,7 +6,7 @@ use chimera_core::flow::tables::TOOL_CALLS;
 use chimera_core::job::tables::AGENTS;
 use chimera_core::record::{Insert, Scope, Select, Tx, Value};
 use chimera_engine::port::{CommitError, Outage, ReadError, Records};
-use chimera_storage::records::{MARK_FILE, OpenError, PostgresRecords, SqliteRecords};
+use chimera_storage::records::{self, MARK_FILE, OpenError, SqliteRecords};
 use chimera_testkit::build::NOON;
 use chimera_testkit::postgres::PrivatePostgres;
 use chimera_testkit::sqlite_damage::{damage_header, damage_root};
@@ -56,7 +56,7 @@ async fn a_damaged_first_page_of_any_table_or_index_is_found_at_the_start_and_na
         assert_eq!((outage, reason.contains(name)), (Outage::Damaged, true), "{name}: {reason}");
         assert!(
             matches!(
-                SqliteRecords::facts(folder.path(), &folder.path().join(MARK_FILE), NOON),
+                records::survey_sqlite(folder.path(), &folder.path().join(MARK_FILE), NOON),
                 Err(OpenError::Unavailable(_))
             ),
             "{name}"
@@ -119,16 +119,16 @@ fn damage_leaf(path: &Path) {
 #[tokio::test]
 async fn a_deep_look_finds_what_a_glance_does_not() {
     let folder = stopped().await;
-    assert!(SqliteRecords::check_all(folder.path()).is_ok());
+    assert!(records::check_sqlite(folder.path()).is_ok());
     damage_leaf(&folder.path().join("chimera.db"));
     assert!(
-        SqliteRecords::facts(folder.path(), &folder.path().join(MARK_FILE), NOON).is_ok(),
+        records::survey_sqlite(folder.path(), &folder.path().join(MARK_FILE), NOON).is_ok(),
         "a glance costs the same however much is stored"
     );
-    let Err(OpenError::Unavailable(why)) = SqliteRecords::check_all(folder.path()) else { panic!("it was not found") };
+    let Err(OpenError::Unavailable(why)) = records::check_sqlite(folder.path()) else { panic!("it was not found") };
     assert_eq!(why.outage, Outage::Damaged);
     assert!(!why.reason.contains(&*folder.path().to_string_lossy()), "{}", why.reason);
-    assert!(matches!(SqliteRecords::check_all(Path::new("/nowhere")), Err(OpenError::Absent)));
+    assert!(matches!(records::check_sqlite(Path::new("/nowhere")), Err(OpenError::Absent)));
 }
 
 #[tokio::test]
@@ -144,7 +144,7 @@ async fn a_deep_look_finds_a_reference_that_leads_nowhere() {
     )
     .unwrap();
     drop(file);
-    let Err(OpenError::Unavailable(why)) = SqliteRecords::check_all(folder.path()) else { panic!("it was not found") };
+    let Err(OpenError::Unavailable(why)) = records::check_sqlite(folder.path()) else { panic!("it was not found") };
     assert!(why.reason.contains("a row of refresh_tokens refers to a row of token_families"), "{}", why.reason);
 }
 
@@ -171,7 +171,7 @@ async fn a_damaged_page_of_a_database_makes_the_store_not_ready_though_commits_w
     assert_eq!(why.outage, Outage::Damaged);
     assert!(store.commit(Tx::default()).await.is_ok(), "other pages are whole");
     assert_eq!(store.ready().await.map_err(|why| why.outage), Err(Outage::Damaged));
-    let looked = PostgresRecords::check_all(&server.url(), |_, _, _| {}).await;
+    let looked = records::check_postgres(&server.url(), |_, _, _| {}).await;
     assert!(matches!(looked, Err(OpenError::Unavailable(why)) if why.reason.contains("damaged: agents")));
     store.close().await;
 }
@@ -181,7 +181,7 @@ async fn a_deep_look_reads_every_table_and_index_of_a_database() {
     let url = fresh_database();
     postgres(&url).await.close().await;
     let mut told = Vec::new();
-    let tables = PostgresRecords::check_all(&url, |table, _, _| told.push(table.to_owned())).await.unwrap();
+    let tables = records::check_postgres(&url, |table, _, _| told.push(table.to_owned())).await.unwrap();
     assert!(tables > 40 && told.len() == tables, "{told:?}");
     assert!(told.contains(&"audit_log_entries".to_owned()));
 }

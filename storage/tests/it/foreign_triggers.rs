@@ -7,7 +7,7 @@ use chimera_core::access::tables::NONCES;
 use chimera_core::job::tables::AGENTS;
 use chimera_core::record::{Comparison, Condition, Conflict, Insert, RowCount, Step, Tx, Update, Value};
 use chimera_engine::port::{CommitError, Outage, Records, Unavailable};
-use chimera_storage::records::{MARK_FILE, PostgresOptions, PostgresRecords, SqliteRecords};
+use chimera_storage::records::{self, MARK_FILE, PostgresOptions, PostgresRecords, SqliteRecords};
 use chimera_testkit::build::NOON;
 use std::time::Duration;
 
@@ -350,8 +350,8 @@ async fn a_start_refuses_what_somebody_put_on_a_table_and_names_it() {
     file.execute_batch(&ignore("UPDATE", "ledger_lanes")).unwrap();
     let told = "trigger dba on ledger_lanes in the data file is not Chimera's; drop it";
     assert!(sqlite(folder.path()).is_err_and(|why| why.to_string().contains(told)));
-    assert!(SqliteRecords::migrate(folder.path()).is_err_and(|why| why.to_string().contains(told)));
-    let facts = SqliteRecords::facts(folder.path(), &folder.path().join(MARK_FILE), NOON).unwrap();
+    assert!(records::migrate_sqlite(folder.path()).is_err_and(|why| why.to_string().contains(told)));
+    let facts = records::survey_sqlite(folder.path(), &folder.path().join(MARK_FILE), NOON).unwrap();
     assert_eq!(facts.missing.unwrap().reason, told);
     file.execute_batch("DROP TRIGGER dba").unwrap();
     sqlite(folder.path()).unwrap().close().await;
@@ -362,8 +362,8 @@ async fn a_start_refuses_what_somebody_put_on_a_table_and_names_it() {
     let told = "trigger dba on ledger_lanes in the database is not Chimera's; drop it";
     let opened = PostgresRecords::open(PostgresOptions::new(&url)).await;
     assert!(opened.is_err_and(|why| why.to_string().contains(told)));
-    assert!(PostgresRecords::migrate(&url).await.is_err_and(|why| why.to_string().contains(told)));
-    let facts = PostgresRecords::facts(&url, &folder.path().join("none"), NOON).await.unwrap();
+    assert!(records::migrate_postgres(&url).await.is_err_and(|why| why.to_string().contains(told)));
+    let facts = records::survey_postgres(&url, &folder.path().join("none"), NOON).await.unwrap();
     assert_eq!(facts.missing.unwrap().reason, told);
     execute(&url, "DROP TRIGGER dba ON ledger_lanes").await;
     one_lane(&url).await.close().await;

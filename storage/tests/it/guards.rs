@@ -6,18 +6,18 @@ use crate::foreign_triggers::{added, execute, opened, until_ready, unusable};
 use crate::records::{fresh_database, one_lane, sqlite};
 use chimera_core::error::Code;
 use chimera_engine::port::{CommitError, Outage, Records, Unavailable};
-use chimera_storage::records::{MARK_FILE, OpenError, PostgresOptions, PostgresRecords, SqliteRecords};
+use chimera_storage::records::{self, MARK_FILE, OpenError, PostgresOptions, PostgresRecords};
 use chimera_testkit::build::NOON;
 use std::path::Path;
 use std::time::Duration;
 
 async fn lacks(url: &str) -> Option<Unavailable> {
     let folder = tempfile::tempdir().unwrap();
-    PostgresRecords::facts(url, &folder.path().join(MARK_FILE), NOON).await.unwrap().missing
+    records::survey_postgres(url, &folder.path().join(MARK_FILE), NOON).await.unwrap().missing
 }
 
 fn lacks_beside(folder: &Path) -> Option<Unavailable> {
-    SqliteRecords::facts(folder, &folder.join(MARK_FILE), NOON).unwrap().missing
+    records::survey_sqlite(folder, &folder.join(MARK_FILE), NOON).unwrap().missing
 }
 
 fn refusal<T>(opened: Result<T, OpenError>) -> Unavailable {
@@ -122,7 +122,7 @@ async fn a_database_that_lost_a_guard_is_refused_at_the_start_and_told_by_a_look
         let refused = refusal(PostgresRecords::open(PostgresOptions::new(&url)).await);
         assert!(refused.outage == Outage::Unusable && (told.is_empty() || refused == seen), "{harm}: {refused:?}");
         if mend.is_empty() {
-            let applied = PostgresRecords::migrate(&url).await.unwrap();
+            let applied = records::migrate_postgres(&url).await.unwrap();
             assert_eq!((applied.names.len(), applied.restored.len()), (0, 1), "{harm}");
         } else {
             execute(&url, mend).await;
@@ -148,7 +148,7 @@ async fn a_table_in_an_earlier_schema_of_the_search_path_is_not_taken_for_chimer
                 let it begin with public";
     assert_eq!(lacks(&url).await.unwrap().reason, told);
     assert_eq!(refusal(PostgresRecords::open(PostgresOptions::new(&url)).await).reason, told);
-    assert_eq!(refusal(PostgresRecords::migrate(&url).await).reason, told);
+    assert_eq!(refusal(records::migrate_postgres(&url).await).reason, told);
     execute(&url, "CREATE TABLE nonces (LIKE public.nonces INCLUDING ALL)").await;
     execute(&url, "DO $$ BEGIN ASSERT to_regclass('earlier.runs') IS NULL; END $$").await;
     let told = "nonces in the database resolves to schema earlier, but Chimera's tables are in public; \
@@ -168,7 +168,7 @@ async fn a_node_that_runs_sees_that_a_guard_of_the_database_is_gone_and_goes_on_
     execute(&url, harm).await;
     until_told(&store, told).await;
     unusable(&store, added(2), told, harm).await;
-    PostgresRecords::migrate(&url).await.unwrap();
+    records::migrate_postgres(&url).await.unwrap();
     until_ready(&store, harm).await;
     store.commit(added(2)).await.unwrap();
     let (harm, told, mend) = HARMS[8];
@@ -237,10 +237,10 @@ async fn a_data_file_that_lost_a_guard_is_unusable_while_it_runs_and_at_the_star
         assert_eq!(refusal(sqlite(folder.path())), why, "{harm}");
         drop(file);
         if !by_migrate {
-            assert_eq!(refusal(SqliteRecords::migrate(folder.path())), why, "{harm}");
+            assert_eq!(refusal(records::migrate_sqlite(folder.path())), why, "{harm}");
             continue;
         }
-        assert_eq!(SqliteRecords::migrate(folder.path()).unwrap().restored.len(), 1, "{harm}");
+        assert_eq!(records::migrate_sqlite(folder.path()).unwrap().restored.len(), 1, "{harm}");
         assert_eq!(lacks_beside(folder.path()), None, "{harm}");
         let store = sqlite(folder.path()).unwrap();
         store.commit(added(2)).await.unwrap();

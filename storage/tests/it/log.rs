@@ -6,7 +6,7 @@ use chimera_core::flow::tables::RUNS;
 use chimera_core::record::{Scope, Select, Tx};
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{CommitError, Hold, Outage, Records};
-use chimera_storage::records::{AccessMode, MARK_FILE, OpenError, SqliteRecords};
+use chimera_storage::records::{self, AccessMode, MARK_FILE, OpenError, SqliteRecords};
 use chimera_testkit::build::{entry, run};
 use chimera_testkit::seeded::{FakeClock, Seeded};
 use std::sync::Arc;
@@ -93,12 +93,12 @@ async fn a_log_whose_data_file_is_missing_or_empty_is_left_alone_whoever_opens_i
             opened(AccessMode::Write),
             opened(AccessMode::Read),
             opened(AccessMode::Resume),
-            SqliteRecords::migrate(&left).map(drop),
-            SqliteRecords::facts(&left, &left.join(MARK_FILE), now).map(drop),
-            SqliteRecords::times(&left).map(drop),
-            SqliteRecords::check_all(&left),
-            SqliteRecords::copy(&left, &left, &hold).map(drop),
-            SqliteRecords::hold_data(&left, &left.join(MARK_FILE), &hold),
+            records::migrate_sqlite(&left).map(drop),
+            records::survey_sqlite(&left, &left.join(MARK_FILE), now).map(drop),
+            records::sqlite_times(&left).map(drop),
+            records::check_sqlite(&left),
+            records::copy_sqlite(&left, &left, &hold).map(drop),
+            records::hold_sqlite(&left, &left.join(MARK_FILE), &hold),
         ];
         for refused in refusals {
             let Err(OpenError::Unavailable(why)) = refused else { panic!("{how}: {refused:?}") };

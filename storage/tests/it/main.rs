@@ -10,6 +10,7 @@ mod counters;
 mod crash;
 mod damage;
 mod differential;
+mod events;
 mod foreign_constraints;
 mod foreign_triggers;
 mod foreign_triggers_ledger;

@@ -5,7 +5,7 @@ use crate::records::{fresh_database, postgres, sqlite};
 use chimera_core::job::tables::AGENTS;
 use chimera_core::record::{Insert, Scope, Select, Tx, Value};
 use chimera_engine::port::{CommitError, Outage, ReadError, Records, Unavailable};
-use chimera_storage::records::{MARK_FILE, OpenError, PostgresRecords, SqliteRecords};
+use chimera_storage::records::{self, MARK_FILE, OpenError};
 use chimera_testkit::build::NOON;
 use chimera_testkit::postgres::PrivatePostgres;
 use std::path::Path;
@@ -39,12 +39,12 @@ async fn execute(url: &str, sql: &str) {
 /// What the store lacks, as seen by `facts`.
 async fn lacks(url: &str) -> Option<String> {
     let folder = tempfile::tempdir().unwrap();
-    let facts = PostgresRecords::facts(url, &folder.path().join(MARK_FILE), NOON).await.unwrap();
+    let facts = records::survey_postgres(url, &folder.path().join(MARK_FILE), NOON).await.unwrap();
     facts.missing.map(|why| why.reason)
 }
 
 fn lacks_beside(folder: &Path) -> Option<String> {
-    SqliteRecords::facts(folder, &folder.join(MARK_FILE), NOON).unwrap().missing.map(|why| why.reason)
+    records::survey_sqlite(folder, &folder.join(MARK_FILE), NOON).unwrap().missing.map(|why| why.reason)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -112,7 +112,7 @@ async fn a_lock_of_somebody_else_is_told_as_that() {
     client.batch_execute("BEGIN; LOCK TABLE audit_log_entries IN ACCESS EXCLUSIVE MODE").await.unwrap();
     let folder = tempfile::tempdir().unwrap();
     let marks = folder.path().join(MARK_FILE);
-    let (times, facts) = tokio::join!(PostgresRecords::times(&url), PostgresRecords::facts(&url, &marks, NOON));
+    let (times, facts) = tokio::join!(records::postgres_times(&url), records::survey_postgres(&url, &marks, NOON));
     for error in [times.unwrap_err(), facts.unwrap_err()] {
         let OpenError::Unavailable(why) = error else { panic!("{error:?}") };
         assert_eq!(why, Unavailable::new(Outage::Transient, "somebody else holds a lock in the database"));

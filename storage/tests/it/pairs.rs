@@ -6,7 +6,7 @@ use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::record::{Scope, Select, Tx};
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{Hold, Outage, Random, Records};
-use chimera_storage::records::{AccessMode, MARK_FILE, OpenError, SqliteRecords};
+use chimera_storage::records::{self, AccessMode, MARK_FILE, OpenError, SqliteRecords};
 use chimera_testkit::build::{entry, run};
 use chimera_testkit::flow::until;
 use chimera_testkit::ledger_fixture::LedgerFixture;
@@ -69,10 +69,10 @@ fn lookers(folder: &Path) -> [Result<(), OpenError>; 5] {
     let copy = tempfile::tempdir().unwrap();
     [
         opened(folder, AccessMode::Read),
-        SqliteRecords::facts(folder, &folder.join(MARK_FILE), Timestamp::from_micros(0)).map(drop),
-        SqliteRecords::times(folder).map(drop),
-        SqliteRecords::check_all(folder),
-        SqliteRecords::copy(folder, copy.path(), &hold()).map(drop),
+        records::survey_sqlite(folder, &folder.join(MARK_FILE), Timestamp::from_micros(0)).map(drop),
+        records::sqlite_times(folder).map(drop),
+        records::check_sqlite(folder),
+        records::copy_sqlite(folder, copy.path(), &hold()).map(drop),
     ]
 }
 
@@ -81,8 +81,8 @@ fn writers(folder: &Path) -> [Result<(), OpenError>; 4] {
     [
         opened(folder, AccessMode::Write),
         opened(folder, AccessMode::Resume),
-        SqliteRecords::migrate(folder).map(drop),
-        SqliteRecords::hold_data(folder, &folder.join(MARK_FILE), &hold()),
+        records::migrate_sqlite(folder).map(drop),
+        records::hold_sqlite(folder, &folder.join(MARK_FILE), &hold()),
     ]
 }
 
@@ -313,7 +313,7 @@ async fn accepted(pair: &Pair, which: &str) -> Option<String> {
     let clock = Arc::new(FakeClock::at(Timestamp::from_micros(0)));
     match SqliteRecords::open(folder.path(), AccessMode::Read, clock) {
         Ok(store) => {
-            SqliteRecords::check_all(folder.path()).unwrap_or_else(|error| panic!("{which}: {error}"));
+            records::check_sqlite(folder.path()).unwrap_or_else(|error| panic!("{which}: {error}"));
             Some(content(&store).await)
         }
         Err(OpenError::Unavailable(why)) if why.reason.contains("is not the data file") => None,

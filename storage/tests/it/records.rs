@@ -3,7 +3,9 @@
 use chimera_core::job::tables::AGENTS;
 use chimera_core::record::{Insert, Scope, Select, Tx, Value};
 use chimera_engine::port::{CommitError, Records};
-use chimera_storage::records::{AccessMode, MARK_FILE, OpenError, PostgresOptions, PostgresRecords, SqliteRecords};
+use chimera_storage::records::{
+    self, AccessMode, MARK_FILE, OpenError, PostgresOptions, PostgresRecords, SqliteRecords,
+};
 use chimera_testkit::build::{NOON, run, step};
 use chimera_testkit::memory::MemoryRecords;
 use chimera_testkit::postgres::PrivatePostgres;
@@ -79,7 +81,7 @@ async fn sqlite_goes_on_where_it_stopped() {
 #[tokio::test]
 async fn the_facts_of_an_embedded_store_say_that_commits_wait_for_the_disk() {
     let folder = tempfile::tempdir().unwrap();
-    let facts = || SqliteRecords::facts(folder.path(), &folder.path().join(MARK_FILE), NOON);
+    let facts = || records::survey_sqlite(folder.path(), &folder.path().join(MARK_FILE), NOON);
     assert!(facts().unwrap().durable, "before there is a file");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "looking makes nothing");
     let store = sqlite(folder.path()).unwrap();

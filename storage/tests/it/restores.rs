@@ -7,7 +7,7 @@ use chimera_core::record::{Comparison, Condition, RowCount, Scope, Select, Step,
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{Blocked, CommitError, Hold, Outage, Records};
 use chimera_storage::records::{
-    AccessMode, DATA_FILE, DatabaseCopy, MARK_FILE, OpenError, PostgresOptions, PostgresRecords, SqliteRecords,
+    self, AccessMode, DATA_FILE, DatabaseCopy, MARK_FILE, OpenError, PostgresOptions, PostgresRecords, SqliteRecords,
 };
 use chimera_testkit::cells::Cells;
 use chimera_testkit::ledger_fixture::LedgerFixture;
@@ -27,7 +27,7 @@ pub(crate) fn open(folder: &Path, access: AccessMode) -> SqliteRecords {
 
 fn held_reason(folder: &Path) -> Option<String> {
     let now = Timestamp::from_micros(NOON);
-    SqliteRecords::facts(folder, &folder.join(MARK_FILE), now).unwrap().hold.map(|hold| hold.reason)
+    records::survey_sqlite(folder, &folder.join(MARK_FILE), now).unwrap().hold.map(|hold| hold.reason)
 }
 
 /// The transaction with which an operator resumes.
@@ -184,10 +184,10 @@ async fn a_copy_is_taken_beside_a_writer_and_is_held_however_it_is_put_back() {
     world.write(&store, 0, "acme", 6).await;
     [&copy, &back].into_iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
     let hold = Hold { reason: "it is a backup".to_owned(), since: Timestamp::from_micros(NOON) };
-    let copied = SqliteRecords::copy(&live, &copy, &hold).unwrap();
+    let copied = records::copy_sqlite(&live, &copy, &hold).unwrap();
     world.write(&store, 0, "acme", 1).await;
     assert_eq!((copied.lanes.len(), copied.lanes[0].2.seq), (1, 6));
-    assert_eq!(SqliteRecords::inspect(&copy).unwrap(), copied);
+    assert_eq!(records::inspect_sqlite_copy(&copy).unwrap(), copied);
     store.close().await;
     std::fs::copy(copy.join("records.db"), back.join("chimera.db")).unwrap();
     is_held(&back, "it is a backup").await;
@@ -215,7 +215,7 @@ async fn data_that_is_held_knows_every_generation_that_its_mark_knows_and_a_resu
     open(folder.path(), AccessMode::Write).close().await;
     std::fs::copy(&data, folder.path().join("older")).unwrap();
     let hold = Hold { reason: "it was restored".to_owned(), since: Timestamp::from_micros(NOON) };
-    SqliteRecords::hold_data(folder.path(), &folder.path().join(MARK_FILE), &hold).unwrap();
+    records::hold_sqlite(folder.path(), &folder.path().join(MARK_FILE), &hold).unwrap();
     let resumed = open(folder.path(), AccessMode::Resume);
     resumed.commit(let_go(AHEAD)).await.unwrap();
     resumed.close().await;
@@ -227,7 +227,7 @@ async fn data_that_is_held_knows_every_generation_that_its_mark_knows_and_a_resu
         std::fs::copy(folder.path().join("older"), &data).unwrap();
         match how {
             "start" => is_held(folder.path(), "a state from before that").await,
-            "restore" => SqliteRecords::hold_data(folder.path(), &folder.path().join(MARK_FILE), &hold).unwrap(),
+            "restore" => records::hold_sqlite(folder.path(), &folder.path().join(MARK_FILE), &hold).unwrap(),
             _ => {}
         }
         open(folder.path(), AccessMode::Resume).close().await;
@@ -254,12 +254,12 @@ async fn a_database_that_is_held_learns_the_generations_that_nodes_know_and_a_re
     world.write(&one, 0, "acme", 1).await;
     one.close().await;
     std::fs::create_dir(&copy).unwrap();
-    let copied = PostgresRecords::copy(&url, &copy, |_| {}).await.unwrap();
+    let copied = records::copy_postgres(&url, &copy, |_| {}).await.unwrap();
     let source = DatabaseCopy { folder: &copy, manifest: &copied };
     let hold = Hold { reason: "it was restored".to_owned(), since: Timestamp::from_micros(NOON) };
     for (step, known) in [(0, false), (1, true), (2, false)] {
         let aside = Some(Timestamp::from_micros(NOON + step));
-        PostgresRecords::fill(&url, source, &none, &hold, aside).await.unwrap();
+        records::fill_postgres(&url, source, &none, &hold, aside).await.unwrap();
         if step > 0 && !known {
             // The waiting node has marks that the resuming operator does not know.
             node(&url, folder.path(), "one").await.close().await;
@@ -317,16 +317,16 @@ async fn a_database_that_was_put_back_is_held_for_every_node_until_it_is_resumed
     }
     let copy = folder.path().join("copy");
     std::fs::create_dir(&copy).unwrap();
-    let copied = PostgresRecords::copy(&url, &copy, |_| {}).await.unwrap();
+    let copied = records::copy_postgres(&url, &copy, |_| {}).await.unwrap();
     let source = DatabaseCopy { folder: &copy, manifest: &copied };
     assert_eq!(copied.lanes.iter().map(|(_, _, head)| head.seq).sum::<i64>(), 6);
     world.write(&one, 0, "acme", 4).await;
     let hold = Hold { reason: "it was restored".to_owned(), since: Timestamp::from_micros(NOON) };
     let none = folder.path().join("none.mark");
-    let refused = PostgresRecords::fill(&url, source, &none, &hold, None).await.unwrap_err();
+    let refused = records::fill_postgres(&url, source, &none, &hold, None).await.unwrap_err();
     assert_eq!(refused.to_string(), "the database is not empty");
     let aside = Some(Timestamp::from_micros(NOON));
-    let kept = PostgresRecords::fill(&url, source, &none, &hold, aside).await.unwrap();
+    let kept = records::fill_postgres(&url, source, &none, &hold, aside).await.unwrap();
     assert_eq!(kept.as_deref(), Some(format!("before_restore_{NOON}").as_str()));
     for store in [&one, &two] {
         until_held(store, true).await;
@@ -376,17 +376,17 @@ async fn a_copy_of_data_that_is_not_sound_is_refused_when_it_is_made_and_when_it
     let (whole, broken) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let hold = Hold { reason: "it is a copy".to_owned(), since: Timestamp::from_micros(NOON) };
     let is_refused = |copied: Result<_, OpenError>| matches!(copied, Err(OpenError::Unavailable(why)) if why.outage == Outage::Damaged);
-    SqliteRecords::copy(folder.path(), whole.path(), &hold).unwrap();
-    assert!(SqliteRecords::inspect(whole.path()).is_ok());
+    records::copy_sqlite(folder.path(), whole.path(), &hold).unwrap();
+    assert!(records::inspect_sqlite_copy(whole.path()).is_ok());
     damage_root(&whole.path().join(DATA_FILE), "agents");
-    assert!(is_refused(SqliteRecords::inspect(whole.path())), "a page that nothing else reads");
+    assert!(is_refused(records::inspect_sqlite_copy(whole.path())), "a page that nothing else reads");
     // A row that violates a constraint is copied byte by byte: only a check of the copy finds it.
     let file = rusqlite::Connection::open(folder.path().join("chimera.db")).unwrap();
     let text = "PRAGMA foreign_keys = OFF; PRAGMA ignore_check_constraints = ON; \
                 INSERT INTO actor_keys (id, actor_id, tenant_id) VALUES (zeroblob(16), 'a', 't')";
     file.execute_batch(text).unwrap();
     drop(file);
-    assert!(is_refused(SqliteRecords::copy(folder.path(), broken.path(), &hold)));
+    assert!(is_refused(records::copy_sqlite(folder.path(), broken.path(), &hold)));
 }
 
 /// Removes the last entries from a database, as on a server that never received them.
@@ -454,19 +454,19 @@ async fn a_database_whose_restore_fails_is_what_it_was() {
     world.write(&one, 0, "acme", 3).await;
     let copy = folder.path().join("copy");
     std::fs::create_dir(&copy).unwrap();
-    let copied = PostgresRecords::copy(&url, &copy, |_| {}).await.unwrap();
+    let copied = records::copy_postgres(&url, &copy, |_| {}).await.unwrap();
     let source = DatabaseCopy { folder: &copy, manifest: &copied };
     let last = &copied.tables.last().unwrap().name;
     std::fs::remove_file(copy.join(format!("{last}.copy"))).unwrap();
     let hold = Hold { reason: "it was restored".to_owned(), since: Timestamp::from_micros(NOON) };
     let aside = Some(Timestamp::from_micros(NOON));
     let none = folder.path().join("none.mark");
-    PostgresRecords::fill(&url, source, &none, &hold, aside).await.unwrap_err();
+    records::fill_postgres(&url, source, &none, &hold, aside).await.unwrap_err();
     written(&world, &one).await;
     assert_eq!((entries(&one).await, one.hold()), (4, None), "nothing was moved");
     one.close().await;
     let empty = fresh_database();
-    PostgresRecords::fill(&empty, source, &none, &hold, aside).await.unwrap_err();
+    records::fill_postgres(&empty, source, &none, &hold, aside).await.unwrap_err();
     let refused = PostgresRecords::open_read_only(&empty).await.err().map(|error| error.to_string());
     assert!(refused.is_some_and(|said| said.contains("schema")), "an empty one is empty");
 }
@@ -491,7 +491,7 @@ async fn a_lane_whose_head_is_damaged_is_named_by_every_look_and_every_copy() {
     file.execute_batch(text).unwrap();
     drop(file);
     let marks = folder.path().join(MARK_FILE);
-    is_named(SqliteRecords::facts(folder.path(), &marks, now).err());
+    is_named(records::survey_sqlite(folder.path(), &marks, now).err());
     let clock = Arc::new(FakeClock::at(now));
     is_named(SqliteRecords::open_marked(folder.path(), &marks, AccessMode::Write, clock).err());
 
@@ -500,8 +500,8 @@ async fn a_lane_whose_head_is_damaged_is_named_by_every_look_and_every_copy() {
     LedgerFixture::new(1).write(&one, 0, "acme", 1).await;
     one.close().await;
     damage_heads(&url).await;
-    is_named(PostgresRecords::facts(&url, &marks, now).await.err());
-    is_named(PostgresRecords::copy(&url, copy.path(), |_| {}).await.err());
+    is_named(records::survey_postgres(&url, &marks, now).await.err());
+    is_named(records::copy_postgres(&url, copy.path(), |_| {}).await.err());
 }
 
 async fn damage_heads(url: &str) {

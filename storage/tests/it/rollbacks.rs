@@ -4,7 +4,7 @@ use crate::records::{fresh_database, postgres, sqlite};
 use chimera_core::limits::ROLLBACK_LONG_SECONDS;
 use chimera_core::time::Timestamp;
 use chimera_engine::port::Records;
-use chimera_storage::records::{MARK_FILE, PostgresRecords, SqliteRecords};
+use chimera_storage::records::{self, MARK_FILE};
 use chimera_testkit::build::NOON;
 use serde_json::{Value, json};
 
@@ -39,7 +39,7 @@ async fn rollbacks_that_take_long_are_counted_in_both_stores() {
     let file = rusqlite::Connection::open(folder.path().join("chimera.db")).unwrap();
     let text = inserted(|at| format!("x'{:032x}'", at + 1), |at| at.micros().to_string());
     file.execute_batch(&text).unwrap();
-    let facts = SqliteRecords::facts(folder.path(), &folder.path().join(MARK_FILE), NOON).unwrap();
+    let facts = records::survey_sqlite(folder.path(), &folder.path().join(MARK_FILE), NOON).unwrap();
     assert_eq!((facts.runs.parked, facts.runs.long_rollbacks), (4, 2));
 
     let url = fresh_database();
@@ -48,6 +48,6 @@ async fn rollbacks_that_take_long_are_counted_in_both_stores() {
     tokio::spawn(connection);
     let text = inserted(|at| format!("'{:032x}'", at + 1), |at| format!("'{at}'"));
     client.batch_execute(&text).await.unwrap();
-    let facts = PostgresRecords::facts(&url, &folder.path().join("none"), NOON).await.unwrap();
+    let facts = records::survey_postgres(&url, &folder.path().join("none"), NOON).await.unwrap();
     assert_eq!((facts.runs.parked, facts.runs.long_rollbacks), (4, 2));
 }

@@ -9,7 +9,10 @@ use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::run::{RunStatus, StepStatus};
 use chimera_core::flow::status::RequestStatus;
+use chimera_core::flow::tables::{EVENT_WAITS, event_waits};
 use chimera_core::flow::tables::{RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS, runs, scoped_approvals, steps};
+use chimera_core::flow::work::NoJobs;
+use chimera_core::job::executions::ExecutionLog;
 use chimera_core::record::{Comparison, Scope, Select};
 use chimera_core::secret::Secret;
 use chimera_engine::EngineError;
@@ -17,7 +20,8 @@ use chimera_engine::act::rules::Rules;
 use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::view::StepView;
 use chimera_engine::flow::{
-    Asking, Decide, Decision, Flow, FlowPorts, OutcomeReport, RunFilter, RunKey, StartRun, ToolRegistry,
+    self, Asking, Decide, Decision, Flow, FlowPorts, OutcomeReport, ProcessLog, PublishEvent, RunFilter, RunKey, StartRun,
+    ToolRegistry,
 };
 use chimera_engine::port::{NoSpans, Records};
 use serde_json::json;
@@ -51,7 +55,7 @@ pub async fn run_case(store: &dyn Store, case: Case) -> FinalState {
         let wire = Arc::new(PortSwitch::cut_at([case.crash_at, case.then].get(crashes).copied().flatten()));
         let flow = engine(&world, &records, &wire);
         let keeper = flow.clone();
-        let keeper = tokio::spawn(async move { keeper.keep().await });
+        let keeper = tokio::spawn(async move { flow::run_keeper(&keeper).await });
         let done = tokio::select! {
             biased;
             () = wire.wait_until_cut() => false,
@@ -100,18 +104,21 @@ async fn wait_until_idle(records: &dyn Records, wire: &PortSwitch) {
 
 fn engine(world: &World, records: &Arc<dyn Records>, wire: &Arc<PortSwitch>) -> Flow {
     let (tools, mut registry) = (world.registry(), ToolRegistry::default());
-    for tool in tools.specs().filter_map(|spec| tools.get(&spec.name)) {
-        registry.add(Arc::new(SwitchedTool::new(Arc::clone(tool), Arc::clone(wire)))).expect("a name of its own");
+    for tool in tools.specs().into_iter().filter_map(|spec| tools.get("", &spec.name)) {
+        registry.add(Arc::new(SwitchedTool::new(tool, Arc::clone(wire)))).expect("a name of its own");
     }
     Flow::new(FlowPorts {
+        call_log: Arc::new(ProcessLog),
         records: Arc::new(SwitchedRecords::new(Arc::clone(records), Arc::clone(wire))),
         clock: Arc::clone(&world.clock),
         random: Arc::clone(&world.random) as _,
         bus: Arc::new(BroadcastBus::default()),
         notifier: Arc::new(NullNotifier),
         spans: Arc::new(NoSpans),
+        jobs: Arc::new(NoJobs),
         asking: Asking::default(),
         registry: Arc::new(registry),
+        projection: Arc::new(ExecutionLog),
         policy: Arc::new(Rules::default()),
         slots: CallLimits::default(),
         alone: true,
@@ -135,17 +142,20 @@ impl RunClient<'_> {
         loop {
             moves.borrow_and_update();
             let mut asked = false;
+            if finds(records, Select::from(&EVENT_WAITS, Scope::System).with(event_waits::event_key, "later")).await {
+                self.tell(flow, "later").await;
+            }
             // This runs after every commit, so it checks the rows before it loads whole documents.
             if finds(records, pending.clone()).await || finds(records, unknown.clone()).await {
                 for id in self.runs(flow).await {
                     asked |= self.answer(flow, id).await;
                 }
             }
-            let shown = flow.show(&self.world.actor("admin"), run).await.expect("a run that is there");
+            let shown = flow::show_run(flow, &self.world.actor("admin"), run).await.expect("a run that is there");
             match shown.summary.status {
                 RunStatus::RolledBack => return,
                 RunStatus::Completed if shown.rollback.is_none() => {
-                    let told = flow.rollback(&self.world.actor("user_ann"), run, None, None).await;
+                    let told = flow::rollback(flow, &self.world.actor("user_ann"), run, None, None).await;
                     match told {
                         Ok(()) => {}
                         // Already requested; the run has not processed the signal yet.
@@ -162,7 +172,20 @@ impl RunClient<'_> {
         }
     }
 
+    /// Publishes an event. A repetition counts once.
+    async fn tell(&self, flow: &Flow, key: &str) {
+        let event = PublishEvent {
+            name: "told".to_owned(),
+            key: key.to_owned(),
+            payload: json!({"key": key}),
+            event_id: Some(format!("the only one {key}")),
+            ttl_seconds: None,
+        };
+        flow::publish_event(flow, &self.world.actor("agent_bell"), event).await.expect("an event that counts");
+    }
+
     async fn begin(&self, flow: &Flow) -> Uuid {
+        self.tell(flow, "before").await;
         let (admin, ann) = (self.world.actor("admin"), self.world.actor("user_ann"));
         for document in [workflow::child_workflow(), workflow::parent_workflow()] {
             let id = document["workflow_id"].as_str().unwrap_or_default().to_owned();
@@ -173,7 +196,7 @@ impl RunClient<'_> {
             idempotency_key: RunKey::new(&Secret::new("the seal"), &ann, KEY).ok(),
             ..StartRun::of("whole", json!({"list": [1, 2, 3]}))
         };
-        match flow.start(&ann, ask).await {
+        match flow::start(flow, &ann, ask).await {
             Ok(started) => started.run_id,
             Err(EngineError::KeyUsed(run)) => run.id,
             Err(error) => panic!("cannot start the run: {error:?}"),
@@ -182,14 +205,14 @@ impl RunClient<'_> {
 
     async fn runs(&self, flow: &Flow) -> Vec<Uuid> {
         let filter = RunFilter { limit: 100, ..RunFilter::default() };
-        let listed = flow.list(&self.world.actor("admin"), filter).await.expect("a list");
+        let listed = flow::list_runs(flow, &self.world.actor("admin"), filter).await.expect("a list");
         listed.items.into_iter().map(|run| run.run_id).collect()
     }
 
     /// Approves pending requests and reports unknown outcomes. Returns whether an approval was pending.
     async fn answer(&mut self, flow: &Flow, run: Uuid) -> bool {
         let ann = self.world.actor("user_ann");
-        let shown = flow.show(&ann, run).await.expect("a run that is there");
+        let shown = flow::show_run(flow, &ann, run).await.expect("a run that is there");
         for approval in &shown.approvals {
             let decide = Decide {
                 run,
@@ -199,9 +222,10 @@ impl RunClient<'_> {
                 digest: None,
                 reason: None,
             };
-            flow.decide(&ann, decide).await.expect("a decision that counts");
+            flow::decide(flow, &ann, decide).await.expect("a decision that counts");
         }
-        let steps = flow.steps(&ann, run, chimera_core::limits::PAGE_ROWS_MAX, None).await.expect("steps").steps;
+        let steps =
+            flow::list_steps(flow, &ann, run, chimera_core::limits::PAGE_ROWS_MAX, None).await.expect("steps").steps;
         for step in steps.iter().filter(|step| step.status == StepStatus::OutcomeUnknown) {
             self.settle(flow, run, step).await;
         }
@@ -219,6 +243,6 @@ impl RunClient<'_> {
         let step = step.step_id.expect("a step that has started");
         let found = OutcomeReport { step, attempt: None, happened, output, notes: None };
         // Possibly already reported; the run has not processed the signal yet.
-        let _ = flow.report_outcome(&self.world.actor("user_ann"), run, found).await;
+        let _ = flow::report_outcome(flow, &self.world.actor("user_ann"), run, found).await;
     }
 }

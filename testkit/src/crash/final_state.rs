@@ -4,8 +4,11 @@
 use super::UNCERTAIN_TOOL;
 use crate::flow::ExternalSystem;
 use crate::simulate::port_switch::CrashPoint;
+use chimera_core::flow::air::NodeKind;
 use chimera_core::flow::status::RequestStatus;
+use chimera_core::flow::tables::EventWaitRow;
 use chimera_core::flow::tables::{ApprovalRow, EffectRow, RunRow, SignalRow, StepRow};
+use chimera_core::job::tables::ScopedAgentExecutionRow;
 use chimera_core::record::{Json, Scope, StoredRow};
 use chimera_engine::port::Records;
 use serde_json::Value;
@@ -29,6 +32,10 @@ pub struct FinalState {
     calls: usize,
     /// Effects that exist outside and were not undone.
     standing: usize,
+    /// Records of calls that have ended.
+    executions_ended: usize,
+    /// Records of calls that a crash interrupted: the store says nothing untrue about them.
+    executions_open: usize,
     /// Unfinished work: owned runs, pending approvals, unconsumed signals.
     left: Vec<String>,
     /// Tools whose outcome was unknown at some time.
@@ -63,7 +70,12 @@ impl FinalState {
             }
         }
         for row in &steps {
-            end.steps.insert(place(row), (row.status.as_str().to_owned(), json(&row.output)));
+            let mut output = json(&row.output);
+            // When a wait ended depends on when its engine crashed.
+            if let Some(members) = output.as_object_mut().filter(|_| row.node_type == NodeKind::Wait) {
+                members.retain(|name, _| name != "until" && name != "sent_at");
+            }
+            end.steps.insert(place(row), (row.status.as_str().to_owned(), output));
         }
         for row in all::<EffectRow>(records).await {
             let (run, node, item) = by_id.get(&row.step_id).cloned().unwrap_or_default();
@@ -73,8 +85,13 @@ impl FinalState {
         let asked = all::<ApprovalRow>(records).await.into_iter();
         let pending = asked.filter(|row| row.status == RequestStatus::Pending);
         end.left.extend(pending.map(|row| format!("{} is pending approval", row.action_type)));
+        let executions = all::<ScopedAgentExecutionRow>(records).await;
+        end.executions_open = executions.iter().filter(|row| row.completed_at.is_none()).count();
+        end.executions_ended = executions.len() - end.executions_open;
         let signals = all::<SignalRow>(records).await.into_iter();
         end.left.extend(signals.map(|row| format!("signal {} was not consumed", row.kind)));
+        let waits = all::<EventWaitRow>(records).await.into_iter();
+        end.left.extend(waits.map(|row| format!("{} is waited for", row.event_key)));
         for sent in outside.sent() {
             let (run, node) = sent.key.split_once(':').unwrap_or_default();
             let run = Uuid::parse_str(run).map(name).unwrap_or_default();
@@ -93,6 +110,9 @@ impl FinalState {
         assert_eq!(self.calls, undisturbed.calls, "{moment:?}: a call was repeated");
         assert_eq!(self.standing, undisturbed.standing, "{moment:?}");
         assert_eq!(self.left, undisturbed.left, "{moment:?}");
+        let (records, least) = (self.executions_ended + self.executions_open, undisturbed.executions_ended);
+        assert!(undisturbed.executions_open == 0 && least > 0, "every call of the undisturbed run has ended");
+        assert!(records >= least, "{moment:?}: {records} execution records, at least {least}");
         let only: BTreeSet<String> = [UNCERTAIN_TOOL.to_owned()].into();
         assert!(self.doubts.is_subset(&only), "{moment:?}: {:?}", self.doubts);
     }

@@ -12,6 +12,11 @@ fn with(mut node: Value, name: &str, value: Value) -> Value {
     node
 }
 
+/// A node with this input and judge. A judge whose checks iterate over a list decides in a turn of its own.
+fn judged(node: Value, n: &str, judge: Value) -> Value {
+    with(with(node, "inputs", json!({ "n": n })), "judge", judge)
+}
+
 /// The child workflow. It runs twice; the second time `look` is answered from the cache.
 pub(super) fn child_workflow() -> Value {
     json!({
@@ -27,7 +32,7 @@ pub(super) fn parent_workflow() -> Value {
     let edge = |from: &str, to: &str| json!({"from": from, "to": to});
     let on = |from: &str, to: &str, condition: &str| json!({"from": from, "to": to, "condition": condition});
     json!({
-        "air_version": "1.0", "workflow_id": "whole",
+        "air_version": "1.0", "workflow_id": "whole", "log_executions": {},
         "inputs": {"type": "object", "properties": {"list": {"type": "array"}}, "required": ["list"]},
         "outputs": {"last": "${nodes.last.outputs.echo}", "items": "${nodes.each.outputs.items}"},
         "nodes": [
@@ -49,6 +54,18 @@ pub(super) fn parent_workflow() -> Value {
             // Ends long before the person decides. The edges that it settled must not change afterwards.
             with(function("soonest", "pure"), "join", json!("any")),
             function("too_late", "again"),
+            judged(function("draft", "read"), "${'j' + string(judge.rejections)}", json!({
+                "checks": [{"require": "${['j1'].exists(x, x == output.echo.n)}", "message": "not yet"}], "retries": 1,
+            })),
+            judged(function("publish", "again"), "${nodes.draft.outputs.echo.n}", json!({
+                "checks": [{"require": "${['j1'].exists(x, x == input.n)}"}],
+            })),
+            judged(function("odd", "read"), "odd", json!({
+                "checks": [{"require": "${output.echo.n == 'even'}", "on_fail": "escalate"}],
+            })),
+            {"id": "nap", "type": "wait", "for_seconds": 2},
+            {"id": "told_before", "type": "wait", "event": {"name": "told", "key": "before"}},
+            {"id": "told_later", "type": "wait", "event": {"name": "told", "key": "later"}, "timeout_seconds": 86_400},
             function("last", "pure"),
         ],
         "edges": [
@@ -62,7 +79,10 @@ pub(super) fn parent_workflow() -> Value {
             on("soonest", "too_late", "${has(nodes.person.outputs.success)}"),
             on("guarded", "too_late", "${nodes.guarded.outputs.success == false}"),
             edge("either", "each"), edge("each", "person"), edge("person", "guarded"),
+            edge("begin", "draft"), edge("draft", "publish"), edge("publish", "last"),
+            edge("make", "odd"), edge("odd", "last"),
             edge("guarded", "last"), edge("part_two", "last"), edge("stubborn", "last"), edge("late", "last"),
+            edge("make", "nap"), edge("nap", "told_before"), edge("told_before", "told_later"), edge("told_later", "last"),
         ],
     })
 }

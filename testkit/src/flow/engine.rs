@@ -7,6 +7,8 @@ use crate::flow::external_tool::{BehaviorScript, CallBehavior, ExternalTool, Ext
 use crate::seeded::Seeded;
 use async_trait::async_trait;
 use chimera_core::access::tables::{TENANTS, tenants};
+use chimera_core::flow::work::NoJobs;
+use chimera_core::job::executions::ExecutionLog;
 use chimera_core::record::{Insert, Tx};
 use chimera_core::time::Timestamp;
 use chimera_core::tool::EffectKind;
@@ -14,7 +16,7 @@ use chimera_engine::access::Permit;
 use chimera_engine::act::rules::Rules;
 use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::port::{DeliveryReceipt, Message, Notifier, ToolError};
-use chimera_engine::flow::{Asking, Flow, FlowPorts, ToolRegistry};
+use chimera_engine::flow::{Asking, Flow, FlowPorts, ProcessLog, ToolRegistry};
 use chimera_engine::port::{Clock, NoSpans, Records};
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -117,14 +119,17 @@ pub fn engine(world: &World, records: Arc<dyn Records>) -> Flow {
 #[must_use]
 pub fn engine_with(world: &World, records: Arc<dyn Records>, alone: bool, rules: Rules) -> Flow {
     Flow::new(FlowPorts {
+        call_log: Arc::new(ProcessLog),
         records,
         clock: Arc::clone(&world.clock),
         random: Arc::clone(&world.random) as _,
         bus: Arc::new(BroadcastBus::default()),
         notifier: Arc::new(NullNotifier),
         spans: Arc::new(NoSpans),
+        jobs: Arc::new(NoJobs),
         asking: Asking::default(),
         registry: Arc::new(world.registry()),
+        projection: Arc::new(ExecutionLog),
         policy: Arc::new(rules),
         slots: CallLimits::default(),
         alone,

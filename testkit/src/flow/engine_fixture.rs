@@ -13,6 +13,8 @@ use chimera_core::access::Level;
 use chimera_core::access::tables::{TENANTS, tenants};
 use chimera_core::flow::policy::Policy;
 use chimera_core::flow::tables::{NotificationRow, steps};
+use chimera_core::flow::work::{Jobs, NoJobs};
+use chimera_core::job::executions::ExecutionLog;
 use chimera_core::json::Digest32;
 use chimera_core::limits;
 use chimera_core::record::{Insert, Row, StoredRow, Table, Tx};
@@ -22,8 +24,11 @@ use chimera_engine::access::Permit;
 use chimera_engine::access::port::{OneTenant, Tenancy};
 use chimera_engine::act::rules::Rules;
 use chimera_engine::flow::call_slots::CallLimits;
-use chimera_engine::flow::port::{Notifier, Tool};
-use chimera_engine::flow::{Asking, Decide, Decision, DecisionResult, Flow, FlowPorts, RunLimits, StartRun};
+use chimera_engine::flow::port::{Notifier, Tool, ToolSource};
+use chimera_engine::flow::{
+    self, Asking, Decide, Decision, DecisionResult, Flow, FlowPorts, LinkSeal, ProcessLog, RunLimits, StartRun,
+    reload_tools,
+};
 use chimera_engine::port::{NoSpans, Records, Spans};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -44,14 +49,14 @@ pub const SEAL: [u8; 32] = [3; 32];
 /// The default approval settings.
 #[must_use]
 pub fn asking() -> Asking {
-    Asking { seal: Some(Secret::new(SEAL)), ..Asking::default() }
+    Asking { seal: LinkSeal::new(Secret::new(SEAL)), ..Asking::default() }
 }
 
 /// The decrypted approval link in a stored message.
 #[must_use]
 pub fn approval_link(message: &Row) -> Option<String> {
     let message = NotificationRow::peek(message).expect("a message that can be read");
-    let payload = asking().unseal_link(message.id, message.payload.value().expect("a payload")).ok()?;
+    let payload = asking().seal.open(message.id, message.payload.value().expect("a payload")).ok()?;
     payload["data"]["link"].as_str().map(str::to_owned)
 }
 
@@ -59,9 +64,11 @@ pub fn approval_link(message: &Row) -> Option<String> {
 pub struct EngineSetup {
     world: World,
     tools: Vec<Arc<dyn Tool>>,
+    source: Option<Arc<dyn ToolSource>>,
     policy: Arc<dyn Policy>,
     notifier: Arc<dyn Notifier>,
     spans: Arc<dyn Spans>,
+    jobs: Arc<dyn Jobs>,
     asking: Asking,
     tenancy: Arc<dyn Tenancy>,
     slots: CallLimits,
@@ -83,9 +90,11 @@ pub fn stage(seed: u64) -> EngineSetup {
     EngineSetup {
         world: World::new(seed),
         tools: Vec::new(),
+        source: None,
         policy: Arc::new(Rules::default()),
         notifier: Arc::new(NullNotifier),
         spans: Arc::new(NoSpans),
+        jobs: Arc::new(NoJobs),
         asking: asking(),
         tenancy: Arc::new(OneTenant),
         slots: CallLimits::default(),
@@ -114,6 +123,13 @@ impl EngineSetup {
         self
     }
 
+    /// Tools that [`TENANT`] and other tenants declare.
+    #[must_use]
+    pub fn declared_by(mut self, source: Arc<dyn ToolSource>) -> Self {
+        self.source = Some(source);
+        self
+    }
+
     #[must_use]
     pub fn policy(mut self, policy: impl Policy + 'static) -> Self {
         self.policy = Arc::new(policy);
@@ -129,6 +145,12 @@ impl EngineSetup {
     #[must_use]
     pub fn spans(mut self, spans: Arc<dyn Spans>) -> Self {
         self.spans = spans;
+        self
+    }
+
+    #[must_use]
+    pub fn jobs(mut self, jobs: Arc<dyn Jobs>) -> Self {
+        self.jobs = jobs;
         self
     }
 
@@ -188,23 +210,31 @@ impl EngineSetup {
         for tool in self.tools {
             registry.add(tool).expect("a name of its own");
         }
+        let mut registry = registry.shared_by(self.tenancy);
+        if let Some(source) = self.source {
+            registry = registry.declared_by(source, TENANT);
+        }
         let parts = FlowPorts {
+            call_log: Arc::new(ProcessLog),
             records: Arc::clone(&records) as Arc<dyn Records>,
             clock: Arc::clone(&self.world.clock),
             random: Arc::clone(&self.world.random) as _,
             bus: Arc::new(BroadcastBus::default()),
             notifier: self.notifier,
             spans: self.spans,
+            jobs: self.jobs,
             asking: self.asking,
-            registry: Arc::new(registry.shared_by(self.tenancy)),
+            registry: Arc::new(registry),
+            projection: Arc::new(ExecutionLog),
             policy: self.policy,
             slots: self.slots,
             alone: self.alone,
         };
         let flow = Flow::bounded(parts, self.places);
+        reload_tools(&flow).await.expect("the store records the declared tools");
         if self.keeps {
             let keeper = flow.clone();
-            tokio::spawn(async move { keeper.keep().await });
+            tokio::spawn(async move { flow::run_keeper(&keeper).await });
         }
         EngineFixture { world: self.world, records, flow }
     }
@@ -260,7 +290,7 @@ impl EngineFixture {
 
     /// Starts a run as `user_ann`.
     pub async fn start(&self, ask: StartRun) -> Uuid {
-        let started = self.flow.start(&self.permit("user_ann"), ask).await;
+        let started = flow::start(&self.flow, &self.permit("user_ann"), ask).await;
         started.unwrap_or_else(|error| panic!("{}", json!(error.body()))).run_id
     }
 
@@ -275,7 +305,7 @@ impl EngineFixture {
     }
 
     pub async fn show(&self, run: Uuid) -> Value {
-        shown(self.flow.show(&self.permit("admin"), run).await.expect("the run"))
+        shown(flow::show_run(&self.flow, &self.permit("admin"), run).await.expect("the run"))
     }
 
     /// Waits until the run satisfies a condition.
@@ -288,7 +318,7 @@ impl EngineFixture {
         let waiting = async {
             loop {
                 commits.borrow_and_update();
-                let shown = shown(self.flow.show(&admin, run).await.expect("the run"));
+                let shown = shown(flow::show_run(&self.flow, &admin, run).await.expect("the run"));
                 if wanted(&shown) {
                     return shown;
                 }
@@ -336,7 +366,7 @@ impl EngineFixture {
     pub async fn steps(&self, run: Uuid) -> Value {
         let (admin, mut steps, mut cursor) = (self.permit("admin"), Vec::new(), None::<String>);
         loop {
-            let page = self.flow.steps(&admin, run, limits::PAGE_ROWS_MAX, cursor.as_deref()).await;
+            let page = flow::list_steps(&self.flow, &admin, run, limits::PAGE_ROWS_MAX, cursor.as_deref()).await;
             let page = page.expect("the steps");
             steps.extend(page.steps.into_iter().map(shown));
             match page.next_cursor {
@@ -359,7 +389,7 @@ impl EngineFixture {
 
     /// The types of the run's events, in order.
     pub async fn events(&self, run: Uuid) -> Vec<String> {
-        let events = self.flow.events(&self.permit("admin"), run, 0, 1_000).await.expect("events");
+        let events = flow::events(&self.flow, &self.permit("admin"), run, 0, 1_000).await.expect("events");
         events.into_iter().map(|event| event.event_type).collect()
     }
 
@@ -383,7 +413,7 @@ impl EngineFixture {
         let digest = asked.and_then(|asked| asked["digest"].as_str());
         let digest = digest.map(|digest| Digest32::from_hex(digest).expect("a digest"));
         let ask = Decide { run, decision, approval: None, step: None, digest, reason: None };
-        self.flow.decide(&self.permit(who), ask).await
+        flow::decide(&self.flow, &self.permit(who), ask).await
     }
 
     /// Waits until an approval is pending and approves it. Returns the approval request.

@@ -1,6 +1,7 @@
 //! A flow engine for tests: tools that record their calls, a simulated outside, and the engine on any store.
 
 mod bus;
+mod declared_tools;
 mod engine;
 mod engine_fixture;
 mod external_system;
@@ -16,6 +17,7 @@ use chimera_core::access::ActorEntry;
 use chimera_engine::access::Permit;
 
 pub use bus::BroadcastBus;
+pub use declared_tools::{DeclaredCall, ScriptedSource};
 pub use engine::{NullNotifier, World, engine, engine_with};
 pub use engine_fixture::{
     EngineFixture, EngineSetup, SEAL, TENANT, approval_link, asking, code_of, id_of, shown, stage,

@@ -16,6 +16,8 @@ use chimera_core::flow::air::Graph;
 use chimera_core::flow::call::{CallOutcome, ToolError};
 use chimera_core::flow::run::{Effect, Env, Event, Gate, IncomingEdges, LaneOwner, Run, SlotRequest, StoredRun, Turn};
 use chimera_core::flow::tables::RunRow;
+use chimera_core::flow::work::NoJobs;
+use chimera_core::job::executions::ExecutionLog;
 use chimera_engine::flow::{ToolCatalog, ToolRegistry};
 use chimera_engine::port::{Random, Records};
 use serde_json::{Value, json};
@@ -68,7 +70,7 @@ impl RebuildCheck {
         let records = MemoryRecords::new();
         let mut twin = Self { run, graph, records, world, registry, calls: Vec::new(), more: false };
         let mut compared = 0;
-        twin.apply(vec![Event::Claimed { alone: true }]).await;
+        twin.apply(vec![Event::Claimed { owns_all_calls: true }]).await;
         while !twin.run.status().is_final() {
             if !twin.more {
                 let rebuilt = snapshot(&twin.rebuild());
@@ -109,6 +111,7 @@ impl RebuildCheck {
             run: self.records.list::<RunRow>().into_iter().next().expect("the row of the run"),
             steps: self.records.list(),
             effects: self.records.list(),
+            work_items: Vec::new(),
             approvals: Vec::new(),
             patches: Vec::new(),
             graph: Arc::clone(&self.graph),
@@ -117,7 +120,7 @@ impl RebuildCheck {
             recorded: None,
         };
         let mut run = Run::load(stored).expect("rows that make a run");
-        step(&mut run, vec![Event::Claimed { alone: true }], false, &self.world, &self.registry);
+        step(&mut run, vec![Event::Claimed { owns_all_calls: true }], false, &self.world, &self.registry);
         run
     }
 }
@@ -130,6 +133,8 @@ fn step(run: &mut Run, events: Vec<Event>, slots: bool, world: &World, registry:
         gate: &mut FixedGate(slots),
         policy: &AllowAllPolicy::default(),
         catalog: &catalog,
+        projection: &ExecutionLog,
+        jobs: &NoJobs,
         owner: LaneOwner { lane: 1, epoch: 1 },
     };
     run.step(events, &mut env).expect("a turn")

@@ -2,7 +2,9 @@
 
 use async_trait::async_trait;
 use chimera_core::error::Code;
-use chimera_core::tool::{EffectKind, Metadata, Risk, Rollback, Spec, ToolDeclaration, is_dry_run};
+use chimera_core::tool::{
+    EffectKind, Execution, Metadata, Risk, Rollback, Spec, ToolDeclaration, WorkerQueue, is_dry_run,
+};
 use chimera_engine::flow::port::{CallContext, CheckResult, CompletedCall, Tool, ToolError};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -39,6 +41,7 @@ pub struct ScriptedTool {
     undo: RollbackFn,
     check: CheckFn,
     host: HostFn,
+    execution: Execution,
     dry_takes: Duration,
     dry_refuses: Option<(Code, &'static str)>,
     made: Arc<Mutex<Vec<RecordedCall>>>,
@@ -142,6 +145,7 @@ impl ScriptedTool {
             undo: Arc::new(|_, _| Ok(json!({"undone": true}))),
             check: Arc::new(|_| Ok(CheckResult::Unknown)),
             host: Arc::new(|_| None),
+            execution: Execution::InProcess,
             dry_takes: Duration::ZERO,
             dry_refuses: None,
             made: Arc::default(),
@@ -259,6 +263,24 @@ impl ScriptedTool {
         self
     }
 
+    /// Lets workers outside execute it. It has no undo then.
+    #[must_use]
+    pub fn by_workers(self, queue: &str, lease_seconds: u32) -> Self {
+        self.executed(Execution::Workers(WorkerQueue { name: queue.to_owned(), lease_seconds }))
+    }
+
+    /// Lets a sandboxed job execute it. It has no undo then.
+    #[must_use]
+    pub fn by_jobs(self) -> Self {
+        self.executed(Execution::Job)
+    }
+
+    fn executed(mut self, execution: Execution) -> Self {
+        self.execution = execution;
+        self.declared.rollback = Rollback::Unsupported;
+        self
+    }
+
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.declared.name
@@ -272,7 +294,8 @@ impl ScriptedTool {
 
     #[must_use]
     pub fn build(self) -> Arc<dyn Tool> {
-        let spec = Arc::new(self.declared.clone().compile().expect("schemas that compile"));
+        let compiled = self.declared.clone().compile().expect("schemas that compile");
+        let spec = Arc::new(Spec { execution: self.execution.clone(), ..compiled });
         Arc::new(BuiltScriptedTool { spec, puppet: self })
     }
 }

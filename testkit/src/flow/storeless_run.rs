@@ -16,6 +16,8 @@ use chimera_core::flow::risk::Score;
 use chimera_core::flow::run::{
     CallMode, Effect, Env, Event, Gate, LaneOwner, LedgerNote, Run, RunHead, SlotRequest, Source, Turn, WorkflowRef,
 };
+use chimera_core::flow::work::NoJobs;
+use chimera_core::job::executions::ExecutionLog;
 use chimera_core::ledger::ActorType;
 use chimera_core::limits;
 use chimera_core::record::Tx;
@@ -97,7 +99,7 @@ impl StorelessRun {
             policy: AllowAllPolicy::default(),
             pending: VecDeque::new(),
         };
-        bare.apply(vec![Event::Claimed { alone: true }]);
+        bare.apply(vec![Event::Claimed { owns_all_calls: true }]);
         bare
     }
 
@@ -110,6 +112,8 @@ impl StorelessRun {
             gate: &mut CountingGate(&mut self.work.slots),
             policy: &self.policy,
             catalog: &catalog,
+            projection: &ExecutionLog,
+            jobs: &NoJobs,
             owner: LaneOwner { lane: 1, epoch: 1 },
         };
         let turn = self.run.step(events, &mut env).expect("a turn");

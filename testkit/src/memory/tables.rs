@@ -179,7 +179,7 @@ impl Tables {
         if columns.iter().chain(select.conditions.iter().map(|c| &c.column)).any(|c| table.position(c).is_none()) {
             return Err(invalid("no such column"));
         }
-        if columns.iter().any(|column| table.columns.iter().any(|c| c.name == *column && c.nullable)) {
+        if columns.iter().any(|column| !select.may_order_by(column)) {
             return Err(invalid("it is ordered by a column that may be null"));
         }
         let place = |row: &Row| SortKey(columns.iter().map(|column| row.get(column).clone()).collect());

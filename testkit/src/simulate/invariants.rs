@@ -4,15 +4,19 @@
 //! |--------|---------------------------------------------------------------------------------------|
 //! | run    | versions increase by one; entries are numbered without gaps; a final run stays final; |
 //! |        | the entry of a cancelled run names the actor and reason of the cancellation           |
-//! | step   | a settled step keeps its output and can only be rolled back                           |
+//! | step   | a settled step keeps its output and can only be rolled back; one that was rejected by |
+//! |        | its judge does not complete                                                           |
+//! | event  | a run receives an event once; a wait that times out had no event before its timeout   |
 //! | effect | starts as `dispatched`; a succeeded effect stays succeeded                            |
 
 use super::settle::is_settled;
 use crate::memory::{CommitObserver, RowChange};
 use chimera_core::flow::run::{EffectStatus, RunStatus, StepStatus};
+use chimera_core::flow::tables::EventRow;
 use chimera_core::flow::tables::{EffectRow, RunRow, StepRow};
 use chimera_core::ledger::{Entry, SealedEntry};
 use chimera_core::record::{Row, StoredRow, Value};
+use chimera_core::time::Timestamp;
 use chimera_engine::port::Clock;
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
@@ -36,6 +40,10 @@ struct CheckerState {
     cancels: BTreeMap<Uuid, (Option<String>, Json)>,
     /// Children that each run has asked to undo what they did, in its last rollback.
     undoing: BTreeMap<Uuid, BTreeSet<String>>,
+    /// The committed events of each channel: when, and their ids.
+    events: BTreeMap<(String, String), Vec<(Timestamp, String)>>,
+    /// The ids of the events that each run has received.
+    received: BTreeMap<Uuid, BTreeSet<String>>,
     commits: u64,
     sent: u64,
 }
@@ -108,7 +116,8 @@ impl CommitObserver for StoreObserver {
     fn changed(&mut self, changed: RowChange<'_>) {
         let wrong = match changed.table.name {
             "runs" => self.run(changed),
-            "steps" => step(changed),
+            "steps" => step(changed).or_else(|| self.timed_out(changed)),
+            "external_events" => self.published(changed),
             "effects" => effect(changed),
             _ => None,
         };
@@ -127,7 +136,8 @@ impl CommitObserver for StoreObserver {
 
     fn entered(&mut self, sealed: &SealedEntry) {
         let now = self.0.clock.steady().micros();
-        for wrong in [self.cancelled(&sealed.entry), self.asked_again(&sealed.entry)].into_iter().flatten() {
+        let entry = &sealed.entry;
+        for wrong in [self.cancelled(entry), self.asked_again(entry), self.received(entry)].into_iter().flatten() {
             self.0.report_violation(wrong);
         }
         let gap = {
@@ -198,6 +208,42 @@ impl StoreObserver {
         }
     }
 
+    /// Remembers when an event was committed.
+    fn published(&self, changed: RowChange<'_>) -> Option<String> {
+        let event = EventRow::peek(changed.after?).ok()?;
+        let now = self.0.clock.steady();
+        let mut seen = self.0.seen();
+        seen.events.entry((event.event_name, event.event_key)).or_default().push((now, event.event_id));
+        None
+    }
+
+    /// A run receives an event once.
+    fn received(&self, entry: &Entry) -> Option<String> {
+        let (run, event) = (entry.run_id?, entry.data["event_id"].as_str()?);
+        if entry.event_type != "step.event_received" {
+            return None;
+        }
+        let first = self.0.seen().received.entry(run).or_default().insert(event.to_owned());
+        (!first).then(|| format!("run {run} received the event {event} twice"))
+    }
+
+    /// A wait that times out had no event that was accepted in time.
+    fn timed_out(&self, changed: RowChange<'_>) -> Option<String> {
+        let (before, after) = (StepRow::peek(changed.before?).ok()?, StepRow::peek(changed.after?).ok()?);
+        let output = after.output.and_then(|output| output.value().ok()).unwrap_or_default();
+        let late = after.status == StepStatus::Failed || output["timed_out"] == true;
+        if before.status != StepStatus::Waiting || !late {
+            return None;
+        }
+        let (input, until) = (before.input?.value().ok()?, before.retry_at?);
+        let text = |member: &str| input["event"][member].as_str().map(str::to_owned);
+        let seen = self.0.seen();
+        let received = seen.received.get(&before.run_id);
+        let in_time = |(at, id): &&(Timestamp, String)| *at <= until && received.is_none_or(|ids| !ids.contains(id));
+        let (_, id) = seen.events.get(&(text("name")?, text("key")?))?.iter().find(in_time)?;
+        Some(format!("step {} of {} timed out although the event {id} was there", before.node_id, before.run_id))
+    }
+
     fn run(&self, changed: RowChange<'_>) -> Option<String> {
         let Some(after) = changed.after else { return Some("a run was deleted".to_owned()) };
         let after = match RunRow::peek(after) {
@@ -233,6 +279,10 @@ fn step(changed: RowChange<'_>) -> Option<String> {
         (Err(error), _) | (_, Err(error)) => return Some(error.to_string()),
     };
     let (was, is) = (before.status, after.status);
+    let verdict = after.judgement.as_ref().and_then(|made| made.value().ok());
+    if is == StepStatus::Completed && verdict.is_some_and(|made| made["verdict"] == "rejected") {
+        return Some(format!("step {} of {} is completed, but its judge rejected it", after.node_id, after.run_id));
+    }
     let may_be_undone = matches!(was, StepStatus::Completed | StepStatus::Failed | StepStatus::Cancelled);
     let allowed = was == is || (may_be_undone && is == StepStatus::RolledBack);
     if is_settled(was) && (!allowed || before.output != after.output) {

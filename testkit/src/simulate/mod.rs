@@ -13,6 +13,7 @@ pub mod port_switch;
 mod settle;
 mod simulation;
 pub mod tool;
+mod worker;
 mod workflow;
 
 pub use simulation::{Report, simulate};

@@ -7,9 +7,11 @@ use super::tool::{SimulatedTool, specs};
 use crate::flow::{BroadcastBus, ExternalSystem, NullNotifier};
 use crate::memory::MemoryRecords;
 use crate::seeded::Seeded;
+use chimera_core::flow::work::NoJobs;
+use chimera_core::job::executions::ExecutionLog;
 use chimera_engine::act::rules::Rules;
 use chimera_engine::flow::call_slots::CallLimits;
-use chimera_engine::flow::{Asking, Flow, FlowPorts, RunLimits, ToolRegistry};
+use chimera_engine::flow::{self, Asking, Flow, FlowPorts, ProcessLog, RunLimits, ToolRegistry};
 use chimera_engine::port::{Clock, NoSpans, Records};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -53,14 +55,17 @@ impl Node {
             FaultyRecords::new(Arc::clone(&records) as _, Arc::clone(&ground.weather), Arc::clone(&partitioned));
         let wired: Arc<dyn Records> = Arc::new(SwitchedRecords::new(Arc::new(weathered), Arc::clone(&wire)));
         let parts = FlowPorts {
+            call_log: Arc::new(ProcessLog),
             records: wired,
             clock: Arc::clone(&ground.clock),
             random: Arc::clone(&ground.random) as _,
             bus: Arc::new(ground.hints.clone()),
             notifier: Arc::new(NullNotifier),
             spans: Arc::new(NoSpans),
+            jobs: Arc::new(NoJobs),
             asking: Asking::default(),
             registry: Arc::new(registry(ground, &records, &wire)),
+            projection: Arc::new(ExecutionLog),
             policy: Arc::new(Rules::default()),
             slots: ground.slots.clone(),
             alone: ground.alone,
@@ -70,7 +75,7 @@ impl Node {
         let (lease, held) = (Arc::clone(&wire), Arc::clone(&records));
         let (weather, unreachable) = (Arc::clone(&ground.weather), Arc::clone(&partitioned));
         let tasks = vec![
-            tokio::spawn(async move { keeper.keep().await }),
+            tokio::spawn(async move { flow::run_keeper(&keeper).await }),
             tokio::spawn(async move {
                 loop {
                     tokio::time::sleep(RENEW_EVERY).await;

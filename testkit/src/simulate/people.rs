@@ -6,11 +6,13 @@ use crate::memory::MemoryRecords;
 use crate::seeded::Seeded;
 use chimera_core::flow::run::{SignalKind, StepStatus};
 use chimera_core::flow::status::RequestStatus;
+use chimera_core::flow::tables::EventWaitRow;
 use chimera_core::flow::tables::{ApprovalRow, RunRow, SignalRow, StepRow};
 use chimera_engine::EngineError;
 use chimera_engine::access::Permit;
-use chimera_engine::flow::{Decide, Decision, Flow, OutcomeReport, PatchRequest};
+use chimera_engine::flow::{self, Decide, Decision, Flow, OutcomeReport, PatchRequest, PublishEvent};
 use serde_json::json;
+use std::collections::BTreeSet;
 use uuid::Uuid;
 
 /// A permit for everything in tenant `acme`.
@@ -36,6 +38,8 @@ pub enum UserCommand {
     Edit(Uuid, Uuid),
     /// Edit a step of a plan that awaits approval: run, node.
     EditPlan(Uuid, String),
+    /// Publish an event: key, id.
+    Publish(String, Option<String>),
 }
 
 impl UserCommand {
@@ -43,16 +47,21 @@ impl UserCommand {
     pub async fn send(self, flow: &Flow) -> Result<(), EngineError> {
         let ann = actor("user_ann");
         match self {
-            Self::Decide(decide) => flow.decide(&ann, decide).await.map(drop),
-            Self::Cancel(run) => flow.cancel(&ann, run, None).await,
-            Self::Pause(run) => flow.pause(&ann, run).await,
-            Self::Resume(run) => flow.resume(&ann, run).await,
-            Self::Resolve(run, found) => flow.report_outcome(&ann, run, found).await,
-            Self::Rollback(run) => flow.rollback(&ann, run, None, None).await,
-            Self::Patch(run, patch) => flow.patch(&ann, PatchRequest::new(run, patch)).await.map(drop),
-            Self::Unpatch(run) => flow.unpatch(&ann, run, 1).await,
-            Self::Edit(run, step) => flow.edit(&ann, run, step, json!({"n": "edited"})).await,
-            Self::EditPlan(run, node) => flow.edit_planned(&ann, run, &node, json!({"n": "edited"})).await,
+            Self::Decide(decide) => flow::decide(flow, &ann, decide).await.map(drop),
+            Self::Cancel(run) => flow::cancel(flow, &ann, run, None).await,
+            Self::Pause(run) => flow::pause(flow, &ann, run).await,
+            Self::Resume(run) => flow::resume(flow, &ann, run).await,
+            Self::Resolve(run, found) => flow::report_outcome(flow, &ann, run, found).await,
+            Self::Rollback(run) => flow::rollback(flow, &ann, run, None, None).await,
+            Self::Patch(run, patch) => flow::patch(flow, &ann, PatchRequest::new(run, patch)).await.map(drop),
+            Self::Unpatch(run) => flow::withdraw_patch(flow, &ann, run, 1).await,
+            Self::Edit(run, step) => flow::edit_step(flow, &ann, run, step, json!({"n": "edited"})).await,
+            Self::EditPlan(run, node) => flow::edit_planned(flow, &ann, run, &node, json!({"n": "edited"})).await,
+            Self::Publish(key, event_id) => {
+                let (name, payload) = (workflow::EVENT.to_owned(), json!({"key": key}));
+                let event = PublishEvent { name, key, payload, event_id, ttl_seconds: None };
+                flow::publish_event(flow, &actor("agent_bell"), event).await.map(drop)
+            }
         }
     }
 }
@@ -63,7 +72,7 @@ pub fn random_command(dice: &Seeded, disk: &MemoryRecords, outside: &ExternalSys
     let runs = disk.list::<RunRow>();
     let run = pick_row(dice, &runs)?.id;
     let number = dice.below(1_000);
-    match dice.below(14) {
+    match dice.below(16) {
         0 => Some(UserCommand::Cancel(run)),
         1 => Some(UserCommand::Pause(run)),
         2 => Some(UserCommand::Resume(run)),
@@ -78,6 +87,12 @@ pub fn random_command(dice: &Seeded, disk: &MemoryRecords, outside: &ExternalSys
         7 | 8 => {
             let unknown = steps_with(disk, StepStatus::OutcomeUnknown);
             pick_row(dice, &unknown).map(|step| resolve(step, outside))
+        }
+        14 | 15 => {
+            let key = *dice.pick(&workflow::KEYS);
+            // The same id belongs to the same event.
+            let id = (dice.below(2) == 0).then(|| format!("{key}-{}", dice.below(3)));
+            Some(UserCommand::Publish(key.to_owned(), id))
         }
         9 => {
             let pending = pending_requests(disk);
@@ -103,7 +118,7 @@ fn edit_plan(dice: &Seeded, disk: &MemoryRecords) -> Option<UserCommand> {
     (!nodes.is_empty()).then(|| UserCommand::EditPlan(run_of(row), (*dice.pick(&nodes)).to_owned()))
 }
 
-/// Approves everything pending, reports every unknown outcome, and resumes every paused run.
+/// Approves everything pending, reports every unknown outcome, sends what is waited for, and resumes every paused run.
 #[must_use]
 pub fn answers(disk: &MemoryRecords, outside: &ExternalSystem) -> Vec<UserCommand> {
     let pending = pending_requests(disk);
@@ -113,6 +128,7 @@ pub fn answers(disk: &MemoryRecords, outside: &ExternalSystem) -> Vec<UserComman
         .iter()
         .map(|row| decide(row, Decision::Approve))
         .chain(unknown.iter().map(|step| resolve(step, outside)))
+        .chain(awaited_keys(disk).into_iter().map(|key| UserCommand::Publish(key, None)))
         .chain(paused.map(|row| UserCommand::Resume(row.id)))
         .collect()
 }
@@ -140,6 +156,11 @@ fn pick_row<'a, R>(dice: &Seeded, rows: &'a [R]) -> Option<&'a R> {
 
 fn steps_with(disk: &MemoryRecords, status: StepStatus) -> Vec<StepRow> {
     disk.list::<StepRow>().into_iter().filter(|row| row.status == status).collect()
+}
+
+/// The keys of the events that steps wait for.
+fn awaited_keys(disk: &MemoryRecords) -> BTreeSet<String> {
+    disk.list::<EventWaitRow>().into_iter().map(|row| row.event_key).collect()
 }
 
 fn pending_requests(disk: &MemoryRecords) -> Vec<ApprovalRow> {

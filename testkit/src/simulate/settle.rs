@@ -4,6 +4,7 @@ use super::node::SimulationContext;
 use crate::memory::MemoryRecords;
 use chimera_core::flow::run::{EffectStatus, RunStatus, StepStatus};
 use chimera_core::flow::status::{EffectPurpose, PatchStatus, RequestStatus};
+use chimera_core::flow::tables::EventWaitRow;
 use chimera_core::flow::tables::{ApprovalRow, EffectRow, PatchRow, RunBrief, SignalBrief, StepBrief};
 use std::collections::BTreeMap;
 
@@ -52,6 +53,9 @@ pub(super) async fn check(disk: &MemoryRecords, ground: &SimulationContext) {
         if row.status == RequestStatus::Pending {
             fault(format!("an approval of {:?} is pending at the end", row.run_id));
         }
+    }
+    for row in disk.list::<EventWaitRow>() {
+        fault(format!("a step of {} waits for {} at the end", row.run_id, row.event_key));
     }
     match chimera_engine::audit::verify(disk, &[]).await {
         Ok(report) if report.first_fault.is_none() => {}

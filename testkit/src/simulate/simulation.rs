@@ -5,6 +5,7 @@ use super::invariants::{InvariantChecker, StoreObserver};
 use super::node::{Node, SimulationContext};
 use super::people::{self, UserCommand};
 use super::port_switch::{LinkState, PortSwitch};
+use super::worker::SimulatedWorker;
 use super::{settle, workflow};
 use crate::build::NOON;
 use crate::flow::{BroadcastBus, ExternalSystem};
@@ -17,7 +18,7 @@ use chimera_core::record::{Insert, Tx};
 use chimera_core::secret::Secret;
 use chimera_core::time::Timestamp;
 use chimera_engine::flow::call_slots::CallLimits;
-use chimera_engine::flow::{RunKey, RunLimits, StartRun};
+use chimera_engine::flow::{self, Flow, RunKey, RunLimits, StartRun};
 use chimera_engine::port::{Clock, Random, Records};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -116,6 +117,7 @@ enum SimulationEvent {
     Partition,
     Outage,
     ClockJump,
+    Worker,
 }
 
 /// The weight of each event: each kind of fault is absent, rare or common.
@@ -135,6 +137,7 @@ fn draw_weights(dice: &Seeded) -> Vec<(SimulationEvent, u64)> {
         (SimulationEvent::UserCommand, *dice.pick(&[0, 4, 12])),
         (SimulationEvent::Answer, 16),
         (SimulationEvent::Restart, 6),
+        (SimulationEvent::Worker, *dice.pick(&[2, 10, 30])),
     ];
     usual.into_iter().chain(troubles).collect()
 }
@@ -259,6 +262,7 @@ impl Simulation {
             }
             SimulationEvent::DuplicateSignal => self.duplicate_signal(),
             SimulationEvent::ClockJump => self.jump(),
+            SimulationEvent::Worker => self.work(false),
             SimulationEvent::UserCommand | SimulationEvent::Start => {
                 if let Some(wish) = people::random_command(&self.dice, &self.disk, &self.ground.outside) {
                     self.send(wish);
@@ -338,7 +342,7 @@ impl Simulation {
         // A client may give up before it gets the answer.
         let patience = *dice.pick(&[CLIENT_TIMEOUT, CLIENT_TIMEOUT, Duration::from_millis(1 + dice.below(60))]);
         tokio::spawn(async move {
-            let started = tokio::time::timeout(patience, flow.start(&who, ask)).await;
+            let started = tokio::time::timeout(patience, flow::start(&flow, &who, ask)).await;
             judge.trace(|| format!("started: {:?}", started.map(|started| started.map(|started| started.run_id))));
         });
     }
@@ -351,6 +355,17 @@ impl Simulation {
             let told = tokio::time::timeout(CLIENT_TIMEOUT, wish.send(&flow)).await;
             judge.trace(|| format!("{said}: {told:?}"));
         });
+    }
+
+    /// A worker claims from a random node, and reports to any.
+    fn work(&self, calm: bool) {
+        let mut flows: Vec<Flow> = self.nodes.iter().flatten().map(|node| node.flow.clone()).collect();
+        if flows.is_empty() {
+            return;
+        }
+        let first = usize::try_from(self.dice.below(flows.len() as u64)).unwrap_or_default();
+        flows.rotate_left(first);
+        tokio::spawn(SimulatedWorker::new(flows, &self.ground, &self.disk, &self.dice, calm).run());
     }
 
     /// The wall clock jumps, and is corrected after a while.
@@ -410,6 +425,7 @@ impl Simulation {
             for wish in people::answers(&self.disk, &self.ground.outside) {
                 self.send(wish);
             }
+            self.work(true);
         }
     }
 

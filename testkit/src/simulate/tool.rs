@@ -5,6 +5,8 @@
 use super::fault_injector::FaultInjector;
 use super::invariants::InvariantChecker;
 use super::port_switch::PortSwitch;
+use super::worker::{LEASE_SECONDS, QUEUE};
+use super::workflow::{FORBIDDEN, REJECTED};
 use crate::flow::ExternalSystem;
 use crate::memory::MemoryRecords;
 use async_trait::async_trait;
@@ -12,14 +14,16 @@ use chimera_core::error::Code;
 use chimera_core::flow::run::EffectStatus;
 use chimera_core::flow::tables::{EFFECTS, EffectRow};
 use chimera_core::record::StoredRow;
-use chimera_core::tool::{EffectKind, Metadata, Risk, Rollback, Spec, ToolDeclaration, is_dry_run};
+use chimera_core::tool::{
+    EffectKind, Execution, Metadata, Risk, Rollback, Spec, ToolDeclaration, WorkerQueue, is_dry_run,
+};
 use chimera_engine::flow::port::{CallContext, CheckResult, CompletedCall, Tool, ToolError};
 use serde_json::{Value, json};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Name, reach, idempotent, checkable.
-pub const TOOLS: [(&str, EffectKind, bool, bool); 7] = [
+pub const TOOLS: [(&str, EffectKind, bool, bool); 9] = [
     ("pure", EffectKind::Pure, true, false),
     ("read", EffectKind::Read, true, false),
     ("once", EffectKind::Write, false, false),
@@ -27,7 +31,13 @@ pub const TOOLS: [(&str, EffectKind, bool, bool); 7] = [
     ("checked", EffectKind::Write, false, true),
     (FIXED, EffectKind::Write, true, false),
     (FIRM, EffectKind::Write, true, false),
+    // Workers execute these.
+    ("errand", EffectKind::Write, false, false),
+    ("chore", EffectKind::Write, true, false),
 ];
+
+/// The tools that workers execute.
+const BY_WORKERS: [&str; 2] = ["errand", "chore"];
 
 /// What it does can't be undone.
 const FIXED: &str = "fixed";
@@ -39,7 +49,17 @@ const FIRM: &str = "firm";
 #[must_use]
 pub fn specs() -> &'static [Arc<Spec>] {
     static SPECS: OnceLock<Vec<Arc<Spec>>> = OnceLock::new();
-    SPECS.get_or_init(|| TOOLS.iter().map(|tool| Arc::new(declared(*tool).compile().expect("a schema"))).collect())
+    SPECS.get_or_init(|| {
+        let spec = |tool: &(&'static str, EffectKind, bool, bool)| {
+            let mut spec = declared(*tool).compile().expect("a schema");
+            if BY_WORKERS.contains(&tool.0) {
+                let (name, lease_seconds) = (QUEUE.to_owned(), LEASE_SECONDS);
+                spec.execution = Execution::Workers(WorkerQueue { name, lease_seconds });
+            }
+            Arc::new(spec)
+        };
+        TOOLS.iter().map(spec).collect()
+    })
 }
 
 fn declared((name, effect, idempotent, checkable): (&'static str, EffectKind, bool, bool)) -> ToolDeclaration {
@@ -59,7 +79,7 @@ fn declared((name, effect, idempotent, checkable): (&'static str, EffectKind, bo
         checkable,
         rollback: match effect {
             EffectKind::Write if name == "once" => Rollback::Once,
-            EffectKind::Write if name == FIXED => Rollback::Unsupported,
+            EffectKind::Write if name == FIXED || BY_WORKERS.contains(&name) => Rollback::Unsupported,
             EffectKind::Write => Rollback::Repeatable,
             EffectKind::Pure | EffectKind::Read => Rollback::Unsupported,
         },
@@ -102,6 +122,16 @@ impl SimulatedTool {
                 "{} {what} {} was sent before it was recorded",
                 self.spec.name, ctx.idempotency_key
             ));
+        }
+    }
+
+    /// Reports a violation if the input is one that a judge rejects, or shows an output that one rejected.
+    fn check_judged(&self, ctx: &CallContext, input: &Value) {
+        if self.spec.effect == EffectKind::Write && input["n"] == FORBIDDEN {
+            self.judge.report_violation(format!("{} was sent, which its judge rejects", ctx.idempotency_key));
+        }
+        if REJECTED.iter().any(|rejected| input["seen"] == *rejected) {
+            self.judge.report_violation(format!("{} saw an output that was rejected", ctx.idempotency_key));
         }
     }
 
@@ -192,6 +222,7 @@ impl Tool for SimulatedTool {
                 self.spec.name.clone(),
             ));
         }
+        self.check_judged(ctx, input);
         if self.weather.draw_call_fault() {
             return self.execute_with_fault(ctx, input).await;
         }

@@ -1,9 +1,10 @@
-//! Random workflows: chains, diamonds, conditions, joins, maps, children, delays, approvals.
+//! Random workflows: chains, diamonds, conditions, joins, maps, children, delays, approvals, judges.
 
 use crate::seeded::Seeded;
 use serde_json::{Value, json};
 
-const WORDS: [&str; 9] = ["pure", "read", "once", "again", "checked", "again", "pure", "fixed", "firm"];
+const WORDS: [&str; 11] =
+    ["pure", "read", "once", "again", "checked", "again", "pure", "fixed", "firm", "errand", "chore"];
 
 /// The id of the child workflow.
 pub(super) const LEAF: &str = "leaf";
@@ -35,6 +36,13 @@ fn document(id: &str, dice: &Seeded, nodes: u64, nested: bool) -> Value {
                 }
             }
         }
+        let judged = before
+            .iter()
+            .find(|from| bodies.iter().any(|body: &Value| body["id"] == ***from && !body["judge"].is_null()));
+        if let Some(from) = judged.filter(|_| node["type"] == "function") {
+            let output = format!("nodes.{from}.outputs.echo");
+            node["inputs"]["seen"] = json!(format!("${{has({output}) ? string({output}) : ''}}"));
+        }
         for from in &before {
             let mut edge = json!({"from": from, "to": name});
             match dice.below(6) {
@@ -63,6 +71,7 @@ fn document(id: &str, dice: &Seeded, nodes: u64, nested: bool) -> Value {
 fn node(name: &str, dice: &Seeded, nested: bool) -> Value {
     let tool = *dice.pick(&WORDS);
     let mut node = match dice.below(if nested { 12 } else { 8 }) {
+        1 if dice.below(2) == 0 => wait(name, dice),
         0 => json!({"id": name, "type": "hitl", "prompt": "go on?"}),
         8 | 9 => json!({
             "id": name, "type": "map", "over": "${inputs.list}", "max_parallel": 1 + dice.below(3),
@@ -92,6 +101,64 @@ fn node(name: &str, dice: &Seeded, nested: bool) -> Value {
     }
     if function && dice.below(8) == 0 {
         node["requires_approval"] = json!({"expires_seconds": 5 + dice.below(60)});
+    }
+    if function && dice.below(3) == 0 {
+        let (n, judge) = judge(["pure", "read"].contains(&tool), dice);
+        node["judge"] = judge;
+        if let Some(n) = n {
+            node["inputs"]["n"] = json!(n);
+        }
+    }
+    node
+}
+
+/// An input that no tool may get, because the judges of its nodes reject it.
+pub(super) const FORBIDDEN: &str = "forbidden";
+
+/// Outputs that no step may see, because the judges of their nodes reject them.
+pub(super) const REJECTED: [&str; 3] = ["j0", "f0", "f1"];
+
+/// A judge, and the input of its node if it needs one. A check that iterates over a list decides in a turn of its own.
+fn judge(by_output: bool, dice: &Seeded) -> (Option<&'static str>, Value) {
+    let is = |what: &str, value: &str| match dice.below(2) {
+        0 => format!("${{{what} == '{value}'}}"),
+        _ => format!("${{['{value}'].exists(x, x == {what})}}"),
+    };
+    if by_output {
+        return match dice.below(3) {
+            0 => (
+                Some("${'j' + string(judge.rejections)}"),
+                json!({"checks": [{"require": is("output.echo", "j1")}], "retries": 1}),
+            ),
+            1 => (
+                Some("${'f' + string(judge.rejections)}"),
+                json!({"checks": [{"require": is("output.echo", "never")}], "retries": dice.below(2)}),
+            ),
+            _ => (None, json!({"checks": [{"require": is("output.echo", "never")}], "on_exhausted": "escalate"})),
+        };
+    }
+    match dice.below(3) {
+        0 => (None, json!({"checks": [{"require": "${input.n != 'forbidden'}"}], "bytes_max": 1_000})),
+        1 => (Some(FORBIDDEN), json!({"checks": [{"require": "${input.n != 'forbidden'}"}]})),
+        _ => (None, json!({"checks": [{"require": is("input.n", "never"), "on_fail": "escalate"}]})),
+    }
+}
+
+/// The name of every event.
+pub(super) const EVENT: &str = "told";
+
+/// The keys of events.
+pub(super) const KEYS: [&str; 3] = ["k0", "k1", "k2"];
+
+/// A wait for a time, or for one of a few events.
+fn wait(name: &str, dice: &Seeded) -> Value {
+    if dice.below(4) == 0 {
+        return json!({"id": name, "type": "wait", "for_seconds": *dice.pick(&[1, 4, 20])});
+    }
+    let mut node = json!({"id": name, "type": "wait", "event": {"name": EVENT, "key": *dice.pick(&KEYS)}});
+    if dice.below(2) == 0 {
+        node["timeout_seconds"] = json!(1 + dice.below(40));
+        node["on_timeout"] = json!(*dice.pick(&["fail", "continue"]));
     }
     node
 }

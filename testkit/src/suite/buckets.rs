@@ -37,7 +37,7 @@ async fn an_object_is_got_back_as_it_was_put(on: &Fixture) {
         assert_eq!(on.buckets.put(one, "a/b.txt", &stored, true).await, Ok(()));
         assert_eq!(on.buckets.get(one, "a/b.txt", BYTES_MAX).await, Ok(Some(stored)));
     }
-    let address = on.buckets.address(one, "a b/c");
+    let address = on.buckets.address(one, "a b/c").unwrap_or_default();
     assert!(address.contains("://") && address.ends_with("/a%20b/c"), "{address}");
     assert_eq!(on.buckets.get(other, "a/b.txt", BYTES_MAX).await, Ok(None), "buckets are separate");
 }
@@ -97,10 +97,12 @@ async fn a_key_is_used_as_it_is_written_or_refused(on: &Fixture) {
         assert!(matches!(refused, Err(BucketError::Name(_))), "{key:?}: {refused:?}");
         assert!(matches!(on.buckets.get(bucket, key, 1).await, Err(BucketError::Name(_))), "{key:?}");
         assert!(matches!(on.buckets.delete(bucket, key).await, Err(BucketError::Name(_))), "{key:?}");
+        assert!(matches!(on.buckets.address(bucket, key), Err(BucketError::Name(_))), "{key:?}");
     }
     for bucket in ["", "a", "..", ".about", "A-bucket", "a/b", "a_b", &long] {
         let refused = on.buckets.put(bucket, "k", &object("", ""), true).await;
         assert!(matches!(refused, Err(BucketError::Name(_))), "{bucket:?}: {refused:?}");
+        assert!(matches!(on.buckets.address(bucket, "k"), Err(BucketError::Name(_))), "{bucket:?}");
     }
 }
 

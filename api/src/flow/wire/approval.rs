@@ -1,6 +1,6 @@
 //! Approval requests and what people are shown to decide them.
 
-use super::RiskLevel;
+use super::{RiskLevel, ScheduleCause};
 use crate::flow::run_approve::DecisionWord;
 use crate::wire::{AnyJson, DateTime, IntoWire, JsonObject, wire, words};
 use chimera_core::flow::review;
@@ -25,6 +25,7 @@ words! {
         Question = "question",
         ChildRun = "child_run",
         Map = "map",
+        Output = "output",
         Call = "call",
     }
 }
@@ -116,6 +117,8 @@ wire! {
         workflow_id: String,
         /// Actor who requested the run.
         requested_by: String,
+        /// The schedule that started the run; null if none did.
+        schedule: Option<ScheduleCause>,
         /// Actors who count as requesters too.
         changed_by: Vec<String>,
         /// Autonomy level of the run.

@@ -17,15 +17,15 @@ wire! {
     /// A tool call whose outcome is unknown.
     pub(crate) DoubtDocument from view::DoubtView {
         /// Id of the run.
-        run_id: Uuid,
+        run_id in run: Uuid,
         /// What a person calls the run: the goal, the tools of its steps, or the id of its workflow.
-        title: String,
+        title in run: String,
         /// Id of the workflow.
-        workflow_id: Option<String>,
+        workflow_id in run: Option<String>,
         /// Actor who requested the run.
-        actor: String,
+        actor in run: String,
         /// Status of the run.
-        run_status: RunStatus,
+        run_status in run: RunStatus,
         /// Id of the step.
         step_id: Uuid,
         /// Id of the node.
@@ -43,11 +43,11 @@ wire! {
         /// Reason.
         reason: Option<String>,
         /// URL of the resolve endpoint; null for an undo.
-        resolve_url: Option<String>,
+        resolve_url in resolution: Option<String>,
         /// URL of the endpoint that resolves it: `…/resolve` or `…/rollback`.
-        settle_url: String,
+        settle_url in resolution: String,
         /// CLI commands, any of which resolves it.
-        settle_with: Vec<String>,
+        settle_with in resolution: Vec<String>,
     }
 }
 

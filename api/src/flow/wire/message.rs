@@ -78,8 +78,8 @@ wire! {
         r#type: String,
         /// When the message was created.
         at: Option<DateTime>,
-        /// Id of the run that the message is about.
-        run_id: Uuid,
+        /// Id of the run that the message is about; null if it is about no run.
+        run_id: Option<Uuid>,
         /// What a person calls the run: the goal, the tools of its steps, or the id of its workflow.
         title: Option<String>,
         /// Same payload as a webhook of this type.

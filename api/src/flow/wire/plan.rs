@@ -1,5 +1,6 @@
 //! Plans, their dry runs and their risk.
 
+use super::step::{FailedCheckDocument, JudgeVerdict, JudgedPart};
 use crate::ops::schema::ErrorDocument;
 use crate::wire::{AnyJson, IntoWire, wire, words};
 use chimera_core::flow::{policy, risk};
@@ -20,6 +21,7 @@ words! {
         Hitl = "hitl",
         Workflow = "workflow",
         Map = "map",
+        Wait = "wait",
     }
 
     /// A factor that makes a plan risky.
@@ -60,6 +62,8 @@ words! {
         ManySteps = "many_steps",
         UntrustedActor = "untrusted_actor",
         FirstTime = "first_time",
+        Schedule = "schedule",
+        UnconfirmedWorkflow = "unconfirmed_workflow",
     }
 }
 
@@ -95,6 +99,8 @@ wire! {
         deferred: Deferral,
         /// Remark.
         warning: String,
+        /// The node's judge.
+        judge: PlannedJudgeDocument,
     } + maybe of call {
         /// Version of the tool.
         tool_version: String,
@@ -121,6 +127,16 @@ wire! {
         items_max: u64,
         /// Maximum number of items at the same time.
         max_parallel: u64,
+    }
+
+    /// The judge of a planned call.
+    pub(crate) PlannedJudgeDocument from view::PlannedJudge {
+        /// What it decides on.
+        of: JudgedPart,
+        /// What it says about the input; null if that is not known yet.
+        verdict: Option<JudgeVerdict>,
+        /// Checks that fail.
+        failed: Vec<FailedCheckDocument>,
     }
 
     /// Risk of a plan.

@@ -8,7 +8,7 @@ use crate::access::notify::Notify;
 use crate::access::wire::AutonomyLevel;
 use crate::ops::schema::ErrorDocument;
 use crate::wire::{AnyJson, DateTime, IntoWire, wire, words};
-use chimera_core::flow::{run, status};
+use chimera_core::flow::{cause, run, status};
 use chimera_engine::flow::view;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -43,6 +43,16 @@ words! {
 }
 
 wire! {
+    /// A schedule that started a run.
+    pub(crate) ScheduleCause from cause::ScheduleCause {
+        /// Schedule id.
+        schedule_id: Uuid,
+        /// Name of the schedule.
+        name: String,
+        /// Time of the tick; null if somebody started the run by hand.
+        tick_at: Option<String>,
+    }
+
     /// A run in a list.
     pub(crate) RunSummary from view::RunSummary {
         /// Run id.
@@ -119,6 +129,9 @@ pub struct RunDocument {
     #[serde(flatten)]
     #[schema(inline)]
     summary: RunSummary,
+    /// The schedule that started the run; null if none did.
+    #[schema(required)]
+    schedule: Option<ScheduleCause>,
     /// Inputs of the run.
     inputs: AnyJson,
     /// The plan.
@@ -159,6 +172,7 @@ impl From<view::RunDetails> for RunDocument {
     fn from(run: view::RunDetails) -> Self {
         Self {
             summary: run.summary.into(),
+            schedule: run.schedule.into_wire(),
             inputs: run.inputs.into_wire(),
             plan: run.plan.into(),
             dry_run_results: run.dry_run_results.into_wire(),

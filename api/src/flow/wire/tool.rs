@@ -2,7 +2,7 @@
 
 use crate::wire::{JsonObject, wire, words};
 use chimera_core::tool;
-use chimera_engine::flow::view;
+use chimera_engine::flow::{self, port, view};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -12,6 +12,14 @@ words! {
         Pure = "pure",
         Read = "read",
         Write = "write",
+    }
+
+    /// Where a tool comes from: it is part of the program, declared for everybody it is shared with, or declared for this
+    /// tenant alone.
+    pub(crate) ToolOrigin from flow::ToolOrigin {
+        BuiltIn = "built_in",
+        Declared = "declared",
+        Tenant = "tenant",
     }
 
     /// Declared risk of a tool.
@@ -29,6 +37,8 @@ wire! {
         name: String,
         /// Changes whenever the same input may have a different effect.
         version: String,
+        /// Where it comes from.
+        origin: ToolOrigin,
         /// What it does.
         description: String,
         /// Metadata that policies use.
@@ -84,6 +94,29 @@ impl crate::wire::IntoWire<ReadsWhenDocument> for tool::ReadOnlyInputs {
     }
 }
 
+wire! {
+    /// A file that declares tools and can't be used as it is.
+    pub(crate) ToolFileProblem from port::DeclarationProblem {
+        /// Name of the file, relative to the folder of tool files.
+        file: String,
+        /// What is wrong with it.
+        reason: String,
+        /// Whether the tools that it declared before are still in use.
+        is_in_use: bool,
+    }
+}
+
+/// What a reload found.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ToolReload {
+    /// Whether new runs use other tools than before.
+    pub(crate) changed: bool,
+    /// Number of declared tools, those of all tenants together.
+    pub(crate) declared: usize,
+    /// Files that can't be used as they are.
+    pub(crate) problems: Vec<ToolFileProblem>,
+}
+
 /// All tools.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ToolPage {
@@ -97,5 +130,21 @@ pub(crate) struct ToolPage {
 impl From<Vec<view::ToolView>> for ToolPage {
     fn from(tools: Vec<view::ToolView>) -> Self {
         Self { items: tools.into_iter().map(ToolDocument::from).collect(), next_cursor: None }
+    }
+}
+
+/// Tool files that can't be used as they are.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ToolProblemPage {
+    /// Ordered by file.
+    items: Vec<ToolFileProblem>,
+    /// Always null: the list is complete.
+    #[schema(required)]
+    next_cursor: Option<String>,
+}
+
+impl From<Vec<port::DeclarationProblem>> for ToolProblemPage {
+    fn from(problems: Vec<port::DeclarationProblem>) -> Self {
+        Self { items: problems.into_iter().map(ToolFileProblem::from).collect(), next_cursor: None }
     }
 }

@@ -7,7 +7,7 @@ use chimera_core::access::{ActorEntry, Level};
 use chimera_core::flow::tables::RUNS;
 use chimera_core::record::Row;
 use chimera_engine::access::Settings;
-use chimera_engine::flow::StartRun;
+use chimera_engine::flow::{self, StartRun};
 use chimera_testkit::access::settings;
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, TENANT, id_of, workflow};
@@ -161,7 +161,7 @@ async fn a_call_that_turns_out_to_delete_is_asked_about_at_every_level() {
         for level in [Level::ExecuteNotify, Level::ExecuteSilent] {
             let ask = StartRun { level, ..StartRun::of(id, json!({})) };
             let permit = porch.house.stage.permit(ACTOR);
-            let run = porch.house.stage.flow.start(&permit, ask).await.unwrap().run_id;
+            let run = flow::start(&porch.house.stage.flow, &permit, ask).await.unwrap().run_id;
             let asked = porch.house.stage.asks(run).await.remove(0);
             let told = asked["action"]["reason"].as_str().unwrap();
             assert!(told.starts_with(reason), "{id} {level:?}: {told}");

@@ -11,7 +11,8 @@ use chimera_core::record::{Scope, Select};
 use chimera_core::tool::EffectKind;
 use chimera_engine::access::Permit;
 use chimera_engine::access::port::Tenancy;
-use chimera_engine::act::{ActOutcome, ActRequest, Actions, Objective};
+use chimera_engine::act::{self, ActOutcome, ActRequest, Actions, Objective};
+use chimera_engine::flow;
 use chimera_testkit::access::{everybody, settings};
 use chimera_testkit::flow::{Air, EngineFixture, ScriptedTool, TENANT, World, stage, workflow};
 use chimera_testkit::memory::MemoryRecords;
@@ -85,7 +86,7 @@ impl ColdNode {
     /// Acts, waits for the end of the run, and returns what was read of workflows.
     async fn act(&self, permit: &Permit, what: Objective) -> (Uuid, Vec<String>) {
         let act = ActRequest::of(what, json!({}));
-        let run = match self.actions.act(permit, act).await {
+        let run = match act::act(&self.actions, permit, act).await {
             Ok(ActOutcome::Started(begun)) => begun.started.run_id,
             Ok(ActOutcome::Duplicate { .. }) => panic!("there is no key"),
             Err(error) => panic!("{}", json!(error.body())),
@@ -155,7 +156,7 @@ async fn a_workflow_and_its_children_are_looked_up_once_each() {
 async fn a_shared_workflow_is_looked_up_once_and_no_row_is_read_twice() {
     let (node, guest) = (with_workflows().await, service("other"));
     for id in ["inner", "middle", "outer"] {
-        node.stage.flow.share_workflow(&service(TENANT), id, true).await.unwrap();
+        flow::share_workflow(&node.stage.flow, &service(TENANT), id, true).await.unwrap();
     }
     let node = node.restart().await;
     let sorted = |mut lines: Vec<String>| {
@@ -185,7 +186,7 @@ async fn a_replay_looks_its_workflows_up_once_each() {
     let (run, _) = node.act(&permit, by_id("outer", None)).await;
     let mut node = node.restart().await;
     for mode in [ReplayMode::Freeze, ReplayMode::Shadow, ReplayMode::Retry] {
-        let again = node.actions.replay(&permit, Replay { of: run, mode, from: None }).await;
+        let again = act::replay(&node.actions, &permit, Replay { of: run, mode, from: None }, None).await;
         let again = again.unwrap_or_else(|error| panic!("{}", json!(error.body()))).run_id;
         let looked = node.lookups(&permit, again).await;
         assert_eq!(looked, ["acme inner v1", "acme middle v1", "acme outer v1"], "{mode:?}");

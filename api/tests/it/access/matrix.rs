@@ -39,6 +39,9 @@ const fn none() -> Value {
     Value::Null
 }
 
+/// The id of a work item that nobody has. Those that exist are in `flow/work.rs`.
+const ABSENT: &str = "019f2c1e-7a54-7d31-8c1e-5f0e2b9a6d10";
+
 /// Every guarded operation.
 const CASES: &[Case] = &[
     ("POST /auth/revoke", || json!({"token": "x"}), Own, Own),
@@ -61,6 +64,8 @@ const CASES: &[Case] = &[
     ("GET /workflows/{id}", none, Forbidden, NotThere),
     // Before a workflow of the same name is made next door.
     ("POST /workflows/{id}/call", || json!({}), Forbidden, NotThere),
+    ("GET /events", none, Nothing, Nothing),
+    ("POST /events", || json!({"name": "paid", "key": "o1"}), Forbidden, Own),
     ("GET /schedules", none, Nothing, Nothing),
     ("POST /schedules", || json!({"name": "x", "workflow_id": "reviewed", "every": "1d"}), Forbidden, NotThere),
     ("GET /schedules/{name}", none, NotThere, NotThere),
@@ -73,12 +78,21 @@ const CASES: &[Case] = &[
     ("PUT /workflows/{id}", || reviewed().document().clone(), Forbidden, Own),
     ("POST /workflows/{id}/check", || reviewed().document().clone(), Forbidden, Own),
     ("PUT /workflows/{id}/share", none, Forbidden, Forbidden),
+    ("GET /tools/problems", none, Nothing, Nothing),
+    ("POST /tools/reload", none, Forbidden, Forbidden),
     ("DELETE /workflows/{id}/share", none, Forbidden, Forbidden),
     ("DELETE /workflows/{id}/cache", none, Forbidden, Own),
+    ("GET /work", none, Forbidden, Nothing),
+    // A person is no worker, whatever their scopes.
+    ("POST /work/claim", || json!({"queue": "desk"}), Forbidden, Forbidden),
+    ("POST /work/renew", || json!({"item_id": ABSENT, "lease_token": "x"}), NotThere, NotThere),
+    ("POST /work/complete", || json!({"item_id": ABSENT, "lease_token": "x", "output": {}}), NotThere, NotThere),
+    ("POST /work/fail", || json!({"item_id": ABSENT, "lease_token": "x", "message": "x"}), NotThere, NotThere),
     ("GET /runs", none, Nothing, Nothing),
     ("GET /runs/{id}", none, Forbidden, NotThere),
     ("PATCH /runs/{id}", || json!({"status": "rolled_back"}), Forbidden, NotThere),
     ("GET /runs/{id}/steps", none, Forbidden, NotThere),
+    ("GET /runs/{id}/executions", none, Forbidden, NotThere),
     ("POST /runs/{id}/steps/{step}/resolve", || json!({"outcome": "never"}), Forbidden, NotThere),
     ("POST /runs/{id}/steps/{step}/edit", || json!({"input": {}}), Forbidden, NotThere),
     ("GET /runs/{id}/events", none, Forbidden, NotThere),

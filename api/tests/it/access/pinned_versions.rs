@@ -6,7 +6,7 @@ use chimera_core::access::{ActorEntry, Level};
 use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::tool::{EffectKind, ReadOnlyInputs};
 use chimera_engine::access::Permit;
-use chimera_engine::act::{ActOutcome, ActRequest, Actions, Objective};
+use chimera_engine::act::{self, ActOutcome, ActRequest, Actions, Objective};
 use chimera_engine::flow::{PatchRequest, StartRun};
 use chimera_testkit::access::{everybody, settings};
 use chimera_testkit::flow::{Air, CallLog, EngineFixture, ScriptedTool, TENANT, World, stage, workflow};
@@ -88,7 +88,7 @@ impl SocketlessServer {
     async fn act(&self, workflow: &str) -> (Uuid, Level) {
         let what = Objective::Workflow { id: workflow.to_owned(), version: None, inputs: json!({}) };
         let act = ActRequest::of(what, json!({}));
-        match self.access.act(&service(), act).await {
+        match act::act(&self.access, &service(), act).await {
             Ok(ActOutcome::Started(begun)) => (begun.started.run_id, begun.started.level),
             Ok(ActOutcome::Duplicate { .. }) => panic!("there is no key"),
             Err(error) => panic!("{}", json!(error.body())),
@@ -107,7 +107,7 @@ impl SocketlessServer {
     }
 
     async fn patch(&self, run: Uuid, patch: Value) -> Result<(), String> {
-        let proposed = self.access.patch(&service(), PatchRequest::new(run, patch)).await;
+        let proposed = act::patch(&self.access, &service(), PatchRequest::new(run, patch)).await;
         proposed.map(drop).map_err(|error| error.body().code.to_string())
     }
 
@@ -171,7 +171,7 @@ async fn what_is_done_again_is_done_by_the_versions_of_the_first_time() {
     yard.stage.apply(&inner("DELETE")).await;
     yard.stage.pass(Duration::from_secs(2)).await;
     let replay = Replay { of: run, mode: ReplayMode::Retry, from: Some("s".to_owned()) };
-    let again = yard.access.replay(&service(), replay).await.map_err(|error| error.body()).unwrap();
+    let again = act::replay(&yard.access, &service(), replay, None).await.map_err(|error| error.body()).unwrap();
     assert_eq!(again.level, Level::ExecuteNotify);
     let ended = yard.stage.ended(again.run_id).await;
     assert_eq!((&ended["status"], yard.sent()), (&json!("completed"), vec!["GET /inner".to_owned(); 2]), "{ended:#}");
@@ -194,7 +194,7 @@ async fn a_patch_runs_the_versions_that_it_was_judged_by() {
     assert_eq!(yard.let_go(run).await["status"], "completed");
     assert_eq!(yard.sent(), ["GET /inner"]);
     let replay = Replay { of: run, mode: ReplayMode::Retry, from: Some("p".to_owned()) };
-    let again = yard.access.replay(&service(), replay).await.map_err(|error| error.body()).unwrap();
+    let again = act::replay(&yard.access, &service(), replay, None).await.map_err(|error| error.body()).unwrap();
     yard.stage.ended(again.run_id).await;
     assert_eq!(yard.sent(), ["GET /inner", "GET /inner"], "also when it is repeated");
 }

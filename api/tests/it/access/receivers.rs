@@ -4,6 +4,7 @@ use super::access_server::{AccessServer, entry, harmless, porch_with};
 use chimera_core::access::{ActorEntry, TenantSettings};
 use chimera_core::flow::tables::NOTIFICATIONS;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
+use chimera_engine::flow;
 use chimera_testkit::access::settings;
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{TENANT, approval_link, id_of};
@@ -91,7 +92,7 @@ async fn somebody_named_who_may_not_decide_gets_no_link() {
 
 /// Whether the message to an address was sent, with the code of its error.
 async fn sent(porch: &AccessServer, run: &Value, target: &str) -> (String, Value) {
-    porch.house.stage.flow.deliver_due().await.unwrap();
+    flow::deliver_due(&porch.house.stage.flow).await.unwrap();
     let shown = porch.get("admin", &crate::flow::path(run, "")).await.body;
     let messages = shown["messages"].as_array().unwrap();
     let message = messages.iter().find(|message| message["target"] == target).expect("somebody is told");

@@ -4,7 +4,7 @@ use super::access_server::{AccessServer, access_fixture, entry, porch_with};
 use chimera_core::access::tables::ACTORS;
 use chimera_core::access::{ActorEntry, Level, Role};
 use chimera_core::limits::ACTOR_ROLES_MAX;
-use chimera_engine::access::Settings;
+use chimera_engine::access::{self, Settings};
 use chimera_testkit::access::settings;
 use chimera_testkit::flow::TENANT;
 use reqwest::Method;
@@ -104,12 +104,12 @@ async fn a_role_that_is_gone_gives_nothing_and_its_actors_can_still_be_disabled(
     let (world, records) = (&porch.house.stage.world, &porch.house.stage.records);
     let later = access_fixture(world, records, None).directory(Settings { roles: Vec::new(), ..roles() }).await;
     let operator = chimera_engine::access::local_operator(TENANT);
-    let shown = later.actor(&operator, "user_cat").unwrap();
+    let shown = access::show_actor(&later, &operator, "user_cat").unwrap();
     assert_eq!((shown.entry.roles.clone(), shown.effective_scopes.len()), (vec!["keeper".to_owned()], 0));
     assert!(later.snapshot().registry.resolve("user_cat").scopes.is_empty());
     let disabled = ActorEntry { disabled: true, ..shown.entry };
-    assert!(later.put_actor(&operator, disabled.clone(), None).await.unwrap().entry.disabled);
+    assert!(access::put_actor(&later, &operator, disabled.clone(), None).await.unwrap().entry.disabled);
     let other = ActorEntry { id: "user_new".to_owned(), ..disabled };
-    let refused = later.put_actor(&operator, other, None).await.unwrap_err().body();
+    let refused = access::put_actor(&later, &operator, other, None).await.unwrap_err().body();
     assert_eq!(refused.code.as_str(), "VALIDATION_FAILED", "nobody gets it anew");
 }

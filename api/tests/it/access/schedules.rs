@@ -6,13 +6,17 @@ use chimera_core::act::tables::SCHEDULES;
 use chimera_core::flow::tables::RUNS;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::limits::SCHEDULE_SCAN_INTERVAL;
-use chimera_engine::port::Hold;
+use chimera_engine::access::Settings;
+use chimera_engine::act::schedule;
+use chimera_engine::commit::BatchOutcome;
+use chimera_engine::port::{Hold, Outage, Unavailable};
 use chimera_testkit::access::settings;
 use chimera_testkit::build::NOON;
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{TENANT, workflow};
 use reqwest::Method;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::Duration;
 
 fn people() -> Vec<ActorEntry> {
@@ -21,8 +25,12 @@ fn people() -> Vec<ActorEntry> {
 }
 
 /// A server whose time a test advances, with two workflows: one that ends at once, and one that waits for a person.
-async fn server() -> AccessServer {
-    let server = porch_with(settings(TENANT, people()), None).await;
+pub(super) async fn server() -> AccessServer {
+    server_of(settings(TENANT, people())).await
+}
+
+pub(super) async fn server_of(settings: Settings) -> AccessServer {
+    let server = porch_with(settings, None).await;
     server.clock.stand();
     let summary = workflow("summary").function("a", "local.summarize", json!({"text": "One. Two."}));
     let waits = workflow("waits").node(json!({"id": "review", "type": "hitl", "prompt": "May it?", "show": {"n": 1}}));
@@ -33,7 +41,7 @@ async fn server() -> AccessServer {
 }
 
 impl AccessServer {
-    async fn schedule(&self, terms: Value) -> Value {
+    pub(super) async fn schedule(&self, terms: Value) -> Value {
         let mut body = json!({"name": "often", "workflow_id": "summary", "every": "1m"});
         body.as_object_mut().unwrap().extend(terms.as_object().unwrap().clone());
         let made = self.ask("user_ann", Method::POST, "/schedules", body).await;
@@ -41,33 +49,33 @@ impl AccessServer {
         made.body
     }
 
-    async fn shown(&self) -> Value {
+    pub(super) async fn shown(&self) -> Value {
         self.get("user_ann", "/schedules/often").await.body
     }
 
     /// Looks at due schedules until nothing is due.
-    async fn tick(&self) {
-        while self.schedules.run_due().await.unwrap() == Duration::ZERO {}
+    pub(super) async fn tick(&self) {
+        while schedule::run_due(&self.schedules).await.unwrap() == Duration::ZERO {}
     }
 
-    async fn tick_after(&self, seconds: i64) -> Value {
+    pub(super) async fn tick_after(&self, seconds: i64) -> Value {
         self.clock.wait(seconds);
         self.tick().await;
         self.shown().await
     }
 
     /// The runs, and the ledger entries about schedules.
-    fn runs(&self) -> usize {
+    pub(super) fn runs(&self) -> usize {
         self.house.stage.rows(&RUNS).len()
     }
 
-    fn events(&self) -> Vec<String> {
+    pub(super) fn events(&self) -> Vec<String> {
         let entries = self.house.stage.rows(&AUDIT_LOG_ENTRIES);
         let types = entries.iter().map(|row| row.text("event_type").to_owned());
         types.filter(|name| name.starts_with("schedule.")).collect()
     }
 
-    async fn until_ended(&self, shown: &Value) {
+    pub(super) async fn until_ended(&self, shown: &Value) {
         self.house.until(&json!({"run_id": shown["last_tick"]["run_id"]}), "completed").await;
     }
 }
@@ -101,7 +109,7 @@ async fn of_two_nodes_one_starts_the_run_of_a_tick() {
     let other = one.second_node(settings(TENANT, people()), None).await;
     one.schedule(json!({"overlap": "allow"})).await;
     for ticks in 1..=10 {
-        let (first, second) = tokio::join!(one.schedules.run_due(), other.schedules.run_due());
+        let (first, second) = tokio::join!(schedule::run_due(&one.schedules), schedule::run_due(&other.schedules));
         assert!(first.is_ok() && second.is_ok());
         one.tick().await;
         other.tick().await;
@@ -150,7 +158,7 @@ async fn a_removed_owner_starts_nothing() {
 #[tokio::test]
 async fn a_schedule_never_has_more_rights_than_the_token_that_made_it() {
     let server = server().await;
-    let body = json!({"name": "often", "workflow_id": "summary", "every": "1m"});
+    let body = json!({"name": "often", "workflow_id": "summary", "every": "1m", "follow_latest": true});
     let token = server.token_with("user_ann", |claims| claims.scopes = Some(vec!["local.*".to_owned()]));
     let url = server.house.server.url("/schedules");
     let request = server.house.client.post(url).bearer_auth(token);
@@ -166,13 +174,23 @@ async fn a_schedule_never_has_more_rights_than_the_token_that_made_it() {
 
 #[tokio::test]
 async fn what_a_tick_does_while_a_run_is_not_finished_is_the_schedules_choice() {
-    for (overlap, runs, outcome) in [("skip", 1, "skipped"), ("queue", 1, "queued"), ("allow", 2, "started")] {
+    let policies =
+        [("skip", 1, "skipped"), ("queue", 1, "queued"), ("allow", 2, "started"), ("cancel_previous", 2, "started")];
+    for (overlap, runs, outcome) in policies {
         let server = server().await;
         server.schedule(json!({"workflow_id": "waits", "overlap": overlap})).await;
         server.tick().await;
         let first = server.shown().await;
         let shown = server.tick_after(60).await;
         assert_eq!((server.runs(), &shown["last_tick"]["outcome"]), (runs, &json!(outcome)), "{overlap}");
+        let second = shown["last_tick"]["run_id"].as_str().unwrap_or_default();
+        if overlap == "cancel_previous" {
+            let run = first["last_tick"]["run_id"].as_str().unwrap();
+            server.house.until(&json!({ "run_id": run }), "cancelled").await;
+            let ended = server.get("user_ann", &format!("/runs/{run}")).await.body;
+            assert_eq!(ended["error"]["message"], "schedule often has started its next tick", "{ended}");
+            server.house.until(&json!({ "run_id": second }), "awaiting_approval").await;
+        }
         if overlap == "queue" {
             let full = server.tick_after(60).await;
             assert_eq!((&full["last_tick"]["outcome"], server.runs()), (&json!("skipped"), 1), "the queue holds one");
@@ -234,7 +252,7 @@ async fn a_tick_that_could_not_be_written_is_left_for_the_next_look_and_started_
     let server = server().await;
     let before = server.schedule(json!({})).await;
     server.house.stage.records.refuse_writes();
-    assert_eq!(server.schedules.run_due().await.unwrap(), SCHEDULE_SCAN_INTERVAL);
+    assert_eq!(schedule::run_due(&server.schedules).await.unwrap(), SCHEDULE_SCAN_INTERVAL);
     assert_eq!((server.runs(), server.shown().await), (0, before), "neither the run nor the tick");
     server.house.stage.records.clear_faults();
     server.clock.wait(10);
@@ -290,6 +308,9 @@ async fn a_definition_that_makes_no_sense_is_refused_with_the_member_that_is_wro
         (json!({"every": "1m", "queue_max": 101}), "/queue_max"),
         (json!({"every": "1m", "catch_up_window_seconds": -1}), "/catch_up_window_seconds"),
         (json!({"every": "1m", "jitter_seconds": 4_000}), "/jitter_seconds"),
+        (json!({"every": "1m", "jitter_seconds": 60}), "/jitter_seconds"),
+        (json!({"cron": "* * * * *", "jitter_seconds": 60}), "/jitter_seconds"),
+        (json!({"every": "1m", "version": 1, "follow_latest": true}), "/follow_latest"),
         (json!({"every": "1m", "ends_at": "2000-01-01T00:00:00Z"}), "/ends_at"),
         (json!({"every": "1m", "name": "a b"}), "/name"),
     ] {
@@ -303,4 +324,62 @@ async fn a_definition_that_makes_no_sense_is_refused_with_the_member_that_is_wro
     assert_eq!(server.ask("user_ann", Method::POST, "/schedules", again).await.status, 409);
     let absent = json!({"name": "y", "workflow_id": "absent", "every": "1m"});
     assert_eq!(server.ask("user_ann", Method::POST, "/schedules", absent).await.status, 404);
+}
+
+/// The crash matrix of a tick: its node dies before or after each commit. Another node starts what was not started, and
+/// never a second run.
+#[tokio::test]
+async fn a_tick_whose_node_dies_at_any_moment_starts_one_run() {
+    for (moment, durable) in (1..=3).flat_map(|moment| [(moment, false), (moment, true)]) {
+        let one = server().await;
+        let other = one.second_node(settings(TENANT, people()), None).await;
+        one.schedule(json!({"overlap": "allow"})).await;
+        let records = Arc::clone(&one.house.stage.records);
+        let mut commits = records.commits();
+        let before = *commits.borrow_and_update();
+        if !durable {
+            let mut batch = 0;
+            let dead = || BatchOutcome::Unavailable(Unavailable::new(Outage::Full, "the node is dead"));
+            records.inject_batch_fault(Box::new(move |_| {
+                batch += 1;
+                (batch == moment).then(dead)
+            }));
+        }
+        let schedules = Arc::clone(&one.schedules);
+        let mut dying = tokio::spawn(async move { schedule::run_due(&schedules).await });
+        loop {
+            tokio::select! {
+                _ = &mut dying => break,
+                changed = commits.changed() => changed.unwrap(),
+            }
+            if durable && *commits.borrow_and_update() >= before + moment {
+                dying.abort();
+                break;
+            }
+        }
+        let what = format!("dead at commit {moment}, durable: {durable}");
+        records.inject_batch_fault(Box::new(|_| None));
+        other.tick().await;
+        assert_eq!(other.runs(), 1, "{what}");
+        let shown = other.tick_after(60).await;
+        assert_eq!((other.runs(), &shown["last_tick"]["outcome"]), (2, &json!("started")), "{what}");
+        let started = other.events().into_iter().filter(|event| event == "schedule.tick_started").count();
+        assert_eq!(started, 2, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_run_outside_of_the_times_starts_once_under_a_key() {
+    let server = server().await;
+    server.schedule(json!({"starts_at": "2999-01-01T00:00:00Z"})).await;
+    let run = || server.ask("user_ann", Method::POST, "/schedules/often/run", json!({"idempotency_key": "now"}));
+    let first = run().await;
+    assert_eq!(first.status, 202, "{first:?}");
+    let again = run().await;
+    assert_eq!(
+        (code(&again), again.detail("run_id")),
+        ((409, "CONFLICT_IDEMPOTENCY"), &first.body["run_id"]),
+        "{again:?}"
+    );
+    assert_eq!((server.runs(), server.shown().await["active_runs"].as_array().map(Vec::len)), (1, Some(1)));
 }

@@ -38,19 +38,19 @@ impl Tenancy for AllToolsShared {
 
 /// What somebody has, or what nobody has.
 #[derive(Clone)]
-struct TenantResources {
+pub(super) struct TenantResources {
     tenant: &'static str,
     actor: &'static str,
-    workflow: String,
+    pub(super) workflow: String,
     /// A run that waits for a decision, and its approval.
-    run: String,
+    pub(super) run: String,
     digest: String,
     /// The key under which a run was asked for.
     key: String,
     /// Where a list of the owner goes on.
     cursor: String,
     /// What nobody else may read.
-    marks: Vec<String>,
+    pub(super) marks: Vec<String>,
 }
 
 impl TenantResources {
@@ -74,7 +74,7 @@ impl TenantResources {
     }
 }
 
-type Body = fn(&TenantResources) -> Value;
+pub(super) type Body = fn(&TenantResources) -> Value;
 
 fn none(_: &TenantResources) -> Value {
     Value::Null
@@ -94,7 +94,7 @@ fn scheduled(of: &TenantResources) -> Value {
 }
 
 /// Every guarded operation with its parameters, and a body that its owner could send.
-const CASES: &[(&str, &str, Body)] = &[
+pub(super) const CASES: &[(&str, &str, Body)] = &[
     ("POST /auth/revoke", "", |of| json!({"token": of.run})),
     ("POST /act", "", |of| json!({"workflow_id": of.workflow, "wait": 0})),
     ("GET /actors", "", none),
@@ -117,8 +117,12 @@ const CASES: &[(&str, &str, Body)] = &[
     ("PUT /workflows/{id}", "", document),
     ("POST /workflows/{id}/check", "", document),
     ("PUT /workflows/{id}/share", "", none),
+    ("GET /tools/problems", "", none),
+    ("POST /tools/reload", "", none),
     ("DELETE /workflows/{id}/share", "", none),
     ("DELETE /workflows/{id}/cache", "", none),
+    ("GET /events", "?key={workflow}", none),
+    ("POST /events", "", |of| json!({"name": "paid", "key": of.workflow})),
     ("GET /schedules", "?cursor={cursor}", none),
     ("POST /schedules", "", scheduled),
     ("GET /schedules/{name}", "", none),
@@ -128,10 +132,16 @@ const CASES: &[(&str, &str, Body)] = &[
     ("POST /schedules/{name}/resume", "", none),
     ("POST /schedules/{name}/run", "", empty),
     ("DELETE /schedules/{name}", "", none),
+    ("GET /work", "", none),
+    ("POST /work/claim", "", |_| json!({"queue": "desk"})),
+    ("POST /work/renew", "", |of| json!({"item_id": of.run, "lease_token": "x"})),
+    ("POST /work/complete", "", |of| json!({"item_id": of.run, "lease_token": "x", "output": {}})),
+    ("POST /work/fail", "", |of| json!({"item_id": of.run, "lease_token": "x", "message": "no"})),
     ("GET /runs", "?cursor={cursor}", none),
     ("GET /runs/{id}", "", none),
     ("PATCH /runs/{id}", "", |_| json!({"status": "rolled_back"})),
     ("GET /runs/{id}/steps", "", none),
+    ("GET /runs/{id}/executions", "", none),
     ("POST /runs/{id}/steps/{step}/resolve", "", |_| json!({"outcome": "never"})),
     ("POST /runs/{id}/steps/{step}/edit", "", |_| json!({"input": {}})),
     ("GET /runs/{id}/events", "", none),
@@ -147,7 +157,7 @@ const CASES: &[(&str, &str, Body)] = &[
     ("DELETE /runs/{id}/patches/{number}", "", none),
 ];
 
-fn named(id: &str) -> Air {
+pub(super) fn named(id: &str) -> Air {
     workflow(id)
         .function("think", "think", json!({"said": "${inputs.said}"}))
         .node(json!({"id": "review", "type": "hitl", "prompt": "May it?", "show": {"n": 1}}))
@@ -158,14 +168,14 @@ fn named(id: &str) -> Air {
 
 /// Scopes for everything, short of the operator's.
 fn wide(actor: &str, tenant: &str) -> ActorEntry {
-    let scopes = "actors.* approvals.* audit.* autonomy.* runs.* workflows.* think change broken".split(' ');
+    let scopes = "actors.* approvals.* audit.* autonomy.* events.* runs.* workflows.* think change broken".split(' ');
     let scopes = scopes.map(str::to_owned).collect();
     let kind = chimera_core::access::Kind::Human;
     ActorEntry { scopes, quota_per_minute: RATE_HITS_MAX, kind, ..ActorEntry::default_for(actor, tenant) }
 }
 
 /// A house with the default tenant and two others.
-async fn street() -> FlowServer {
+pub(super) async fn street() -> FlowServer {
     let stage = setup().tenancy(Arc::new(AllToolsShared)).open().await;
     let others = [
         wide("user_ann", TENANT),
@@ -181,7 +191,7 @@ async fn street() -> FlowServer {
 }
 
 /// Lets somebody have one of everything.
-async fn settled(house: &FlowServer, actor: &'static str, tenant: &'static str) -> TenantResources {
+pub(super) async fn settled(house: &FlowServer, actor: &'static str, tenant: &'static str) -> TenantResources {
     let workflow = format!("work-of-{tenant}");
     let air = named(&workflow);
     let applied = house.ask_as(actor, Method::PUT, &format!("/workflows/{workflow}"), air.document().clone()).await;
@@ -202,6 +212,9 @@ async fn settled(house: &FlowServer, actor: &'static str, tenant: &'static str) 
     let resources = TenantResources { tenant, actor, workflow, run: id(&runs[0]), digest, key, cursor, marks };
     let (status, made) = house.ask_as(actor, Method::POST, "/schedules", scheduled(&resources)).await;
     assert_eq!(status, 201, "{made}");
+    let event = json!({"name": "paid", "key": resources.workflow});
+    let (status, sent) = house.ask_as(actor, Method::POST, "/events", event).await;
+    assert_eq!(status, 201, "{sent}");
     resources
 }
 

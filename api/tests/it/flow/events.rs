@@ -3,6 +3,7 @@
 use super::{FlowServer, code, furnished, house, path, reviewed, setup};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::record::Tx;
+use chimera_engine::flow;
 use chimera_engine::ledger::audit::{EventRecord, Writer};
 use chimera_engine::port::Records;
 use chimera_testkit::flow::TENANT;
@@ -183,6 +184,7 @@ async fn entries_of_several_lanes_are_paged_by_their_number() {
                 run_id: Some(run),
                 run_seq: Some(number),
                 trace_id: None,
+                operator_of: None,
             };
             writer.event(&mut tx, event).unwrap();
         }
@@ -190,7 +192,7 @@ async fn entries_of_several_lanes_are_paged_by_their_number() {
     }
     let (mut seen, mut after) = (Vec::new(), 0);
     while after < 60 {
-        let events = stage.flow.events(&stage.permit("admin"), run, after, 7).await.unwrap();
+        let events = flow::events(&stage.flow, &stage.permit("admin"), run, after, 7).await.unwrap();
         seen.extend(events.iter().map(|event| event.run_seq));
         after += 7;
     }

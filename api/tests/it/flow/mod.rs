@@ -3,8 +3,10 @@
 mod decisions;
 mod events;
 mod links;
+mod published_events;
 mod runs;
 mod steering;
+mod work;
 mod workflows;
 
 use crate::support::{TestServer, client, edge, served};

@@ -254,6 +254,38 @@ async fn an_unknown_name_is_repeated_and_the_closest_one_suggested() {
     assert_eq!(problem["detail"], "no step `b`");
 }
 
+/// An error names the parameter or member that is wrong, what it should be, and the limit that it exceeds.
+#[tokio::test]
+async fn an_error_says_which_value_is_wrong_and_what_it_should_be() {
+    let house = house().await;
+    for (asked, parameter, words) in [
+        ("/runs?limit=x", "limit", "invalid query parameter `limit`: expected an integer in range"),
+        ("/runs?limit=-1", "limit", "invalid query parameter `limit`: expected an integer in range"),
+        ("/runs?in_doubt=maybe", "in_doubt", "invalid query parameter `in_doubt`: expected true or false"),
+    ] {
+        let (status, problem) = house.get(asked).await;
+        assert_eq!((status, problem["detail"].as_str()), (400, Some(words)), "{asked}");
+        assert_eq!(problem["error"]["details"]["parameter"], parameter, "{asked}");
+    }
+    let (_, problem) = house.get("/runs?id_prefix=0000-0000").await;
+    assert!(problem["detail"].as_str().unwrap().contains("an id begins like 01a1eea5-4eba-7c3f"), "{problem}");
+    let (status, problem) = house.start("w", json!({"autonomy_level": 3})).await;
+    assert_eq!((status, &problem["error"]["details"]["pointer"]), (400, &json!("/autonomy_level")), "{problem}");
+    assert!(problem["detail"].as_str().unwrap().ends_with("expected a string"), "{problem}");
+
+    house.apply(&chain("w", &[("a", "think")])).await;
+    let (status, problem) = house.start("w", json!({"inputs": {"text": "x".repeat(1_100_000)}})).await;
+    assert_eq!((status, code(&problem)), (413, "PAYLOAD_TOO_LARGE"), "{problem}");
+    let max = chimera_core::limits::RUN_INPUT_BYTES_MAX;
+    assert_eq!(problem["error"]["details"]["bytes_max"], max, "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains(&max.to_string()), "{problem}");
+
+    for (workflow, status) in [("w", 204), ("absent", 404)] {
+        let path = format!("/workflows/{workflow}/cache");
+        assert_eq!(house.ask(reqwest::Method::DELETE, &path, NOTHING).await.0, status, "{workflow}");
+    }
+}
+
 #[tokio::test]
 async fn steps_are_listed_page_by_page_with_the_calls_of_each() {
     let house = house().await;

@@ -157,9 +157,12 @@ async fn tools_are_listed_with_schemas_and_what_policies_decide_by() {
 #[tokio::test]
 async fn recorded_outputs_are_forgotten_by_key_or_all() {
     let house = house().await;
+    let document = chain("w", &[("a", "think")]).document().clone();
+    assert_eq!(house.ask(Method::PUT, "/workflows/w", document).await.0, 200);
     for path in ["/workflows/w/cache", "/workflows/w/cache?key=n:sha256:00"] {
         assert_eq!(house.ask(Method::DELETE, path, NOTHING).await, (204, Value::Null));
     }
+    assert_eq!(house.ask(Method::DELETE, "/workflows/missing/cache", NOTHING).await.0, 404);
 }
 
 #[tokio::test]

@@ -37,11 +37,11 @@ async fn verify_stored(scene: &CommandContext<'_>, keys: &[String]) -> Outcome<(
 
 fn report_result(json: bool, found: &LedgerReport, held: Option<&str>) -> Outcome {
     if json {
-        let mut told = serde_json::json!({"intact": found.first_broken.is_none(), "report": found});
+        let mut report = serde_json::json!({"intact": found.first_broken.is_none(), "report": found});
         if let Some(reason) = held {
-            told["held"] = reason.into();
+            report["held"] = reason.into();
         }
-        print(&format!("{told}\n"))?;
+        print(&format!("{report}\n"))?;
     }
     if let Some(broken) = &found.first_broken {
         return Err(Failure::new(Code::LedgerBroken, format!("the ledger is broken: {broken}"))

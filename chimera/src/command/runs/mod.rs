@@ -1,6 +1,7 @@
 //! `chimera runs …`: shows and controls runs.
 
 mod doubts;
+mod executions;
 mod list;
 mod resolve;
 mod restart;
@@ -21,6 +22,7 @@ pub(crate) async fn run(scene: &CommandContext<'_>, mut command: RunsCommand) ->
         RunsCommand::List(args) => list::run(scene, args).await,
         RunsCommand::Show { run } => show::run(scene, &run).await,
         RunsCommand::Steps { run, output } => show::steps(scene, &run, &output).await,
+        RunsCommand::Executions(args) => executions::run(scene, args).await,
         RunsCommand::Watch { run, after } => watch::run(scene, &run, after).await,
         RunsCommand::Approve(args) => signal::decide(scene, args, "approve").await,
         RunsCommand::Reject { decide, request_changes } => {

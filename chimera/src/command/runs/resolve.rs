@@ -67,8 +67,10 @@ async fn run(backend: &Backend, text: &str) -> Outcome<Uuid> {
         return Ok(id);
     }
     let prefix = IdPrefix::parse(text).map_err(|error| match error {
-        InvalidIdPrefix::TooShort => Failure::new(Code::NotFound, format!("`{text}` is too short for a run id"))
-            .hint(format!("give at least {ID_PREFIX_DIGITS_MIN} hex digits; chimera runs list shows the ids")),
+        InvalidIdPrefix::TooShort => {
+            Failure::new(Code::NotFound, format!("`{text}` is not a run id, and too short to begin one"))
+                .hint(format!("give at least {ID_PREFIX_DIGITS_MIN} hex digits; chimera runs list shows the ids"))
+        }
         InvalidIdPrefix::Malformed => not_a_run_id(text),
     })?;
     let filter = RunFilter { id_prefix: Some(prefix), limit: ID_CANDIDATES_MAX, ..RunFilter::default() };

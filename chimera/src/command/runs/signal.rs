@@ -20,16 +20,16 @@ pub(super) async fn decide(scene: &CommandContext<'_>, args: DecideArgs, decisio
     ];
     let body: Map<String, Value> =
         given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into()))).collect();
-    let told =
+    let answer =
         backend.request("POST", &format!("runs/{}/approve", parse_run_id(&args.run)?), Some(body.into())).await?;
     if scene.json {
-        print(&format!("{told}\n"))?;
-    } else if told["approval_status"] == "pending" {
-        say(&format!("{} of {} have approved.", told["approvals"], told["approvals_needed"]));
+        print(&format!("{answer}\n"))?;
+    } else if answer["approval_status"] == "pending" {
+        say(&format!("{} of {} have approved.", answer["approvals"], answer["approvals_needed"]));
     } else if decision == "request_changes" {
         say("changes requested; this run will not continue.");
     } else {
-        say(&format!("{}.", told["approval_status"].as_str().unwrap_or("decided")));
+        say(&format!("{}.", answer["approval_status"].as_str().unwrap_or("decided")));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -89,41 +89,41 @@ pub(super) async fn rollback(scene: &CommandContext<'_>, args: RollbackArgs) -> 
     let known = backend.run(id).await?["run_seq"].as_i64().unwrap_or(0);
     let steps = if steps.is_empty() { Value::Null } else { steps.into() };
     let body = json!({"step_ids": steps, "reason": reason});
-    let told = backend.request("POST", &format!("runs/{id}/rollback"), Some(body)).await?;
+    let answer = backend.request("POST", &format!("runs/{id}/rollback"), Some(body)).await?;
     if wait {
         backend.wait_for_event(id, known).await?;
         return watch::follow(scene, &backend, id, known).await;
     }
-    print_answer(scene, &told, "rollback started")
+    print_answer(scene, &answer, "rollback started")
 }
 
 /// Marks a run as rolled back by hand.
 pub(super) async fn mark_rolled_back(scene: &CommandContext<'_>, args: RollbackArgs) -> Outcome<ExitCode> {
     let backend = scene.write_backend(args.acting.actor.as_deref())?;
     let body = json!({"status": "rolled_back", "reason": args.reason});
-    let told = backend.request("PATCH", &format!("runs/{}", parse_run_id(&args.run)?), Some(body)).await?;
-    print_answer(scene, &told, "the run is marked as rolled back")
+    let answer = backend.request("PATCH", &format!("runs/{}", parse_run_id(&args.run)?), Some(body)).await?;
+    print_answer(scene, &answer, "the run is marked as rolled back")
 }
 
 pub(super) async fn patch(scene: &CommandContext<'_>, args: PatchArgs) -> Outcome<ExitCode> {
     let backend = scene.write_backend(args.acting.actor.as_deref())?;
     let run = parse_run_id(&args.run)?;
     if let Some(number) = args.remove {
-        let told = backend.request("DELETE", &format!("runs/{run}/patches/{number}"), None).await?;
-        return print_answer(scene, &told, "patch removal requested");
+        let answer = backend.request("DELETE", &format!("runs/{run}/patches/{number}"), None).await?;
+        return print_answer(scene, &answer, "patch removal requested");
     }
     let patch = match &args.file {
         Some(file) => read_json(file)?,
         None => Value::Null,
     };
     let body = json!({"patch": patch, "state_version": args.state_version, "dry_run": args.dry_run});
-    let told = backend.request("POST", &format!("runs/{run}/patch"), Some(body)).await?;
+    let answer = backend.request("POST", &format!("runs/{run}/patch"), Some(body)).await?;
     if scene.json {
-        print(&format!("{told}\n"))?;
+        print(&format!("{answer}\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
-    print(&document(&told["preview"]))?;
-    if let Some(number) = told["number"].as_u64() {
+    print(&document(&answer["preview"]))?;
+    if let Some(number) = answer["number"].as_u64() {
         say(&format!("proposed as patch {number}"));
     }
     Ok(ExitCode::SUCCESS)
@@ -137,13 +137,13 @@ async fn send(
     words: &str,
 ) -> Outcome<ExitCode> {
     let backend = scene.write_backend(acting.actor.as_deref())?;
-    let told = backend.request("POST", path, body).await?;
-    print_answer(scene, &told, words)
+    let answer = backend.request("POST", path, body).await?;
+    print_answer(scene, &answer, words)
 }
 
-fn print_answer(scene: &CommandContext<'_>, told: &Value, words: &str) -> Outcome<ExitCode> {
+fn print_answer(scene: &CommandContext<'_>, answer: &Value, words: &str) -> Outcome<ExitCode> {
     if scene.json {
-        print(&format!("{told}\n"))?;
+        print(&format!("{answer}\n"))?;
     } else {
         say(&format!("{words}."));
     }

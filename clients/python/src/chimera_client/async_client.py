@@ -78,6 +78,7 @@ class AsyncClient(async_resources.AsyncRoot):
         self.runs = AsyncRuns(self)
         self.workflows = async_resources.AsyncWorkflows(self.call)
         self.schedules = async_resources.AsyncSchedules(self.call)
+        self.events = async_resources.AsyncEvents(self.call)
         self.tools = async_resources.AsyncTools(self.call)
         self.actors = async_resources.AsyncActors(self.call)
         self.tenants = async_resources.AsyncTenants(self.call)

@@ -250,6 +250,54 @@ class AsyncRuns(AsyncResource):
             if cursor is None:
                 return
 
+    async def executions_page(
+        self,
+        run_id: str,
+        *,
+        limit: int | None = None,
+        cursor: str | None = None,
+        for_tenant: str | None = None,
+    ) -> models.ExecutionPage:
+        """Lists the execution records of a run whose workflow asks for them.
+
+        :param run_id: Run id
+        :param limit: Maximum number of records
+        :param cursor: Cursor from the previous page
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        call = Call[models.ExecutionPage](
+            "list_executions",
+            "GET",
+            "/runs/{id}/executions",
+            "token",
+            "json",
+            path={"id": run_id},
+            query={"limit": limit, "cursor": cursor, "for_tenant": for_tenant},
+        )
+        return await self._send(call)
+
+    async def executions(
+        self,
+        run_id: str,
+        *,
+        limit: int | None = None,
+        for_tenant: str | None = None,
+    ) -> AsyncIterator[models.ExecutionDocument]:
+        """Lists the execution records of a run whose workflow asks for them.
+
+        :param run_id: Run id
+        :param limit: Maximum number of records
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        cursor: str | None = None
+        while True:
+            page = await self.executions_page(run_id, limit=limit, cursor=cursor, for_tenant=for_tenant)
+            for item in page["items"]:
+                yield item
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return
+
     async def approve(
         self,
         run_id: str,
@@ -445,6 +493,8 @@ class AsyncRuns(AsyncResource):
         run_id: str,
         *,
         from_: str | None = None,
+        idempotency_key: str | None = None,
+        on_duplicate: models.DuplicatePolicy | None = None,
         wait: float | None = None,
         for_tenant: str | None = None,
     ) -> models.RunDocument | models.StartedDocument:
@@ -452,6 +502,8 @@ class AsyncRuns(AsyncResource):
 
         :param run_id: Id of the run to retry
         :param from_: Node to start from; the beginning if omitted.
+        :param idempotency_key: A request with a key that was used starts no second run.
+        :param on_duplicate: What to return for a used idempotency key.
         :param wait: How long to wait for the end of the run, in seconds.
         :param for_tenant: Operators only: slug of the tenant to act for
         """
@@ -463,8 +515,9 @@ class AsyncRuns(AsyncResource):
             "json",
             path={"id": run_id},
             query={"for_tenant": for_tenant},
-            members={"from": from_, "wait": wait},
+            members={"from": from_, "idempotency_key": idempotency_key, "on_duplicate": on_duplicate, "wait": wait},
             optional_body=True,
+            keyed=True,
         )
         return await self._send(call)
 
@@ -474,6 +527,8 @@ class AsyncRuns(AsyncResource):
         *,
         mode: models.ReplayMode,
         from_: str | None = None,
+        idempotency_key: str | None = None,
+        on_duplicate: models.DuplicatePolicy | None = None,
         wait: float | None = None,
         for_tenant: str | None = None,
     ) -> models.RunDocument | models.StartedDocument:
@@ -482,6 +537,8 @@ class AsyncRuns(AsyncResource):
         :param run_id: Id of the run to replay
         :param mode: Replay mode.
         :param from_: Node to start from; the beginning if omitted.
+        :param idempotency_key: A request with a key that was used starts no second run.
+        :param on_duplicate: What to return for a used idempotency key.
         :param wait: How long to wait for the end of the run, in seconds.
         :param for_tenant: Operators only: slug of the tenant to act for
         """
@@ -493,7 +550,14 @@ class AsyncRuns(AsyncResource):
             "json",
             path={"id": run_id},
             query={"for_tenant": for_tenant},
-            members={"mode": mode, "from": from_, "wait": wait},
+            members={
+                "mode": mode,
+                "from": from_,
+                "idempotency_key": idempotency_key,
+                "on_duplicate": on_duplicate,
+                "wait": wait,
+            },
+            keyed=True,
         )
         return await self._send(call)
 
@@ -727,6 +791,7 @@ class AsyncWorkflows(AsyncResource):
         inputs: models.JsonObject,
         *,
         wait: float | None = None,
+        idempotency_key: str | None = None,
         for_tenant: str | None = None,
     ) -> Any:
         """Runs a workflow and returns its result.
@@ -737,6 +802,8 @@ class AsyncWorkflows(AsyncResource):
         :param workflow_id: Workflow id
         :param inputs: The inputs
         :param wait: How long to wait for the result, in seconds; 30 if omitted.
+        :param idempotency_key: A call with a key that was used starts no second run and is refused with
+        `CONFLICT_IDEMPOTENCY`, which names the run.
         :param for_tenant: Operators only: slug of the tenant to act for
         """
         call = Call[Any](
@@ -746,7 +813,7 @@ class AsyncWorkflows(AsyncResource):
             "token_and_message",
             "json",
             path={"id": workflow_id},
-            query={"wait": wait, "for_tenant": for_tenant},
+            query={"wait": wait, "idempotency_key": idempotency_key, "for_tenant": for_tenant},
             body=inputs,
         )
         return await self._send(call)
@@ -815,7 +882,8 @@ class AsyncSchedules(AsyncResource):
         cursor: str | None = None,
         for_tenant: str | None = None,
     ) -> models.SchedulePage:
-        """Lists schedules: your own, or all of the tenant with the scope `runs.read`.
+        """Lists schedules: your own, or all of the tenant with one of the scopes `runs.read`, `runs.manage` and
+        `approvals.decide`.
 
         :param limit: Maximum number of schedules
         :param cursor: Cursor from the previous page
@@ -837,7 +905,8 @@ class AsyncSchedules(AsyncResource):
         limit: int | None = None,
         for_tenant: str | None = None,
     ) -> AsyncIterator[models.ScheduleDocument]:
-        """Lists schedules: your own, or all of the tenant with the scope `runs.read`.
+        """Lists schedules: your own, or all of the tenant with one of the scopes `runs.read`, `runs.manage` and
+        `approvals.decide`.
 
         :param limit: Maximum number of schedules
         :param for_tenant: Operators only: slug of the tenant to act for
@@ -879,6 +948,7 @@ class AsyncSchedules(AsyncResource):
         cron: str | None = None,
         ends_at: str | None = None,
         every: str | None = None,
+        follow_latest: bool | None = None,
         inputs: models.JsonObject | None = None,
         jitter_seconds: int | None = None,
         overlap: models.OverlapPolicy | None = None,
@@ -899,13 +969,16 @@ class AsyncSchedules(AsyncResource):
         :param cron: Cron expression with five fields. Exactly one of `cron` and `every` is required.
         :param ends_at: RFC 3339 time after which there is no tick.
         :param every: Interval: a number and `s`, `m`, `h`, `d` or `w`.
+        :param follow_latest: Start the newest version at every tick, instead of a fixed one; false if omitted.
+        A version that somebody else wrote needs approval until you confirm the schedule by replacing it.
         :param inputs: Inputs of the workflow.
-        :param jitter_seconds: A tick starts up to this much later, to spread load; 0 if omitted.
+        :param jitter_seconds: A tick starts up to this much later, to spread load; 0 if omitted. It must be
+        shorter than the time between two ticks.
         :param overlap: Overlap policy; `skip` if omitted.
         :param queue_max: Ticks that may wait under the policy `queue`; 1 if omitted.
         :param starts_at: RFC 3339 time before which there is no tick.
         :param time_zone: IANA time zone in which `cron` is read; UTC if omitted.
-        :param version: Workflow version; the latest at every tick if omitted.
+        :param version: Workflow version; the newest at this moment if omitted.
         :param for_tenant: Operators only: slug of the tenant to act for
         """
         call = Call[models.ScheduleDocument](
@@ -924,6 +997,7 @@ class AsyncSchedules(AsyncResource):
                 "cron": cron,
                 "ends_at": ends_at,
                 "every": every,
+                "follow_latest": follow_latest,
                 "inputs": inputs,
                 "jitter_seconds": jitter_seconds,
                 "overlap": overlap,
@@ -946,6 +1020,7 @@ class AsyncSchedules(AsyncResource):
         cron: str | None = None,
         ends_at: str | None = None,
         every: str | None = None,
+        follow_latest: bool | None = None,
         inputs: models.JsonObject | None = None,
         jitter_seconds: int | None = None,
         overlap: models.OverlapPolicy | None = None,
@@ -966,13 +1041,16 @@ class AsyncSchedules(AsyncResource):
         :param cron: Cron expression with five fields. Exactly one of `cron` and `every` is required.
         :param ends_at: RFC 3339 time after which there is no tick.
         :param every: Interval: a number and `s`, `m`, `h`, `d` or `w`.
+        :param follow_latest: Start the newest version at every tick, instead of a fixed one; false if omitted.
+        A version that somebody else wrote needs approval until you confirm the schedule by replacing it.
         :param inputs: Inputs of the workflow.
-        :param jitter_seconds: A tick starts up to this much later, to spread load; 0 if omitted.
+        :param jitter_seconds: A tick starts up to this much later, to spread load; 0 if omitted. It must be
+        shorter than the time between two ticks.
         :param overlap: Overlap policy; `skip` if omitted.
         :param queue_max: Ticks that may wait under the policy `queue`; 1 if omitted.
         :param starts_at: RFC 3339 time before which there is no tick.
         :param time_zone: IANA time zone in which `cron` is read; UTC if omitted.
-        :param version: Workflow version; the latest at every tick if omitted.
+        :param version: Workflow version; the newest at this moment if omitted.
         :param for_tenant: Operators only: slug of the tenant to act for
         """
         call = Call[models.ScheduleDocument](
@@ -991,6 +1069,7 @@ class AsyncSchedules(AsyncResource):
                 "cron": cron,
                 "ends_at": ends_at,
                 "every": every,
+                "follow_latest": follow_latest,
                 "inputs": inputs,
                 "jitter_seconds": jitter_seconds,
                 "overlap": overlap,
@@ -1044,7 +1123,7 @@ class AsyncSchedules(AsyncResource):
         reason: str | None = None,
         for_tenant: str | None = None,
     ) -> models.ScheduleDocument:
-        """Pauses a schedule. Runs that it has started go on; queued ticks are dropped.
+        """Pauses a schedule. Runs that it has started go on; queued ticks are dropped, and the ledger names them.
 
         :param name: Name of the schedule
         :param reason: Reason for the pause.
@@ -1084,12 +1163,17 @@ class AsyncSchedules(AsyncResource):
         self,
         name: str,
         *,
+        idempotency_key: str | None = None,
         wait: float | None = None,
         for_tenant: str | None = None,
     ) -> models.RunDocument | models.StartedDocument:
-        """Starts a run of a schedule now, in your name, whether or not the schedule is paused.
+        """Starts a run of a schedule now, in your name, whether or not the schedule is paused. Its owner wrote the
+        inputs and
+        counts as a requester too.
 
         :param name: Name of the schedule
+        :param idempotency_key: A request with a key that was used starts no second run and is refused with
+        `CONFLICT_IDEMPOTENCY`.
         :param wait: How long to wait for the end of the run, in seconds.
         :param for_tenant: Operators only: slug of the tenant to act for
         """
@@ -1101,10 +1185,97 @@ class AsyncSchedules(AsyncResource):
             "json",
             path={"name": name},
             query={"for_tenant": for_tenant},
-            members={"wait": wait},
+            members={"idempotency_key": idempotency_key, "wait": wait},
             optional_body=True,
         )
         return await self._send(call)
+
+
+
+class AsyncEvents(AsyncResource):
+    """Events that runs wait for."""
+
+    async def publish(
+        self,
+        *,
+        key: str,
+        name: str,
+        event_id: str | None = None,
+        payload: Any = None,
+        ttl_seconds: int | None = None,
+        for_tenant: str | None = None,
+    ) -> models.PublishedEventDocument:
+        """Publishes an event.
+
+        :param key: Key of the event, such as the number of an order.
+        :param name: Name of the event, such as `payment.received`.
+        :param event_id: Id of the event. An event with an id that was published before counts once; without an
+        id, Chimera draws one.
+        :param payload: Any JSON; the wait node outputs it as `payload`.
+        :param ttl_seconds: How long the event is kept for runs that begin to wait later; a day by default.
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        call = Call[models.PublishedEventDocument](
+            "publish_event",
+            "POST",
+            "/events",
+            "token_and_message",
+            "json",
+            query={"for_tenant": for_tenant},
+            members={"key": key, "name": name, "event_id": event_id, "payload": payload, "ttl_seconds": ttl_seconds},
+        )
+        return await self._send(call)
+
+    async def list_page(
+        self,
+        *,
+        name: str | None = None,
+        key: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+        for_tenant: str | None = None,
+    ) -> models.PublishedEventPage:
+        """Lists events, newest first: those that you published, or all of the tenant with the scope `runs.read`.
+
+        :param name: Only events with this name
+        :param key: Only events with this key
+        :param limit: Maximum number of events
+        :param cursor: Cursor from the previous page
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        call = Call[models.PublishedEventPage](
+            "list_events",
+            "GET",
+            "/events",
+            "token",
+            "json",
+            query={"name": name, "key": key, "limit": limit, "cursor": cursor, "for_tenant": for_tenant},
+        )
+        return await self._send(call)
+
+    async def list(
+        self,
+        *,
+        name: str | None = None,
+        key: str | None = None,
+        limit: int | None = None,
+        for_tenant: str | None = None,
+    ) -> AsyncIterator[models.PublishedEventDocument]:
+        """Lists events, newest first: those that you published, or all of the tenant with the scope `runs.read`.
+
+        :param name: Only events with this name
+        :param key: Only events with this key
+        :param limit: Maximum number of events
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        cursor: str | None = None
+        while True:
+            page = await self.list_page(name=name, key=key, limit=limit, cursor=cursor, for_tenant=for_tenant)
+            for item in page["items"]:
+                yield item
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return
 
 
 
@@ -1134,6 +1305,45 @@ class AsyncTools(AsyncResource):
         page = await self.list_page(for_tenant=for_tenant)
         for item in page["items"]:
             yield item
+
+    async def problems_page(self, *, for_tenant: str | None = None) -> models.ToolProblemPage:
+        """Lists broken tool files.
+
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        call = Call[models.ToolProblemPage](
+            "list_tool_problems",
+            "GET",
+            "/tools/problems",
+            "token",
+            "json",
+            query={"for_tenant": for_tenant},
+        )
+        return await self._send(call)
+
+    async def problems(self, *, for_tenant: str | None = None) -> AsyncIterator[models.ToolFileProblem]:
+        """Lists broken tool files.
+
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        page = await self.problems_page(for_tenant=for_tenant)
+        for item in page["items"]:
+            yield item
+
+    async def reload(self, *, for_tenant: str | None = None) -> models.ToolReload:
+        """Reloads declared tools.
+
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        call = Call[models.ToolReload](
+            "reload_tools",
+            "POST",
+            "/tools/reload",
+            "token_and_message",
+            "json",
+            query={"for_tenant": for_tenant},
+        )
+        return await self._send(call)
 
     async def calls_page(
         self,
@@ -1254,6 +1464,191 @@ class AsyncTools(AsyncResource):
             cursor = page["next_cursor"]
             if cursor is None:
                 return
+
+
+
+class AsyncWork(AsyncResource):
+    """Calls of tools that workers execute."""
+
+    async def list_page(
+        self,
+        *,
+        state: models.WorkStateWord | None = None,
+        queue: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+        for_tenant: str | None = None,
+    ) -> models.WorkItemPage:
+        """Lists calls that workers execute.
+
+        :param state: Only calls in this state; `queued` if absent
+        :param queue: Only calls of this queue
+        :param limit: Maximum number of calls
+        :param cursor: Cursor from the previous page
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        call = Call[models.WorkItemPage](
+            "list_work",
+            "GET",
+            "/work",
+            "token",
+            "json",
+            query={"state": state, "queue": queue, "limit": limit, "cursor": cursor, "for_tenant": for_tenant},
+        )
+        return await self._send(call)
+
+    async def list(
+        self,
+        *,
+        state: models.WorkStateWord | None = None,
+        queue: str | None = None,
+        limit: int | None = None,
+        for_tenant: str | None = None,
+    ) -> AsyncIterator[models.WorkItemDocument]:
+        """Lists calls that workers execute.
+
+        :param state: Only calls in this state; `queued` if absent
+        :param queue: Only calls of this queue
+        :param limit: Maximum number of calls
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        cursor: str | None = None
+        while True:
+            page = await self.list_page(state=state, queue=queue, limit=limit, cursor=cursor, for_tenant=for_tenant)
+            for item in page["items"]:
+                yield item
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return
+
+    async def claim(
+        self,
+        *,
+        queue: str,
+        claim_id: str | None = None,
+        limit: int | None = None,
+        wait_seconds: int | None = None,
+        worker: str | None = None,
+        for_tenant: str | None = None,
+    ) -> models.ClaimedCallList:
+        """Claims calls of a queue.
+
+        :param queue: Name of the queue. The actor needs the scope `work.claim.QUEUE`.
+        :param claim_id: A random id of 22 to 128 characters. A claim that is repeated under it gets the calls
+        that it already holds.
+        :param limit: Maximum number of calls; 1 if absent.
+        :param wait_seconds: How many seconds to wait if the queue is empty; 0 if absent.
+        :param worker: What the worker calls itself, such as its host name. Shown to people.
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        call = Call[models.ClaimedCallList](
+            "claim_work",
+            "POST",
+            "/work/claim",
+            "token_and_message",
+            "json",
+            query={"for_tenant": for_tenant},
+            members={
+                "queue": queue,
+                "claim_id": claim_id,
+                "limit": limit,
+                "wait_seconds": wait_seconds,
+                "worker": worker,
+            },
+        )
+        return await self._send(call)
+
+    async def renew(
+        self,
+        *,
+        item_id: str,
+        lease_token: str,
+        for_tenant: str | None = None,
+    ) -> models.RenewedLeaseDocument:
+        """Renews the lease on a call, and says whether the run still wants its outcome.
+
+        :param item_id: Id of the work item.
+        :param lease_token: Token from the claim.
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        call = Call[models.RenewedLeaseDocument](
+            "renew_work",
+            "POST",
+            "/work/renew",
+            "token_and_message",
+            "json",
+            query={"for_tenant": for_tenant},
+            members={"item_id": item_id, "lease_token": lease_token},
+        )
+        return await self._send(call)
+
+    async def complete(
+        self,
+        *,
+        item_id: str,
+        lease_token: str,
+        output: Any,
+        for_tenant: str | None = None,
+    ) -> models.Reported:
+        """Reports the output of a call. Reporting it again changes nothing.
+
+        :param item_id: Id of the work item.
+        :param lease_token: Token from the claim.
+        :param output: Output of the call. It must match the output schema of the tool.
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        call = Call[models.Reported](
+            "complete_work",
+            "POST",
+            "/work/complete",
+            "token_and_message",
+            "json",
+            query={"for_tenant": for_tenant},
+            members={"item_id": item_id, "lease_token": lease_token, "output": output},
+        )
+        return await self._send(call)
+
+    async def fail(
+        self,
+        *,
+        item_id: str,
+        lease_token: str,
+        message: str,
+        code: str | None = None,
+        retry_after_seconds: int | None = None,
+        retryable: bool | None = None,
+        sent: models.SentWord | None = None,
+        for_tenant: str | None = None,
+    ) -> models.Reported:
+        """Reports that a call failed. The rules of the run decide whether it is made again.
+
+        :param item_id: Id of the work item.
+        :param lease_token: Token from the claim.
+        :param message: What went wrong.
+        :param code: An error code of this API; `EXTERNAL_SERVICE_ERROR` if absent.
+        :param retry_after_seconds: How many seconds to wait before another attempt.
+        :param retryable: Whether another attempt may succeed. If absent, the code says it.
+        :param sent: Whether the call may have taken effect; `maybe` if absent.
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        call = Call[models.Reported](
+            "fail_work",
+            "POST",
+            "/work/fail",
+            "token_and_message",
+            "json",
+            query={"for_tenant": for_tenant},
+            members={
+                "item_id": item_id,
+                "lease_token": lease_token,
+                "message": message,
+                "code": code,
+                "retry_after_seconds": retry_after_seconds,
+                "retryable": retryable,
+                "sent": sent,
+            },
+        )
+        return await self._send(call)
 
 
 

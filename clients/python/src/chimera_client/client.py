@@ -91,6 +91,7 @@ class Client(resources.Root):
         self.runs = Runs(self)
         self.workflows = resources.Workflows(self.call)
         self.schedules = resources.Schedules(self.call)
+        self.events = resources.Events(self.call)
         self.tools = resources.Tools(self.call)
         self.actors = resources.Actors(self.call)
         self.tenants = resources.Tenants(self.call)

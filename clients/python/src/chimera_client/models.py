@@ -16,6 +16,7 @@ __all__ = [
     "ActorKind",
     "ActorPage",
     "ActorSource",
+    "AgentType",
     "AppliedDocument",
     "ApprovalDocument",
     "ApprovalStanding",
@@ -28,6 +29,10 @@ __all__ = [
     "CatchUpPolicy",
     "ChangeDocument",
     "CheckedDocument",
+    "ClaimBody",
+    "ClaimedCallDocument",
+    "ClaimedCallList",
+    "CompleteBody",
     "DecidedApprovalDocument",
     "DecidedDocument",
     "DecidedStatus",
@@ -46,11 +51,17 @@ __all__ = [
     "DuplicatePolicy",
     "EditBody",
     "EffectKind",
+    "ElsewhereDocument",
     "EntryDocument",
     "EntryPage",
     "ErrorClass",
     "ErrorDocument",
     "EventDocument",
+    "ExecutionDocument",
+    "ExecutionPage",
+    "ExecutionStatus",
+    "FailBody",
+    "FailedCheckDocument",
     "FormDecision",
     "GraphDiffDocument",
     "Health",
@@ -58,6 +69,9 @@ __all__ = [
     "InboxPage",
     "InverseDocument",
     "JsonObject",
+    "JudgeVerdict",
+    "JudgedPart",
+    "JudgementDocument",
     "KeyBody",
     "KeyDocument",
     "KeySet",
@@ -83,9 +97,13 @@ __all__ = [
     "PlanLineStatus",
     "PlanStepDocument",
     "PlannedCallDocument",
+    "PlannedJudgeDocument",
     "PreviewDocument",
     "ProblemDocument",
     "ProposedDocument",
+    "PublishEventBody",
+    "PublishedEventDocument",
+    "PublishedEventPage",
     "QuestionDocument",
     "ReadinessResult",
     "ReadsWhenDocument",
@@ -93,8 +111,11 @@ __all__ = [
     "RefreshBody",
     "RejectBody",
     "RemovedSchedule",
+    "RenewBody",
+    "RenewedLeaseDocument",
     "ReplayBody",
     "ReplayMode",
+    "Reported",
     "ResolveBody",
     "RetryBody",
     "ReviewDocument",
@@ -116,9 +137,11 @@ __all__ = [
     "RunStatus",
     "RunSummary",
     "ScheduleBody",
+    "ScheduleCause",
     "ScheduleDocument",
     "SchedulePage",
     "ScheduleStatus",
+    "SentWord",
     "SignInBody",
     "StartedDocument",
     "StepBody",
@@ -132,10 +155,18 @@ __all__ = [
     "TickOutcome",
     "TokenDocument",
     "ToolDocument",
+    "ToolFileProblem",
     "ToolMetadata",
+    "ToolOrigin",
     "ToolPage",
+    "ToolProblemPage",
+    "ToolReload",
+    "WaitsFor",
     "WebKey",
     "WebhookKeys",
+    "WorkItemDocument",
+    "WorkItemPage",
+    "WorkStateWord",
     "WorkflowDocument",
     "WorkflowEntry",
     "WorkflowPage",
@@ -147,6 +178,9 @@ ActorKind: TypeAlias = Literal["human", "service"]
 
 ActorSource: TypeAlias = Literal["none", "shipped", "config", "registry"]
 """Where an actor's entry comes from."""
+
+AgentType: TypeAlias = Literal["planner", "worker", "governor"]
+"""Kind of agent that a run works as."""
 
 ApprovalWord: TypeAlias = Literal["open", "expired", "superseded", "cancelled", "approved", "denied"]
 """Status of an approval request."""
@@ -205,11 +239,20 @@ ErrorClass: TypeAlias = Literal[
 ]
 """Class of an error."""
 
+ExecutionStatus: TypeAlias = Literal["success", "failed", "timeout"]
+"""Status of an execution. `timeout` without `completed_at`: it has not ended."""
+
 FormDecision: TypeAlias = Literal["approve", "reject"]
 """A decision on the approval page."""
 
 JsonObject: TypeAlias = dict[str, Any]
 """A JSON object. Its members belong to whoever wrote it, or depend on a type or code beside it."""
+
+JudgeVerdict: TypeAlias = Literal["passed", "rejected", "escalated"]
+"""Verdict of a judge."""
+
+JudgedPart: TypeAlias = Literal["input", "output"]
+"""What of a step was judged."""
 
 LevelReason: TypeAlias = Literal[
     "override",
@@ -223,25 +266,29 @@ LevelReason: TypeAlias = Literal[
     "many_steps",
     "untrusted_actor",
     "first_time",
+    "schedule",
+    "unconfirmed_workflow",
 ]
 """Why the autonomy level is not higher."""
 
 MessageStatus: TypeAlias = Literal["pending", "sent", "failed", "unknown", "dropped"]
 """Status of a notification. `dropped`: it no longer applied."""
 
-NodeType: TypeAlias = Literal["function", "hitl", "workflow", "map", "agent", "swarm"]
+NodeType: TypeAlias = Literal["function", "hitl", "workflow", "map", "wait", "agent", "swarm"]
 """Type of a node."""
 
 OutcomeWord: TypeAlias = Literal["happened", "never"]
 """Outcome of the call."""
 
-OverlapPolicy: TypeAlias = Literal["skip", "queue", "allow"]
-"""What a tick does while a run of an earlier tick is not finished: `skip`, `queue` (wait for its end) or `allow`."""
+OverlapPolicy: TypeAlias = Literal["skip", "queue", "allow", "cancel_previous"]
+"""What a tick does while a run of an earlier tick is not finished: `skip`, `queue` (wait for its end), `allow` or
+`cancel_previous`.
+"""
 
 PatchStatus: TypeAlias = Literal["proposed", "applied", "reverted", "refused"]
 """Status of a patch."""
 
-PlanLineKind: TypeAlias = Literal["hitl", "workflow", "map"]
+PlanLineKind: TypeAlias = Literal["hitl", "workflow", "map", "wait"]
 """What happens at a node that calls no tool itself."""
 
 PlanLineStatus: TypeAlias = Literal["skipped", "recorded"]
@@ -250,7 +297,7 @@ PlanLineStatus: TypeAlias = Literal["skipped", "recorded"]
 ReplayMode: TypeAlias = Literal["freeze", "shadow", "retry"]
 """`freeze` uses recorded outputs only, `shadow` has no effects and reports differences, `retry` executes for real."""
 
-ReviewSubject: TypeAlias = Literal["plan", "patch", "question", "child_run", "map", "call"]
+ReviewSubject: TypeAlias = Literal["plan", "patch", "question", "child_run", "map", "output", "call"]
 """What an approval request is about."""
 
 RiskFactor: TypeAlias = Literal[
@@ -295,6 +342,9 @@ RunStatus: TypeAlias = Literal[
 ScheduleStatus: TypeAlias = Literal["active", "paused", "ended"]
 """Whether a schedule ticks. `ended`: there are no further ticks."""
 
+SentWord: TypeAlias = Literal["no", "maybe"]
+"""Whether the call may have taken effect."""
+
 StepStatus: TypeAlias = Literal[
     "pending",
     "ready",
@@ -308,12 +358,25 @@ StepStatus: TypeAlias = Literal[
     "rolled_back",
     "retry_wait",
     "paused",
+    "waiting",
     "outcome_unknown",
 ]
 """Status of a step."""
 
 TickOutcome: TypeAlias = Literal["started", "skipped", "queued", "refused", "missed"]
 """What became of a tick."""
+
+ToolOrigin: TypeAlias = Literal["built_in", "declared", "tenant"]
+"""Where a tool comes from: it is part of the program, declared for everybody it is shared with, or declared for
+this
+tenant alone.
+"""
+
+WaitsFor: TypeAlias = Literal["run", "job", "worker"]
+"""Who does the work that a step waits for."""
+
+WorkStateWord: TypeAlias = Literal["queued", "claimed", "done", "failed", "cancelled", "lost"]
+"""State of a call that workers execute."""
 
 class Accepted(TypedDict):
     """A signal was sent to a run, which processes it in its next turn."""
@@ -584,6 +647,72 @@ class CheckedDocument(TypedDict):
     """Workflow id."""
 
 
+class ClaimBody(TypedDict):
+    """Which calls to claim."""
+
+    queue: str
+    """Name of the queue. The actor needs the scope `work.claim.QUEUE`."""
+    claim_id: NotRequired[str | None]
+    """A random id of 22 to 128 characters. A claim that is repeated under it gets the calls that it already holds."""
+    limit: NotRequired[int | None]
+    """Maximum number of calls; 1 if absent."""
+    wait_seconds: NotRequired[int | None]
+    """How many seconds to wait if the queue is empty; 0 if absent."""
+    worker: NotRequired[str | None]
+    """What the worker calls itself, such as its host name. Shown to people."""
+
+
+class ClaimedCallDocument(TypedDict):
+    """A call that the worker holds."""
+
+    actor: str
+    """Actor who requested the run."""
+    attempt: int
+    """Attempt number of the step."""
+    claims: int
+    """How often the call was claimed, with this claim. Above 1, an earlier worker may have begun with it."""
+    deadline: str
+    """When the run stops waiting."""
+    id: str
+    """Id of the work item, and of the call."""
+    idempotency_key: str
+    """Key under which the call has one effect, the same for every attempt."""
+    input: JsonObject
+    """Input of the call."""
+    lease_token: str
+    """Token that proves the claim. Send it with every report about the call."""
+    lease_until: str
+    """When the lease ends unless it is renewed."""
+    queue: str
+    """Name of the queue."""
+    run_id: str
+    """Id of the run."""
+    step_id: str
+    """Id of the step."""
+    tool: str
+    """Name of the tool."""
+    traceparent: str
+    """W3C trace context to propagate."""
+
+
+class ClaimedCallList(TypedDict):
+    """The calls that the worker holds now."""
+
+    items: list[ClaimedCallDocument]
+    """The most urgent calls first, then the oldest."""
+
+
+class CompleteBody(TypedDict):
+    """The output of a call."""
+
+    item_id: str
+    """Id of the work item."""
+    lease_token: str
+    """Token from the claim."""
+    output: Any
+    """Output of the call. It must match the output schema of the tool."""
+
+
 class DecidedApprovalDocument(TypedDict):
     """A closed approval request."""
 
@@ -759,6 +888,19 @@ class EditBody(TypedDict):
     """Input of the tool."""
 
 
+class ElsewhereDocument(TypedDict):
+    """The work elsewhere that a step waits for."""
+
+    id: str
+    """Id of the child run, the job or the work item."""
+    item: WorkItemDocument | None
+    """The call, if a worker executes it."""
+    kind: WaitsFor
+    """Who does it."""
+    until: str | None
+    """When the step stops waiting."""
+
+
 class EntryDocument(TypedDict):
     """A ledger entry."""
 
@@ -845,6 +987,72 @@ class EventDocument(TypedDict):
     """When it was recorded."""
 
 
+class ExecutionDocument(TypedDict):
+    """A record of the execution log."""
+
+    agent_id: str
+    """Id of the agent: the actor of the run."""
+    agent_type: AgentType
+    """Kind of agent."""
+    completed_at: str | None
+    """When it ended; null while it runs, and after a crash."""
+    error_data: ErrorDocument | None
+    """Why it failed."""
+    execution_duration_ms: int
+    """Duration of the call."""
+    execution_id: str
+    """Id of the record; that of the tool call if it tells of one."""
+    execution_type: str
+    """What was executed."""
+    input_data: Any
+    """Input of the call, with credentials masked."""
+    output_data: Any
+    """Output of the call, with credentials masked."""
+    resource_usage: Any
+    """What the call used."""
+    started_at: str
+    """When it started."""
+    status: ExecutionStatus
+    """Current status."""
+
+
+class ExecutionPage(TypedDict):
+    """A page of the execution log."""
+
+    items: list[ExecutionDocument]
+    """Oldest first."""
+    next_cursor: str | None
+    """Cursor of the next page; null on the last one."""
+
+
+class FailBody(TypedDict):
+    """Why a call failed."""
+
+    item_id: str
+    """Id of the work item."""
+    lease_token: str
+    """Token from the claim."""
+    message: str
+    """What went wrong."""
+    code: NotRequired[str | None]
+    """An error code of this API; `EXTERNAL_SERVICE_ERROR` if absent."""
+    retry_after_seconds: NotRequired[int | None]
+    """How many seconds to wait before another attempt."""
+    retryable: NotRequired[bool | None]
+    """Whether another attempt may succeed. If absent, the code says it."""
+    sent: NotRequired[SentWord]
+    """Whether the call may have taken effect; `maybe` if absent."""
+
+
+class FailedCheckDocument(TypedDict):
+    """A check of a judge that failed."""
+
+    check: str
+    """`schema`, `bytes_max` or `checks/N`."""
+    message: str
+    """Why it failed."""
+
+
 class GraphDiffDocument(TypedDict):
     """Difference between two graphs."""
 
@@ -874,8 +1082,8 @@ class InboxMessage(TypedDict):
     """Same payload as a webhook of this type."""
     message_id: str
     """Message id."""
-    run_id: str
-    """Id of the run that the message is about."""
+    run_id: str | None
+    """Id of the run that the message is about; null if it is about no run."""
     title: str | None
     """What a person calls the run: the goal, the tools of its steps, or the id of its workflow."""
     type: str
@@ -898,6 +1106,21 @@ class InverseDocument(TypedDict):
     """Edges to remove, as in a workflow document."""
     remove_nodes: list[str]
     """Ids of the nodes to remove."""
+
+
+class JudgementDocument(TypedDict):
+    """What the judge of a step decided."""
+
+    digest: str
+    """Digest of what was judged."""
+    failed: list[FailedCheckDocument]
+    """Checks that failed."""
+    of: JudgedPart
+    """What was judged."""
+    rejections: int
+    """How often the step was rejected so far."""
+    verdict: JudgeVerdict
+    """The verdict."""
 
 
 class KeyBody(TypedDict):
@@ -937,7 +1160,7 @@ class LastTick(TypedDict):
     outcome: TickOutcome
     """What became of it."""
     run_id: str | None
-    """The run that the schedule started last."""
+    """The run that it started."""
     tick_at: str
     """Time of the tick."""
 
@@ -1039,10 +1262,16 @@ class NewScheduleBody(TypedDict):
     """RFC 3339 time after which there is no tick."""
     every: NotRequired[str | None]
     """Interval: a number and `s`, `m`, `h`, `d` or `w`."""
+    follow_latest: NotRequired[bool | None]
+    """Start the newest version at every tick, instead of a fixed one; false if omitted. A version that
+    somebody else wrote needs approval until you confirm the schedule by replacing it.
+    """
     inputs: NotRequired[JsonObject | None]
     """Inputs of the workflow."""
     jitter_seconds: NotRequired[int | None]
-    """A tick starts up to this much later, to spread load; 0 if omitted."""
+    """A tick starts up to this much later, to spread load; 0 if omitted. It must be shorter than the time
+    between two ticks.
+    """
     overlap: NotRequired[OverlapPolicy | None]
     """Overlap policy; `skip` if omitted."""
     queue_max: NotRequired[int | None]
@@ -1052,7 +1281,7 @@ class NewScheduleBody(TypedDict):
     time_zone: NotRequired[str | None]
     """IANA time zone in which `cron` is read; UTC if omitted."""
     version: NotRequired[int | None]
-    """Workflow version; the latest at every tick if omitted."""
+    """Workflow version; the newest at this moment if omitted."""
 
 
 class NextTicks(TypedDict):
@@ -1140,6 +1369,8 @@ class PlanStepDocument(TypedDict):
     """Number of items that the plan lists; each of the others needs its own approval."""
     items_max: NotRequired[int]
     """Maximum number of items of a map whose list is not known."""
+    judge: NotRequired[PlannedJudgeDocument]
+    """The node's judge."""
     max_parallel: NotRequired[int]
     """Maximum number of items at the same time."""
     node: NotRequired[str]
@@ -1187,6 +1418,17 @@ class PlannedCallDocument(TypedDict):
     """What the call would do, according to the dry run."""
 
 
+class PlannedJudgeDocument(TypedDict):
+    """The judge of a planned call."""
+
+    failed: list[FailedCheckDocument]
+    """Checks that fail."""
+    of: JudgedPart
+    """What it decides on."""
+    verdict: JudgeVerdict | None
+    """What it says about the input; null if that is not known yet."""
+
+
 class PreviewDocument(TypedDict):
     """What a patch changes, and how to remove it."""
 
@@ -1224,6 +1466,53 @@ class ProposedDocument(TypedDict):
     """What the patch changes, and how to remove it."""
     run_id: str
     """Id of the run."""
+
+
+class PublishEventBody(TypedDict):
+    """An event."""
+
+    key: str
+    """Key of the event, such as the number of an order."""
+    name: str
+    """Name of the event, such as `payment.received`."""
+    event_id: NotRequired[str | None]
+    """Id of the event. An event with an id that was published before counts once; without an id, Chimera draws
+    one.
+    """
+    payload: NotRequired[Any]
+    """Any JSON; the wait node outputs it as `payload`."""
+    ttl_seconds: NotRequired[int | None]
+    """How long the event is kept for runs that begin to wait later; a day by default."""
+
+
+class PublishedEventDocument(TypedDict):
+    """An event that was published. It has no payload here, because that is for the runs that wait."""
+
+    event_id: str
+    """Event id, unique in the tenant while the event is kept."""
+    expires_at: str
+    """Runs that begin to wait later do not get it."""
+    key: str
+    """Key of the event."""
+    name: str
+    """Name of the event."""
+    payload_digest: str
+    """SHA-256 of the payload's canonical JSON."""
+    runs: int
+    """Number of runs that waited for it when it was published."""
+    sent_at: str
+    """When it was published."""
+    sent_by: str
+    """Actor who published it."""
+
+
+class PublishedEventPage(TypedDict):
+    """A page of published events."""
+
+    items: list[PublishedEventDocument]
+    """Newest first."""
+    next_cursor: str | None
+    """Cursor of the next page; null on the last one."""
 
 
 class QuestionDocument(TypedDict):
@@ -1297,15 +1586,44 @@ class RemovedSchedule(TypedDict):
     """Always true."""
 
 
+class RenewBody(TypedDict):
+    """The lease to renew."""
+
+    item_id: str
+    """Id of the work item."""
+    lease_token: str
+    """Token from the claim."""
+
+
+class RenewedLeaseDocument(TypedDict):
+    """A lease that goes on."""
+
+    cancelled: bool
+    """The run was stopped: stop as well, and report how far you came."""
+    lease_until: str
+    """When the lease ends unless it is renewed."""
+
+
 ReplayBody = TypedDict(
     "ReplayBody",
     {
         "mode": ReplayMode,
         "from": NotRequired[str | None],
+        "idempotency_key": NotRequired[str | None],
+        "on_duplicate": NotRequired[DuplicatePolicy],
         "wait": NotRequired[float | None],
     },
 )
 """Options of a replay."""
+
+
+class Reported(TypedDict):
+    """A recorded outcome."""
+
+    item_id: str
+    """Id of the work item."""
+    recorded: bool
+    """Always true: the run hears of the outcome."""
 
 
 class ResolveBody(TypedDict):
@@ -1323,6 +1641,8 @@ RetryBody = TypedDict(
     "RetryBody",
     {
         "from": NotRequired[str | None],
+        "idempotency_key": NotRequired[str | None],
+        "on_duplicate": NotRequired[DuplicatePolicy],
         "wait": NotRequired[float | None],
     },
 )
@@ -1376,6 +1696,8 @@ class ReviewDocument(TypedDict):
     """The risk, with its reasons in words."""
     run_id: str
     """Id of the run."""
+    schedule: ScheduleCause | None
+    """The schedule that started the run; null if none did."""
     standing: ApprovalStanding
     """Current status."""
     subject: ReviewSubject
@@ -1573,6 +1895,8 @@ class RunDocument(TypedDict):
     """Risk score of the plan, with reasons."""
     rollback: RollbackDocument | None
     """State of the rollback: what was undone, and what is left."""
+    schedule: ScheduleCause | None
+    """The schedule that started the run; null if none did."""
 
 
 class RunPage(TypedDict):
@@ -1587,6 +1911,8 @@ class RunPage(TypedDict):
 class RunScheduleBody(TypedDict):
     """Options of a run outside of the schedule's times."""
 
+    idempotency_key: NotRequired[str | None]
+    """A request with a key that was used starts no second run and is refused with `CONFLICT_IDEMPOTENCY`."""
     wait: NotRequired[float | None]
     """How long to wait for the end of the run, in seconds."""
 
@@ -1655,10 +1981,16 @@ class ScheduleBody(TypedDict):
     """RFC 3339 time after which there is no tick."""
     every: NotRequired[str | None]
     """Interval: a number and `s`, `m`, `h`, `d` or `w`."""
+    follow_latest: NotRequired[bool | None]
+    """Start the newest version at every tick, instead of a fixed one; false if omitted. A version that
+    somebody else wrote needs approval until you confirm the schedule by replacing it.
+    """
     inputs: NotRequired[JsonObject | None]
     """Inputs of the workflow."""
     jitter_seconds: NotRequired[int | None]
-    """A tick starts up to this much later, to spread load; 0 if omitted."""
+    """A tick starts up to this much later, to spread load; 0 if omitted. It must be shorter than the time
+    between two ticks.
+    """
     overlap: NotRequired[OverlapPolicy | None]
     """Overlap policy; `skip` if omitted."""
     queue_max: NotRequired[int | None]
@@ -1668,7 +2000,18 @@ class ScheduleBody(TypedDict):
     time_zone: NotRequired[str | None]
     """IANA time zone in which `cron` is read; UTC if omitted."""
     version: NotRequired[int | None]
-    """Workflow version; the latest at every tick if omitted."""
+    """Workflow version; the newest at this moment if omitted."""
+
+
+class ScheduleCause(TypedDict):
+    """A schedule that started a run."""
+
+    name: str
+    """Name of the schedule."""
+    schedule_id: str
+    """Schedule id."""
+    tick_at: str | None
+    """Time of the tick; null if somebody started the run by hand."""
 
 
 class ScheduleDocument(TypedDict):
@@ -1678,6 +2021,8 @@ class ScheduleDocument(TypedDict):
     """Runs that were not finished at the last tick."""
     anchor_at: str | None
     """Instant from which the intervals are counted."""
+    autonomy_level_max: AutonomyLevel | None
+    """Highest autonomy level of its runs: that of a run which started when the owner last confirmed the schedule."""
     catch_up: CatchUpPolicy
     """Catch-up policy."""
     catch_up_window_seconds: int
@@ -1690,10 +2035,16 @@ class ScheduleDocument(TypedDict):
     """No tick is later."""
     every: str | None
     """Interval such as `15m`."""
+    follow_latest: bool
+    """Whether ticks start the newest version. One that somebody else wrote since the owner last confirmed the
+    schedule needs approval.
+    """
     inputs: JsonObject
     """Inputs of the workflow."""
     jitter_seconds: int
     """A tick starts up to this much later."""
+    last_run_id: str | None
+    """The run that a tick started last."""
     last_tick: LastTick | None
     """The last tick."""
     name: str
@@ -1709,7 +2060,7 @@ class ScheduleDocument(TypedDict):
     paused_at: str | None
     """When it was paused."""
     paused_by: str | None
-    """Actor who paused it."""
+    """Actor who paused it; `system` if its ticks were refused too often or the owner's key has ended."""
     queue_max: int
     """Ticks that may wait under the policy `queue`."""
     queued: list[str]
@@ -1727,7 +2078,7 @@ class ScheduleDocument(TypedDict):
     updated_at: str
     """When it was last changed by somebody."""
     version: int | None
-    """Workflow version; null: the latest at every tick."""
+    """Workflow version that ticks start; null: the newest at every tick."""
     workflow_id: str
     """Id of the workflow that it starts."""
 
@@ -1785,12 +2136,18 @@ class StepDocument(TypedDict):
     """Id of the child run that the step started."""
     completed_at: str | None
     """When it ended."""
+    elsewhere: ElsewhereDocument | None
+    """What a running step waits for, if its work is done elsewhere."""
     error: ErrorDocument | None
     """Why it failed."""
+    held_output: Any
+    """Output that the node's judge has not released; no other step sees it."""
     input: Any
     """Input of the tool."""
     input_digest: str | None
     """Digest of the input."""
+    judgement: JudgementDocument | None
+    """What the node's judge decided last; null without a judge."""
     map_index: int | None
     """Index of the map item."""
     node_id: str
@@ -1892,6 +2249,8 @@ class ToolDocument(TypedDict):
     """Metadata that policies use."""
     name: str
     """Name, as used in `fn` of a workflow node."""
+    origin: ToolOrigin
+    """Where it comes from."""
     output_schema: JsonObject
     """JSON Schema of the output."""
     reads_when: ReadsWhenDocument | None
@@ -1904,6 +2263,17 @@ class ToolDocument(TypedDict):
     """Whether undo is idempotent, so that one interrupted by a crash is sent again."""
     version: str
     """Changes whenever the same input may have a different effect."""
+
+
+class ToolFileProblem(TypedDict):
+    """A file that declares tools and can't be used as it is."""
+
+    file: str
+    """Name of the file, relative to the folder of tool files."""
+    is_in_use: bool
+    """Whether the tools that it declared before are still in use."""
+    reason: str
+    """What is wrong with it."""
 
 
 class ToolMetadata(TypedDict):
@@ -1930,6 +2300,26 @@ class ToolPage(TypedDict):
     """Always null: the list is complete."""
 
 
+class ToolProblemPage(TypedDict):
+    """Tool files that can't be used as they are."""
+
+    items: list[ToolFileProblem]
+    """Ordered by file."""
+    next_cursor: str | None
+    """Always null: the list is complete."""
+
+
+class ToolReload(TypedDict):
+    """What a reload found."""
+
+    changed: bool
+    """Whether new runs use other tools than before."""
+    declared: int
+    """Number of declared tools, those of all tenants together."""
+    problems: list[ToolFileProblem]
+    """Files that can't be used as they are."""
+
+
 class WebKey(TypedDict):
     """An Ed25519 public key as a JSON Web Key."""
 
@@ -1954,6 +2344,50 @@ class WebhookKeys(TypedDict):
     """All keys in use; more than one during a rotation."""
     public_key: NotRequired[str | None]
     """Current Ed25519 key, `whpk_…`; null when webhooks are signed with a shared secret."""
+
+
+class WorkItemDocument(TypedDict):
+    """A call that a worker executes."""
+
+    cancel_requested: bool
+    """The run was stopped, and the worker is asked to stop."""
+    claimed_at: str | None
+    """When it was claimed last."""
+    claimed_by: str | None
+    """Actor of the worker that claimed it last."""
+    claims: int
+    """How often the call was claimed."""
+    created_at: str
+    """When the call was queued."""
+    deadline: str
+    """When the run stops waiting."""
+    item_id: str
+    """Id of the work item."""
+    lease_until: str | None
+    """When the lease ends."""
+    priority: int
+    """Priority of the run: 1 is most urgent, 10 least."""
+    queue: str
+    """Name of the queue."""
+    run_id: str
+    """Id of the run."""
+    state: WorkStateWord
+    """Current state."""
+    step_id: str
+    """Id of the step."""
+    tool: str
+    """Name of the tool."""
+    worker: str | None
+    """What that worker calls itself."""
+
+
+class WorkItemPage(TypedDict):
+    """A page of calls that workers execute."""
+
+    items: list[WorkItemDocument]
+    """The oldest calls first."""
+    next_cursor: str | None
+    """Cursor of the next page; null on the last one."""
 
 
 class WorkflowDocument(TypedDict):

@@ -7,7 +7,9 @@ use super::choose::{ToolProfile, choose, producer};
 use super::clause::{Clause, Governor, TokenRole};
 use super::coverage::GoalCoverage;
 use super::fill::CallBuilder;
+use super::label::doubtful;
 use super::lexicon::{self, stem};
+use super::refer::{refer_by_noun, resolve_references, wire_output};
 use super::roles::{self, ClauseFacts};
 use super::slot::{self, Slot, SlotKind, slots};
 use super::token::{GoalToken, TokenKind};
@@ -175,17 +177,17 @@ impl<'a> PlanBuilder<'a> {
         }
         let outcome = self.build_noun_outcome(&fill, clause, &above)?;
         fill.read(clause);
-        if let Some(text) = fill.doubtful(clause).or_else(|| fill.misleading_words(clause)) {
+        if let Some(text) = doubtful(&fill, clause).or_else(|| fill.misleading_words(clause)) {
             return Err(PlanError::Unplaced { text: excerpt(&text) });
         }
         self.remember_repo(&mut fill);
         let listing = ListHandling::to(tool, "");
         if let Some(noun) = outcome
-            && !self.wire_output(&mut fill, tool, 1, |step, slot| wire::content_of(step, slot, listing))
+            && !wire_output(self, &mut fill, tool, 1, |step, slot| wire::content_of(step, slot, listing))
         {
             return Err(PlanError::Unplaced { text: excerpt(&clause.tokens[noun].text) });
         }
-        let refers = self.resolve_references(&mut fill, tool, clause)?;
+        let refers = resolve_references(self, &mut fill, tool, clause)?;
         self.take_inputs(&mut fill, clause, false);
         if !refers {
             self.wire_implicitly(&mut fill, tool);
@@ -286,7 +288,7 @@ impl<'a> PlanBuilder<'a> {
         let needed = fill.open().any(|slot| slot.required && slot.is_content());
         if needed || tool.hands_on() {
             let listing = ListHandling::to(tool, "");
-            self.wire_output(fill, tool, 1, |step, slot| wire::content_of(step, slot, listing));
+            wire_output(self, fill, tool, 1, |step, slot| wire::content_of(step, slot, listing));
         }
     }
 
@@ -321,8 +323,8 @@ impl<'a> PlanBuilder<'a> {
         made?;
         let listing =
             ListHandling::to(tool, if clause.words().any(|(_, word)| word == "results") { "results" } else { "" });
-        let flows = self.refer_by_noun(fill, tool, clause, 1)?
-            || self.wire_output(fill, tool, 1, |step, slot| wire::content_of(step, slot, listing));
+        let flows = refer_by_noun(self, fill, tool, clause, 1)?
+            || wire_output(self, fill, tool, 1, |step, slot| wire::content_of(step, slot, listing));
         if flows {
             return Ok(());
         }

@@ -236,9 +236,9 @@ fn wanted(goal: &str, clause: &Clause) -> String {
     for token in words.take(limits::GOAL_QUOTE_WORDS_MAX) {
         let preposition = token.word().is_some_and(lexicon::is_preposition);
         let said = taken.len() > 1 && taken.iter().any(|token| !token.word().is_some_and(lexicon::is_filler));
-        let told = said && taken.last().is_some_and(|last| !last.word().is_some_and(lexicon::is_pronoun));
+        let is_given = said && taken.last().is_some_and(|last| !last.word().is_some_and(lexicon::is_pronoun));
         let number = matches!(token.kind, TokenKind::Number(_));
-        if !taken.is_empty() && ((preposition && told) || (token.is_entity() && !number)) {
+        if !taken.is_empty() && ((preposition && is_given) || (token.is_entity() && !number)) {
             break;
         }
         taken.push(token);

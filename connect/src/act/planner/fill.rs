@@ -5,7 +5,7 @@
 
 use super::choose::ToolProfile;
 use super::clause::{Clause, Governor, TokenRole};
-use super::label::SOUGHT;
+use super::label::{SOUGHT, fill_labelled, fill_search_text};
 use super::lexicon::{self, stem};
 use super::preposition;
 use super::slot::{Slot, SlotKind};
@@ -153,11 +153,11 @@ impl<'a> CallBuilder<'a> {
 
     /// Reads every value that the clause states.
     pub(super) fn read(&mut self, clause: &mut Clause) {
-        self.fill_labelled(clause);
+        fill_labelled(self, clause);
         self.fill_by_shape(clause);
         self.fill_enums(clause);
         self.fill_numbers(clause);
-        self.fill_search_text(clause);
+        fill_search_text(self, clause);
         self.fill_texts(clause);
     }
 

@@ -31,217 +31,210 @@ const CHANGED: &[&str] = &["changed", "updated", "modified"];
 /// A value and the positions of its tokens.
 type LabelledValue = Option<(Value, Vec<usize>)>;
 
-impl<'a> CallBuilder<'a> {
-    /// Reads every labelled value.
-    pub(super) fn fill_labelled(&mut self, clause: &mut Clause) {
-        let open: Vec<Slot<'a>> = self.open().cloned().collect();
-        for slot in open {
-            let labels = lexicon::labels(slot.name);
-            for at in 0..clause.tokens.len() {
-                let said = clause.tokens[at].word().is_some_and(|word| labels.contains(&word));
-                if !said || clause.is_used(at) || clause.verb == Some(at) || is_other(&slot, clause, at) {
-                    continue;
+/// Reads every labelled value.
+pub(super) fn fill_labelled<'a>(call: &mut CallBuilder<'a>, clause: &mut Clause) {
+    let open: Vec<Slot<'a>> = call.open().cloned().collect();
+    for slot in open {
+        let labels = lexicon::labels(slot.name);
+        for at in 0..clause.tokens.len() {
+            let said = clause.tokens[at].word().is_some_and(|word| labels.contains(&word));
+            if !said || clause.is_used(at) || clause.verb == Some(at) || is_other(&slot, clause, at) {
+                continue;
+            }
+            let from = value_at(clause, at, &labels);
+            let behind = from.and_then(|from| value_behind(call, &slot, clause, at, from).map(|found| (found, from)));
+            if let Some((value, place)) = value_before(&slot, clause, at) {
+                // `the reports bucket archive` is ambiguous.
+                if behind.is_none() {
+                    call.put(slot.name, value);
+                    call.hold(clause, place, slot.name);
+                    clause.take(at, TokenRole::Label);
                 }
-                let from = value_at(clause, at, &labels);
-                let behind =
-                    from.and_then(|from| self.value_behind(&slot, clause, at, from).map(|found| (found, from)));
-                if let Some((value, place)) = value_before(&slot, clause, at) {
-                    // `the reports bucket archive` is ambiguous.
-                    if behind.is_none() {
-                        self.put(slot.name, value);
-                        self.hold(clause, place, slot.name);
-                        clause.take(at, TokenRole::Label);
-                    }
-                    break;
+                break;
+            }
+            if let Some(((value, places), from)) = behind {
+                call.put(slot.name, value);
+                if places.len() > 1 && slot.is_head() {
+                    call.run_places.extend(&places);
                 }
-                if let Some(((value, places), from)) = behind {
-                    self.put(slot.name, value);
-                    if places.len() > 1 && slot.is_head() {
-                        self.run_places.extend(&places);
-                    }
-                    places.into_iter().for_each(|place| self.hold(clause, place, slot.name));
-                    (at..from).for_each(|place| clause.take(place, TokenRole::Label));
-                    let changed = |place: &usize| clause.tokens[*place].word().is_some_and(|w| CHANGED.contains(&w));
-                    if let Some(place) = at.checked_sub(1).filter(changed).filter(|_| slot.name == "since") {
-                        clause.take(place, TokenRole::Label);
-                    }
-                    break;
-                }
-            }
-        }
-    }
-
-    /// The value behind a label, and its positions.
-    fn value_behind(&self, slot: &Slot<'_>, clause: &Clause, at: usize, from: usize) -> LabelledValue {
-        let token = &clause.tokens[from];
-        let one = |value: Value| Some((value, vec![from]));
-        // `assigned today to bob`: a person's name is not followed by a second one.
-        let person =
-            |place: usize| !has_article(clause, place) && !clause.tokens.get(place + 1).is_some_and(|t| t.is("to"));
-        let name = |place: usize| is_name(clause, place) && (!is_person(slot) || person(place));
-        let bare = BARE.contains(&slot.name) && name(from);
-        // Text that runs from a colon to the end of the goal is not the name of one person or label.
-        let told = token.kind == TokenKind::Text && self.goal.get(token.start..token.end) == Some(token.text.as_str());
-        if told && BARE.contains(&slot.name) && token.text.contains(char::is_whitespace) {
-            return None;
-        }
-        let further = |place: usize| name(place) && !self.is_qualifier(slot, clause, place);
-        match (slot.class, &token.kind) {
-            (SlotKind::Address, TokenKind::Email) => {
-                list_values(slot, clause, from, &|place| clause.tokens[place].kind == TokenKind::Email)
-            }
-            (SlotKind::Count, TokenKind::Number(number)) => one(Value::from(*number)),
-            (SlotKind::Texts, TokenKind::Text) => {
-                list_values(slot, clause, from, &|place| clause.tokens[place].kind == TokenKind::Text)
-            }
-            (SlotKind::Texts, TokenKind::Word(_) | TokenKind::Handle) if bare || token.kind == TokenKind::Handle => {
-                list_values(slot, clause, from, &|place| {
-                    further(place) || clause.tokens[place].kind == TokenKind::Handle
-                })
-            }
-            (SlotKind::Text, TokenKind::Text) => one(Value::from(token.text.as_str())),
-            (SlotKind::Text, TokenKind::Name) if matches!(slot.name, "key" | "event_type" | "bucket") => {
-                one(Value::from(token.text.as_str()))
-            }
-            (SlotKind::Text, TokenKind::Secret) if slot.name == "secret" => one(Value::from(token.text.as_str())),
-            (SlotKind::Text, TokenKind::Moment) if slot.name == "since" => one(Value::from(token.text.as_str())),
-            (SlotKind::Text, TokenKind::Handle) if slot.name == "assignee" => one(Value::from(token.text.as_str())),
-            (SlotKind::Text, TokenKind::Word(_)) if slot.name == "labels" && bare => {
-                list_values(slot, clause, from, &further)
-            }
-            (SlotKind::Text, TokenKind::Word(_)) if bare => one(Value::from(token.text.as_str())),
-            (SlotKind::Text, TokenKind::Word(_))
-                if slot.is_head() && !self.searches && !clause.tokens[at].is(slot.name) =>
-            {
-                // `about the issues of acme/web` refers to them; it is not their title.
-                let run = self.run(clause, from, false);
-                run.filter(|(_, places)| !places.iter().all(|place| is_thing(clause, *place)))
-                    .map(|(text, places)| (Value::from(text), places))
-            }
-            (SlotKind::Open, TokenKind::Json(value)) => one(value.clone()),
-            _ => None,
-        }
-    }
-
-    /// Unquoted words up to a punctuation mark, a label, a condition, or a target such as `in Notion` or `to #ops`. A
-    /// search text ends at any preposition: a restriction that the tool can't apply may follow, such as `from last
-    /// week`.
-    fn run(&self, clause: &Clause, from: usize, sought: bool) -> Option<(String, Vec<usize>)> {
-        let tokens = &clause.tokens;
-        let ends = |at: usize| {
-            let token = &tokens[at];
-            let next = |ahead: usize| tokens.get(at + ahead);
-            let placed = |t: &GoalToken| {
-                t.is_entity() || t.word().is_some_and(|w| lexicon::is_thing(w) || lexicon::is_service(w))
-            };
-            let word = token.word().unwrap_or_default();
-            let place = lexicon::is_preposition(word)
-                && (next(1).is_some_and(placed)
-                    || (next(1).and_then(GoalToken::word).is_some_and(lexicon::is_determiner)
-                        && next(2).is_some_and(placed))
-                    || (sought && word != "of"));
-            let label = matches!(word, "with" | "saying" | "labelled" | "cc" | "bcc");
-            clause.is_used(at)
-                || token.is_mark()
-                || place
-                || label
-                || lexicon::is_condition(word)
-                || (token.is_entity() && !matches!(token.kind, TokenKind::Number(_) | TokenKind::Name))
-        };
-        let end = (from..tokens.len()).find(|at| ends(*at)).unwrap_or(tokens.len());
-        // A quoted text right behind is the announced value. Any other value there (`Minutes in page 1f0c…`) leaves
-        // the end of a title in doubt.
-        let cuts = |token: &GoalToken| {
-            (token.kind == TokenKind::Text && !clause.is_used(end)) || (!sought && token.is_entity())
-        };
-        if tokens.get(end).is_some_and(cuts) {
-            return None;
-        }
-        let open = |word: &str| lexicon::is_never_a_name(word) || lexicon::is_preposition(word);
-        if end <= from || tokens[from].word().is_some_and(open) {
-            return None;
-        }
-        let text = self.goal.get(tokens[from].start..tokens[end - 1].end)?;
-        Some((text.to_owned(), (from..end).collect()))
-    }
-
-    /// Whether a word names the items that the tool lists.
-    fn lists(&self, clause: &Clause, place: usize) -> bool {
-        clause.tokens[place].word().is_some_and(|word| self.tool.lists(word) && !qualifier::is_filter(word))
-    }
-
-    /// Whether a word behind a label describes a state, rather than being one more label.
-    fn is_qualifier(&self, slot: &Slot<'_>, clause: &Clause, place: usize) -> bool {
-        let Some(word) = clause.tokens[place].word() else { return false };
-        let choices = self.slots.iter().filter_map(|slot| slot.schema["enum"].as_array()).flatten();
-        let choice = choices.filter_map(Value::as_str).any(|choice| choice.eq_ignore_ascii_case(word));
-        choice || qualifier::is_state(word) || (is_person(slot) && qualifier::is_rank(word))
-    }
-
-    /// Words of an unquoted text that make its end ambiguous.
-    pub(super) fn doubtful(&self, clause: &Clause) -> Option<String> {
-        // Text behind a colon runs to the end, whatever it says; quotes end by themselves.
-        let colon = |at: usize| at.checked_sub(1).is_some_and(|at| clause.tokens[at].kind == TokenKind::Mark(':'));
-        let texts = clause.tokens.iter().enumerate().filter(|(at, token)| token.kind == TokenKind::Text && !colon(*at));
-        let bare = texts.filter_map(|(_, token)| self.goal.get(token.start..token.end).filter(|t| *t == token.text));
-        let folded = bare.into_iter().find_map(request::second_request);
-        let searched = |at: &usize| {
-            let word = clause.tokens[*at].word().unwrap_or_default();
-            let before = at.checked_sub(1).is_some_and(|at| self.run_places.contains(&at));
-            qualifier::is_filter(word) || (before && word.ends_with("ed"))
-        };
-        let sought = || self.run_places.iter().copied().filter(|_| self.searches).find(searched);
-        let words = || {
-            let from = sought()?;
-            let last = self.run_places.iter().copied().max()?;
-            self.goal.get(clause.tokens[from].start..clause.tokens[last].end)
-        };
-        let run = || {
-            let (first, last) = (self.run_places.iter().min()?, self.run_places.iter().max()?);
-            self.goal.get(clause.tokens[*first].start..clause.tokens[*last].end).and_then(request::second_request)
-        };
-        folded.or_else(words).or_else(run).map(str::to_owned)
-    }
-
-    /// The unquoted search text.
-    pub(super) fn fill_search_text(&mut self, clause: &mut Clause) {
-        let quoted = clause.unused().any(|(_, token)| token.kind == TokenKind::Text);
-        let open = self.open().find(|slot| slot.required && slot.class == SlotKind::Text).map(|slot| slot.name);
-        let (true, false, Some(name)) = (self.searches, quoted, open) else { return };
-        for label in SOUGHT {
-            let Some((at, _)) = clause.words().find(|(_, word)| word == label) else { continue };
-            let from = at + 1;
-            // `for files` says where to search, not for what.
-            let run = self.run(clause, from, true);
-            let run = run.filter(|(_, places)| {
-                !places.iter().all(|place| is_thing(clause, *place) || self.lists(clause, *place))
-            });
-            if let Some((text, places)) = run {
-                self.put(name, Value::from(text));
-                self.run_places.extend(&places);
-                places.into_iter().for_each(|place| clause.take(place, TokenRole::Value));
+                places.into_iter().for_each(|place| call.hold(clause, place, slot.name));
                 (at..from).for_each(|place| clause.take(place, TokenRole::Label));
-                return;
+                let changed = |place: &usize| clause.tokens[*place].word().is_some_and(|w| CHANGED.contains(&w));
+                if let Some(place) = at.checked_sub(1).filter(changed).filter(|_| slot.name == "since") {
+                    clause.take(place, TokenRole::Label);
+                }
+                break;
             }
         }
-        // `find our brand guidelines`: the search text is the object of the verb.
-        let Some(verb) = clause.verb.map(|verb| verb + 1) else { return };
-        let small = |token: &GoalToken| {
-            let article = |w: &str| matches!(w, "the" | "a" | "an" | "my");
-            token.word().is_some_and(|w| (lexicon::is_determiner(w) && !article(w)) || lexicon::is_filler(w))
-        };
-        let from = (verb..clause.tokens.len()).find(|at| !small(&clause.tokens[*at])).unwrap_or(verb);
-        let Some((text, places)) = self.run(clause, from, true) else { return };
-        let says = |place: &usize| {
-            let word = clause.tokens[*place].word().unwrap_or_default();
-            let named = lexicon::is_thing(word) || lexicon::is_service(word) || word == "pages";
-            !lexicon::is_preposition(word) && !lexicon::is_generic(word) && !named
-        };
-        if places.iter().all(says) {
-            self.put(name, Value::from(text));
-            self.run_places.extend(&places);
-            places.into_iter().for_each(|place| clause.take(place, TokenRole::Value));
+    }
+}
+
+/// The value behind a label, and its positions.
+fn value_behind(call: &CallBuilder<'_>, slot: &Slot<'_>, clause: &Clause, at: usize, from: usize) -> LabelledValue {
+    let token = &clause.tokens[from];
+    let one = |value: Value| Some((value, vec![from]));
+    // `assigned today to bob`: a person's name is not followed by a second one.
+    let person =
+        |place: usize| !has_article(clause, place) && !clause.tokens.get(place + 1).is_some_and(|t| t.is("to"));
+    let name = |place: usize| is_name(clause, place) && (!is_person(slot) || person(place));
+    let bare = BARE.contains(&slot.name) && name(from);
+    // Text that runs from a colon to the end of the goal is not the name of one person or label.
+    let is_verbatim =
+        token.kind == TokenKind::Text && call.goal.get(token.start..token.end) == Some(token.text.as_str());
+    if is_verbatim && BARE.contains(&slot.name) && token.text.contains(char::is_whitespace) {
+        return None;
+    }
+    let further = |place: usize| name(place) && !is_qualifier(call, slot, clause, place);
+    match (slot.class, &token.kind) {
+        (SlotKind::Address, TokenKind::Email) => {
+            list_values(slot, clause, from, &|place| clause.tokens[place].kind == TokenKind::Email)
         }
+        (SlotKind::Count, TokenKind::Number(number)) => one(Value::from(*number)),
+        (SlotKind::Texts, TokenKind::Text) => {
+            list_values(slot, clause, from, &|place| clause.tokens[place].kind == TokenKind::Text)
+        }
+        (SlotKind::Texts, TokenKind::Word(_) | TokenKind::Handle) if bare || token.kind == TokenKind::Handle => {
+            list_values(slot, clause, from, &|place| further(place) || clause.tokens[place].kind == TokenKind::Handle)
+        }
+        (SlotKind::Text, TokenKind::Text) => one(Value::from(token.text.as_str())),
+        (SlotKind::Text, TokenKind::Name) if matches!(slot.name, "key" | "event_type" | "bucket") => {
+            one(Value::from(token.text.as_str()))
+        }
+        (SlotKind::Text, TokenKind::Secret) if slot.name == "secret" => one(Value::from(token.text.as_str())),
+        (SlotKind::Text, TokenKind::Moment) if slot.name == "since" => one(Value::from(token.text.as_str())),
+        (SlotKind::Text, TokenKind::Handle) if slot.name == "assignee" => one(Value::from(token.text.as_str())),
+        (SlotKind::Text, TokenKind::Word(_)) if slot.name == "labels" && bare => {
+            list_values(slot, clause, from, &further)
+        }
+        (SlotKind::Text, TokenKind::Word(_)) if bare => one(Value::from(token.text.as_str())),
+        (SlotKind::Text, TokenKind::Word(_))
+            if slot.is_head() && !call.searches && !clause.tokens[at].is(slot.name) =>
+        {
+            // `about the issues of acme/web` refers to them; it is not their title.
+            let run = run(call, clause, from, false);
+            run.filter(|(_, places)| !places.iter().all(|place| is_thing(clause, *place)))
+                .map(|(text, places)| (Value::from(text), places))
+        }
+        (SlotKind::Open, TokenKind::Json(value)) => one(value.clone()),
+        _ => None,
+    }
+}
+
+/// Unquoted words up to a punctuation mark, a label, a condition, or a target such as `in Notion` or `to #ops`. A
+/// search text ends at any preposition: a restriction that the tool can't apply may follow, such as `from last
+/// week`.
+fn run(call: &CallBuilder<'_>, clause: &Clause, from: usize, sought: bool) -> Option<(String, Vec<usize>)> {
+    let tokens = &clause.tokens;
+    let ends = |at: usize| {
+        let token = &tokens[at];
+        let next = |ahead: usize| tokens.get(at + ahead);
+        let placed =
+            |t: &GoalToken| t.is_entity() || t.word().is_some_and(|w| lexicon::is_thing(w) || lexicon::is_service(w));
+        let word = token.word().unwrap_or_default();
+        let place = lexicon::is_preposition(word)
+            && (next(1).is_some_and(placed)
+                || (next(1).and_then(GoalToken::word).is_some_and(lexicon::is_determiner)
+                    && next(2).is_some_and(placed))
+                || (sought && word != "of"));
+        let label = matches!(word, "with" | "saying" | "labelled" | "cc" | "bcc");
+        clause.is_used(at)
+            || token.is_mark()
+            || place
+            || label
+            || lexicon::is_condition(word)
+            || (token.is_entity() && !matches!(token.kind, TokenKind::Number(_) | TokenKind::Name))
+    };
+    let end = (from..tokens.len()).find(|at| ends(*at)).unwrap_or(tokens.len());
+    // A quoted text right behind is the announced value. Any other value there (`Minutes in page 1f0c…`) leaves
+    // the end of a title in doubt.
+    let cuts =
+        |token: &GoalToken| (token.kind == TokenKind::Text && !clause.is_used(end)) || (!sought && token.is_entity());
+    if tokens.get(end).is_some_and(cuts) {
+        return None;
+    }
+    let open = |word: &str| lexicon::is_never_a_name(word) || lexicon::is_preposition(word);
+    if end <= from || tokens[from].word().is_some_and(open) {
+        return None;
+    }
+    let text = call.goal.get(tokens[from].start..tokens[end - 1].end)?;
+    Some((text.to_owned(), (from..end).collect()))
+}
+
+/// Whether a word names the items that the tool lists.
+fn lists(call: &CallBuilder<'_>, clause: &Clause, place: usize) -> bool {
+    clause.tokens[place].word().is_some_and(|word| call.tool.lists(word) && !qualifier::is_filter(word))
+}
+
+/// Whether a word behind a label describes a state, rather than being one more label.
+fn is_qualifier(call: &CallBuilder<'_>, slot: &Slot<'_>, clause: &Clause, place: usize) -> bool {
+    let Some(word) = clause.tokens[place].word() else { return false };
+    let choices = call.slots.iter().filter_map(|slot| slot.schema["enum"].as_array()).flatten();
+    let choice = choices.filter_map(Value::as_str).any(|choice| choice.eq_ignore_ascii_case(word));
+    choice || qualifier::is_state(word) || (is_person(slot) && qualifier::is_rank(word))
+}
+
+/// Words of an unquoted text that make its end ambiguous.
+pub(super) fn doubtful(call: &CallBuilder<'_>, clause: &Clause) -> Option<String> {
+    // Text behind a colon runs to the end, whatever it says; quotes end by themselves.
+    let colon = |at: usize| at.checked_sub(1).is_some_and(|at| clause.tokens[at].kind == TokenKind::Mark(':'));
+    let texts = clause.tokens.iter().enumerate().filter(|(at, token)| token.kind == TokenKind::Text && !colon(*at));
+    let bare = texts.filter_map(|(_, token)| call.goal.get(token.start..token.end).filter(|t| *t == token.text));
+    let folded = bare.into_iter().find_map(request::second_request);
+    let searched = |at: &usize| {
+        let word = clause.tokens[*at].word().unwrap_or_default();
+        let before = at.checked_sub(1).is_some_and(|at| call.run_places.contains(&at));
+        qualifier::is_filter(word) || (before && word.ends_with("ed"))
+    };
+    let sought = || call.run_places.iter().copied().filter(|_| call.searches).find(searched);
+    let words = || {
+        let from = sought()?;
+        let last = call.run_places.iter().copied().max()?;
+        call.goal.get(clause.tokens[from].start..clause.tokens[last].end)
+    };
+    let run = || {
+        let (first, last) = (call.run_places.iter().min()?, call.run_places.iter().max()?);
+        call.goal.get(clause.tokens[*first].start..clause.tokens[*last].end).and_then(request::second_request)
+    };
+    folded.or_else(words).or_else(run).map(str::to_owned)
+}
+
+/// The unquoted search text.
+pub(super) fn fill_search_text(call: &mut CallBuilder<'_>, clause: &mut Clause) {
+    let quoted = clause.unused().any(|(_, token)| token.kind == TokenKind::Text);
+    let open = call.open().find(|slot| slot.required && slot.class == SlotKind::Text).map(|slot| slot.name);
+    let (true, false, Some(name)) = (call.searches, quoted, open) else { return };
+    for label in SOUGHT {
+        let Some((at, _)) = clause.words().find(|(_, word)| word == label) else { continue };
+        let from = at + 1;
+        // `for files` says where to search, not for what.
+        let run = run(call, clause, from, true);
+        let run = run
+            .filter(|(_, places)| !places.iter().all(|place| is_thing(clause, *place) || lists(call, clause, *place)));
+        if let Some((text, places)) = run {
+            call.put(name, Value::from(text));
+            call.run_places.extend(&places);
+            places.into_iter().for_each(|place| clause.take(place, TokenRole::Value));
+            (at..from).for_each(|place| clause.take(place, TokenRole::Label));
+            return;
+        }
+    }
+    // `find our brand guidelines`: the search text is the object of the verb.
+    let Some(verb) = clause.verb.map(|verb| verb + 1) else { return };
+    let small = |token: &GoalToken| {
+        let article = |w: &str| matches!(w, "the" | "a" | "an" | "my");
+        token.word().is_some_and(|w| (lexicon::is_determiner(w) && !article(w)) || lexicon::is_filler(w))
+    };
+    let from = (verb..clause.tokens.len()).find(|at| !small(&clause.tokens[*at])).unwrap_or(verb);
+    let Some((text, places)) = run(call, clause, from, true) else { return };
+    let says = |place: &usize| {
+        let word = clause.tokens[*place].word().unwrap_or_default();
+        let named = lexicon::is_thing(word) || lexicon::is_service(word) || word == "pages";
+        !lexicon::is_preposition(word) && !lexicon::is_generic(word) && !named
+    };
+    if places.iter().all(says) {
+        call.put(name, Value::from(text));
+        call.run_places.extend(&places);
+        places.into_iter().for_each(|place| clause.take(place, TokenRole::Value));
     }
 }
 

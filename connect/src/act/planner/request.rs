@@ -272,9 +272,10 @@ pub(super) fn second_request(text: &str) -> Option<&str> {
             token.is_entity() || token.word().is_some_and(named)
         });
         // `… and #dev that it is not` tells somebody else something else.
-        let told = matches!(tokens.get(at + 1).map(|token| &token.kind), Some(TokenKind::Channel | TokenKind::Email))
-            && matches!(word(at + 2), "that" | "saying");
-        joins && (told || !small && (object || ANNOUNCING.contains(&next)))
+        let is_address =
+            matches!(tokens.get(at + 1).map(|token| &token.kind), Some(TokenKind::Channel | TokenKind::Email))
+                && matches!(word(at + 2), "that" | "saying");
+        joins && (is_address || !small && (object || ANNOUNCING.contains(&next)))
     };
     // `signed, at noon subject "…"`: the label ends the text, and what precedes it is ambiguous.
     let labels = |at: &usize| ANNOUNCING.contains(&word(*at)) && tokens.get(at + 1).is_some_and(GoalToken::is_entity);

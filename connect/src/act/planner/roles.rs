@@ -62,8 +62,8 @@ pub(super) fn assign_roles(clause: &mut Clause, facts: &ClauseFacts<'_>) {
     // A repeated word is a typo, or says something that a plan can't express.
     let twice = |at: &usize| {
         let word = clause.tokens[*at].word();
-        let told = clause.uses[*at] != Some(TokenRole::Value) || clause.uses[at + 1] != Some(TokenRole::Value);
-        word.is_some() && word == clause.tokens[at + 1].word() && told
+        let is_free = clause.uses[*at] != Some(TokenRole::Value) || clause.uses[at + 1] != Some(TokenRole::Value);
+        word.is_some() && word == clause.tokens[at + 1].word() && is_free
     };
     let doubled: Vec<usize> = (0..clause.tokens.len().saturating_sub(1)).filter(twice).collect();
     doubled.into_iter().for_each(|at| clause.uses[at] = None);
@@ -237,9 +237,9 @@ fn noun_role(clause: &Clause, facts: &ClauseFacts<'_>, at: usize, word: &str) ->
     let definite =
         at.checked_sub(1).is_some_and(|before| clause.tokens[before].is("the") || clause.tokens[before].is("this"));
     let mailed = lexicon::thing(word) == lexicon::thing("mail") && facts.labels.contains(&"subject");
-    let told = mailed || (lexicon::is_message_noun(word) && facts.tools.iter().any(|tool| tool.hands_on()));
+    let is_sent = mailed || (lexicon::is_message_noun(word) && facts.tools.iter().any(|tool| tool.hands_on()));
     let handed = lexicon::is_document(word) && definite && facts.given && object_of_verb(clause, at);
-    (told || handed).then_some(TokenRole::Reference)
+    (is_sent || handed).then_some(TokenRole::Reference)
 }
 
 /// Whether only articles stand between the verb and this noun.

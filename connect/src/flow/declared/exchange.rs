@@ -3,6 +3,7 @@
 use super::auth::{Credential, TokenCache};
 use super::plan::{HeaderTemplate, RateLimitRule, RequestTemplate, Vendor};
 use super::template::{JsonTemplate, TemplateValues, plain};
+use crate::flow::exchange_log::{self, ExchangeLog, TOO_MANY_REQUESTS};
 use crate::http::{Answer, Call, Client, Keyring, ParsedAnswer, Request, Retryability};
 use chimera_core::error::Code;
 use chimera_core::time::Timestamp;
@@ -83,25 +84,32 @@ impl VendorConnection {
 
     /// Sends it; an answer that is not a success becomes an error that quotes the vendor.
     pub(super) async fn send(&self, call: &Call, request: Request, keys: &Keyring) -> Result<Answer, ToolError> {
-        let answer = self.client.send(call, request).await?;
+        let exchange = ExchangeLog::begin(call, &request, keys);
+        let answer = self.client.send(call, request).await;
+        exchange.end(call, &answer);
+        let answer = answer?;
         if answer.status < 300 {
             return Ok(answer);
         }
         let vendor = Arc::clone(&self.vendor);
-        let told = move |answer: &ParsedAnswer<'_>| {
+        let read = move |answer: &ParsedAnswer<'_>| {
             let document = answer.document();
             let limited = vendor.rate_limited.iter().find_map(|rate| rate_limit_error(rate, answer, &document));
             let words = vendor.error_message.as_ref().and_then(|place| place.find(&document)).map(plain);
             (limited, words)
         };
-        let (limited, words) = answer.open(told).await?;
+        let (limited, words) = answer.open(read).await?;
         if let Some(error) = limited {
+            exchange_log::rate_limited(call, &error);
             return Err(error);
         }
         if answer.is_success() {
             return Err(answer.unusable(&format!("answered {}", answer.status)));
         }
         let mut error = answer.refusal();
+        if answer.status == TOO_MANY_REQUESTS {
+            exchange_log::rate_limited(call, &error);
+        }
         if let Some(words) = words.map(|words| keys.quote(&words)) {
             let _ = write!(error.body.message, ": {words}");
         }

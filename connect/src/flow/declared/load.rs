@@ -11,16 +11,19 @@ use super::plan::{
     RollbackRequest, ToolPlan, Vendor,
 };
 use super::template::{JsonTemplate, Placeholder, TextTemplate};
-use chimera_core::flow::destination::DESTINATIONS_MEMBER as DESTINATIONS;
+use chimera_core::access::destination::DESTINATIONS_MEMBER as DESTINATIONS;
 use chimera_core::json::Digest32;
 use chimera_core::json::schema::Schema;
 use chimera_core::limits::{
     DECLARED_FILE_BYTES_MAX, DECLARED_PAGES_MAX, DECLARED_TOOLS_MAX, TOOL_NAME_CHARS_MAX, TOOL_TIMEOUT_MS_MAX,
 };
 use chimera_core::secret::SecretName;
-use chimera_core::tool::{DELETE_CAPABILITY, EffectKind, RESERVED_NAMES, Rollback, Spec, with_dry_run};
+use chimera_core::tool::{
+    DELETE_CAPABILITY, EffectKind, Execution, Metadata, RESERVED_NAMES, Rollback, Spec, with_dry_run,
+};
 use reqwest::header::{HeaderName, HeaderValue};
 use reqwest::{Method, Url};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -39,26 +42,26 @@ pub struct DeclareError {
 }
 
 /// A position in the file, for errors.
-struct FilePosition<'a> {
-    origin: &'a str,
-    key: String,
+pub(super) struct FilePosition<'a> {
+    pub(super) origin: &'a str,
+    pub(super) key: String,
 }
 
 impl<'a> FilePosition<'a> {
-    fn child(&self, name: &str) -> FilePosition<'a> {
+    pub(super) fn child(&self, name: &str) -> FilePosition<'a> {
         let key = if self.key.is_empty() { name.to_owned() } else { format!("{}.{name}", self.key) };
         FilePosition { origin: self.origin, key }
     }
 
-    fn error(&self, reason: impl ToString) -> DeclareError {
+    pub(super) fn error(&self, reason: impl ToString) -> DeclareError {
         DeclareError { origin: self.origin.to_owned(), key: self.key.clone(), reason: reason.to_string() }
     }
 
-    fn ok<T, E: ToString>(&self, result: Result<T, E>) -> Result<T, DeclareError> {
+    pub(super) fn ok<T, E: ToString>(&self, result: Result<T, E>) -> Result<T, DeclareError> {
         result.map_err(|error| self.error(error.to_string()))
     }
 
-    fn demand(&self, holds: bool, reason: &str) -> Result<(), DeclareError> {
+    pub(super) fn demand(&self, holds: bool, reason: &str) -> Result<(), DeclareError> {
         if holds { Ok(()) } else { Err(self.error(reason)) }
     }
 }
@@ -74,9 +77,27 @@ pub(super) fn load_with_base_urls(
     origin: &str,
     elsewhere: &BTreeMap<String, String>,
 ) -> Result<Vec<Declaration>, DeclareError> {
+    let document = read(text, &FilePosition { origin, key: String::new() })?;
+    load_document(&document, origin, elsewhere)
+}
+
+/// The declaration of a stored definition, with the version that it had when it was stored.
+pub(super) fn load_definition(definition: &Value, origin: &str) -> Result<Declaration, DeclareError> {
     let at = FilePosition { origin, key: String::new() };
-    let document = read(text, &at)?;
-    let file = parse(&document, &at)?;
+    let document = document_of(definition, &at)?;
+    let vendor = document["vendor"].as_str().unwrap_or_default().to_owned();
+    let base_url = definition["base_url"].as_str().unwrap_or_default().to_owned();
+    let mut declared = load_document(&document, origin, &BTreeMap::from([(vendor, base_url)]))?;
+    declared.pop().ok_or_else(|| at.child("tool").error("there is none"))
+}
+
+fn load_document(
+    document: &Value,
+    origin: &str,
+    elsewhere: &BTreeMap<String, String>,
+) -> Result<Vec<Declaration>, DeclareError> {
+    let at = FilePosition { origin, key: String::new() };
+    let file: File = parse(document, &at)?;
     at.child("vendor").demand(is_name(&file.vendor), "a-z, 0-9, '_' and '-', beginning with a letter")?;
     at.child("tool").demand(
         (1..=DECLARED_TOOLS_MAX).contains(&file.tools.len()),
@@ -96,23 +117,37 @@ pub(super) fn load_with_base_urls(
             let at = at.child("tool").child(&entry.name);
             at.demand(names.insert(&entry.name), "duplicate tool name")?;
             let (mut spec, plan) = tool(entry, &at)?;
-            spec.version = format!("{}+{}", entry.version, definition(&document, index, &vendor.base_url));
-            Ok(Declaration { spec: Arc::new(spec), vendor: Arc::clone(&vendor), plan: Arc::new(plan) })
+            let definition = definition(document, index, vendor.base_url.as_str().into());
+            spec.version = definition_version(&entry.version, &definition);
+            let (definition, vendor) = (Arc::new(definition), Arc::clone(&vendor));
+            Ok(Declaration { spec: Arc::new(spec), vendor, plan: Arc::new(plan), definition })
         })
         .collect()
 }
 
-/// A digest of everything that a file says about a tool, and of the vendor's base URL. It is part of the tool's
-/// version. So whatever depends on the version (approvals, plans, records) notices a changed file even if its
-/// `version` was not changed.
-fn definition(document: &Value, index: usize, base_url: &Url) -> String {
+/// Everything that a file says about a tool, and the vendor's base URL.
+pub(super) fn definition(document: &Value, index: usize, base_url: Value) -> Value {
     let mut shared = document.clone();
     let tool = shared.as_object_mut().and_then(|file| file.remove("tool")).unwrap_or_default();
-    let all = json!({"shared": shared, "tool": tool.get(index), "base_url": base_url.as_str()});
-    Digest32::of(&all).to_string().chars().take(DEFINITION_CHARS).collect()
+    json!({"shared": shared, "tool": tool.get(index), "base_url": base_url})
 }
 
-fn read(text: &str, at: &FilePosition<'_>) -> Result<Value, DeclareError> {
+/// The document that a definition was made of, with its tool as the only one.
+pub(super) fn document_of(definition: &Value, at: &FilePosition<'_>) -> Result<Value, DeclareError> {
+    let shared = definition["shared"].as_object().cloned();
+    let mut document = shared.ok_or_else(|| at.child("shared").error("not an object"))?;
+    document.insert("tool".to_owned(), json!([definition["tool"]]));
+    Ok(Value::Object(document))
+}
+
+/// The version of a tool: what the file calls it, and a digest of its definition. So whatever depends on the version
+/// (approvals, plans, records) notices a changed file even if its `version` was not changed.
+pub(super) fn definition_version(version: &str, definition: &Value) -> String {
+    let digest: String = Digest32::of(definition).to_string().chars().take(DEFINITION_CHARS).collect();
+    format!("{version}+{digest}")
+}
+
+pub(super) fn read(text: &str, at: &FilePosition<'_>) -> Result<Value, DeclareError> {
     let whole = at.child("file");
     whole.demand(text.len() <= DECLARED_FILE_BYTES_MAX, &format!("more than {DECLARED_FILE_BYTES_MAX} bytes"))?;
     if text.trim_start().starts_with('{') {
@@ -122,7 +157,7 @@ fn read(text: &str, at: &FilePosition<'_>) -> Result<Value, DeclareError> {
     }
 }
 
-fn parse(document: &Value, at: &FilePosition<'_>) -> Result<File, DeclareError> {
+pub(super) fn parse<T: DeserializeOwned>(document: &Value, at: &FilePosition<'_>) -> Result<T, DeclareError> {
     serde_path_to_error::deserialize(document).map_err(|error| {
         let key = error.path().to_string();
         let at = at.child(if key == "." { "file" } else { &key });
@@ -355,31 +390,42 @@ fn rollback(undo: &Undo) -> Rollback {
 }
 
 /// Destinations must be properties of the input schema.
-fn destinations(input: &Value, at: &FilePosition<'_>) -> Result<(), DeclareError> {
+pub(super) fn destinations(input: &Value, at: &FilePosition<'_>) -> Result<(), DeclareError> {
     let Some(listed) = input.get(DESTINATIONS) else { return Ok(()) };
     let taken = |name: &Value| name.as_str().is_some_and(|name| input["properties"].get(name).is_some());
     let known = listed.as_array().is_some_and(|listed| !listed.is_empty() && listed.iter().all(taken));
     at.child(DESTINATIONS).demand(known, "a list of properties of the input")
 }
 
-fn tool(entry: &Entry, at: &FilePosition<'_>) -> Result<(Spec, ToolPlan), DeclareError> {
-    let named = entry.name.split('.').all(is_name) && entry.name.len() <= TOOL_NAME_CHARS_MAX;
+/// Checks what every declared tool has.
+pub(super) fn check_entry(
+    name: &str,
+    effect: EffectKind,
+    metadata: &Metadata,
+    input: &Value,
+    at: &FilePosition<'_>,
+) -> Result<(), DeclareError> {
+    let named = name.split('.').all(is_name) && name.len() <= TOOL_NAME_CHARS_MAX;
     at.child("name").demand(named, "words of a-z, 0-9, '_' and '-' with dots between")?;
-    let is_free = !RESERVED_NAMES.contains(&entry.name.as_str());
+    let is_free = !RESERVED_NAMES.contains(&name);
     at.child("name").demand(is_free, "this name is reserved: approvals use it for something else than a tool")?;
+    at.child("effect").demand(effect != EffectKind::Pure, "a tool that calls somebody is read or write")?;
+    at.child("input").demand(input["type"] == "object", "the schema of an object")?;
+    let capable = !metadata.capabilities.is_empty();
+    at.child("metadata.capabilities").demand(capable, "name at least one")?;
+    let lower = metadata.capabilities.iter().all(|capability| capability.split('.').all(is_name));
+    at.child("metadata.capabilities").demand(lower, "words of a-z, 0-9, '_' and '-' with dots between")
+}
+
+fn tool(entry: &Entry, at: &FilePosition<'_>) -> Result<(Spec, ToolPlan), DeclareError> {
+    check_entry(&entry.name, entry.effect, &entry.metadata, &entry.input, at)?;
     let timed = (1..=TOOL_TIMEOUT_MS_MAX).contains(&entry.timeout_ms);
     at.child("timeout_ms").demand(timed, &format!("1 to {TOOL_TIMEOUT_MS_MAX}"))?;
-    at.child("effect").demand(entry.effect != EffectKind::Pure, "a tool that calls somebody is read or write")?;
-    at.child("input").demand(entry.input["type"] == "object", "the schema of an object")?;
     let writes = entry.effect == EffectKind::Write;
     at.child("rollback").demand(writes || entry.rollback.is_none(), "a read has nothing to undo")?;
     at.child("check").demand(writes || entry.check.is_none(), "a read has no effect to check for")?;
     let dry = entry.metadata.dry_run_supported == entry.dry_run.is_some();
     at.child("dry_run").demand(dry, "given if, and only if, metadata.dry_run_supported is true")?;
-    let capable = !entry.metadata.capabilities.is_empty();
-    at.child("metadata.capabilities").demand(capable, "name at least one")?;
-    let lower = entry.metadata.capabilities.iter().all(|capability| capability.split('.').all(is_name));
-    at.child("metadata.capabilities").demand(lower, "words of a-z, 0-9, '_' and '-' with dots between")?;
     destinations(&entry.input, &at.child("input"))?;
     let mut metadata = entry.metadata.clone();
     if writes && entry.request.method == "DELETE" && !metadata.capabilities.iter().any(|word| word == DELETE_CAPABILITY)
@@ -396,6 +442,7 @@ fn tool(entry: &Entry, at: &FilePosition<'_>) -> Result<(Spec, ToolPlan), Declar
         checkable: entry.check.is_some(),
         rollback: entry.rollback.as_ref().map_or(Rollback::Unsupported, rollback),
         timeout_ms: entry.timeout_ms,
+        execution: Execution::InProcess,
         input: at.child("input").ok(Schema::compile(with_dry_run(entry.input.clone())))?,
         output: at.child("output").ok(Schema::compile(entry.output.clone()))?,
     };

@@ -4,6 +4,7 @@ use super::exchange::VendorConnection;
 use super::mapping::MappingSource;
 use super::plan::{CursorTarget, NextPageRule, Pages, ToolPlan};
 use super::template::plain;
+use crate::flow::exchange_log::pages_read;
 use crate::http::{Answer, Call, Keyring, ParsedAnswer, Request};
 use chimera_core::limits::{HTTP_RESPONSE_BYTES_MAX, HTTP_RESPONSE_INLINE_BYTES_MAX};
 use chimera_engine::flow::port::ToolError;
@@ -56,6 +57,9 @@ impl PagedRead<'_> {
                 first.items.extend(page.items);
                 first.onward = page.onward;
             }
+        }
+        if plan.paging.is_some() {
+            pages_read(call, read, first.items.len());
         }
         let (plan, of) = (Arc::clone(plan), answer.clone());
         let is_large = bytes > HTTP_RESPONSE_INLINE_BYTES_MAX;

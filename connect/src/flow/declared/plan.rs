@@ -7,6 +7,7 @@ use chimera_core::secret::SecretName;
 use chimera_core::tool::Spec;
 use reqwest::header::{HeaderName, HeaderValue};
 use reqwest::{Method, Url};
+use serde_json::Value;
 use std::sync::Arc;
 
 /// A tool declared by a file. [`HttpTool`](super::HttpTool) makes it callable.
@@ -15,6 +16,8 @@ pub struct Declaration {
     pub(super) spec: Arc<Spec>,
     pub(super) vendor: Arc<Vendor>,
     pub(super) plan: Arc<ToolPlan>,
+    /// Everything that makes up its version. It contains names of secrets and no secret.
+    pub(super) definition: Arc<Value>,
 }
 
 impl Declaration {

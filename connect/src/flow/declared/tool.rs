@@ -3,11 +3,12 @@
 use super::DeclareError;
 use super::auth::TokenCache;
 use super::exchange::{VendorConnection, malformed};
-use super::load::load_with_base_urls;
+use super::load::{load_definition, load_with_base_urls};
 use super::mapping::MappingSource;
 use super::paging::PagedRead;
 use super::plan::{Declaration, Lookup, RollbackRequest, ToolPlan};
 use super::template::TemplateValues;
+use crate::flow::exchange_log::retried;
 use crate::flow::toolbox::ToolDependencies;
 use crate::http::{Call, Keyring, ParsedAnswer, Retryability, authority_of};
 use async_trait::async_trait;
@@ -29,6 +30,7 @@ pub struct HttpTool {
     spec: Arc<Spec>,
     plan: Arc<ToolPlan>,
     line: VendorConnection,
+    definition: Arc<Value>,
 }
 
 /// The tools of a file, ready to be called. The toolbox may override the vendor's base URL.
@@ -38,7 +40,19 @@ pub fn tools(text: &str, origin: &str, toolbox: &ToolDependencies) -> Result<Vec
     Ok(declared.map(|declared| HttpTool::new(declared, toolbox, Arc::clone(&tokens))).collect())
 }
 
+/// The tool of a stored definition.
+pub(super) fn restore(definition: &Value, toolbox: &ToolDependencies) -> Result<HttpTool, DeclareError> {
+    let declared = load_definition(definition, "a stored definition")?;
+    Ok(HttpTool::new(declared, toolbox, Arc::new(TokenCache::default())))
+}
+
 impl HttpTool {
+    /// Everything that makes up its version. It contains names of secrets and no secret.
+    #[must_use]
+    pub const fn definition(&self) -> &Arc<Value> {
+        &self.definition
+    }
+
     fn new(declared: Declaration, toolbox: &ToolDependencies, tokens: Arc<TokenCache>) -> Self {
         let line = VendorConnection {
             client: toolbox.client.clone(),
@@ -47,7 +61,7 @@ impl HttpTool {
             vendor: declared.vendor,
             tokens,
         };
-        Self { spec: declared.spec, plan: declared.plan, line }
+        Self { spec: declared.spec, plan: declared.plan, line, definition: declared.definition }
     }
 
     fn care(&self) -> Retryability {
@@ -109,8 +123,8 @@ impl HttpTool {
         values: &TemplateValues<'_>,
     ) -> Result<(Option<Value>, bool), ToolError> {
         let mut keys = Keyring::of_call(&self.line.secrets, call);
-        let told = self.search(lookup, call, values, &mut keys).await;
-        keys.clean(told).await
+        let outcome = self.search(lookup, call, values, &mut keys).await;
+        keys.clean(outcome).await
     }
 
     async fn search(
@@ -146,8 +160,8 @@ impl HttpTool {
         values: &TemplateValues<'_>,
     ) -> Result<Value, ToolError> {
         let mut keys = Keyring::of_call(&self.line.secrets, call);
-        let told = self.send_rollback(call, rollback, values, &mut keys).await;
-        keys.clean(told).await
+        let outcome = self.send_rollback(call, rollback, values, &mut keys).await;
+        keys.clean(outcome).await
     }
 
     async fn send_rollback(
@@ -190,10 +204,11 @@ impl Tool for HttpTool {
             let output = self.plan.dry_run.fill(&values).unwrap_or(Value::Null);
             return Ok(Spec::dry_run_response(output, self.would_execute(&values)?));
         }
+        retried(ctx);
         let call = Call::for_tool(ctx);
         let mut keys = Keyring::of_call(&self.line.secrets, &call);
-        let told = self.ask(&call, input, &values, &mut keys).await;
-        keys.clean(told).await
+        let outcome = self.ask(&call, input, &values, &mut keys).await;
+        keys.clean(outcome).await
     }
     async fn rollback(&self, ctx: &CallContext, done: &CompletedCall) -> Result<Value, ToolError> {
         let Some(rollback) = &self.plan.rollback else {

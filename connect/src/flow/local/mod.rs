@@ -26,7 +26,7 @@ mod tests {
     use super::*;
     use chimera_core::access::Claimant;
     use chimera_core::time::Timestamp;
-    use chimera_engine::flow::port::{CallContext, CancelToken};
+    use chimera_engine::flow::port::{CallContext, CallLog, CancelToken};
     use serde_json::json;
     use std::sync::mpsc;
     use std::time::Duration;
@@ -44,6 +44,7 @@ mod tests {
             deadline: Timestamp::from_micros(0),
             time_left: Duration::from_secs(60),
             traceparent: String::new(),
+            log: CallLog::none(),
             cancel: CancelToken::pair().1,
         }
     }

@@ -10,7 +10,7 @@ mod talk;
 use super::input::read;
 use crate::http::Keyring;
 use async_trait::async_trait;
-use chimera_core::flow::destination::DESTINATIONS_MEMBER as DESTINATIONS;
+use chimera_core::access::destination::DESTINATIONS_MEMBER as DESTINATIONS;
 use chimera_core::json::schema::InvalidSchema;
 use chimera_core::limits::{MAIL_RECIPIENTS_MAX, MAIL_SUBJECT_CHARS_MAX, MAIL_TEXT_BYTES_MAX};
 use chimera_core::secret::SecretName;
@@ -162,7 +162,7 @@ impl Tool for EmailSend {
             return Ok(Spec::dry_run_response(output, what));
         }
         let mut keys = Keyring::of_process(&self.secrets);
-        let told = self.server.send(ctx, &mail, &mut keys).await;
-        keys.clean(told).await.map(|()| output)
+        let outcome = self.server.send(ctx, &mail, &mut keys).await;
+        keys.clean(outcome).await.map(|()| output)
     }
 }

@@ -7,8 +7,8 @@ mod sign;
 
 use crate::http::{Call, Client, Keyring, Request, Retryability, authority_of, not_retryable, parse_url};
 use async_trait::async_trait;
+use chimera_core::access::destination::DESTINATIONS_MEMBER as DESTINATIONS;
 use chimera_core::error::Code;
-use chimera_core::flow::destination::DESTINATIONS_MEMBER as DESTINATIONS;
 use chimera_core::json::schema::InvalidSchema;
 use chimera_core::limits::TARGET_BYTES_MAX;
 use chimera_core::secret::{Secret, SecretName};
@@ -59,8 +59,8 @@ impl WebhookSender {
     /// Sends one message; returns the receiver's status, which is below 300.
     pub async fn send(&self, call: &Call, message: &WebhookMessage<'_>) -> Result<u16, ToolError> {
         let mut keys = Keyring::of_call(&self.secrets, call);
-        let told = self.deliver(call, message, &mut keys).await;
-        keys.clean(told).await
+        let outcome = self.deliver(call, message, &mut keys).await;
+        keys.clean(outcome).await
     }
 
     async fn deliver(&self, call: &Call, message: &WebhookMessage<'_>, keys: &mut Keyring) -> Result<u16, ToolError> {

@@ -1,10 +1,10 @@
 //! What is done when a schedule is looked at: start a tick, skip it, queue it, or wait.
 //!
-//! | what is due | runs | `skip` | `queue` | `allow` |
-//! |---|---|---|---|---|
-//! | a queued tick | ended | start | start | start |
-//! | a tick | none | start | start | start |
-//! | a tick | active | skip | queue, or skip when the queue is full | start |
+//! | what is due | runs | `skip` | `queue` | `allow` | `cancel_previous` |
+//! |---|---|---|---|---|---|
+//! | a queued tick | ended | start | start | start | start |
+//! | a tick | none | start | start | start | start |
+//! | a tick | active | skip | queue, or skip when the queue is full | start | start, and cancel the others |
 //!
 //! A tick that is later than the grace time has been missed, and the catch-up policy says whether it still counts. So a
 //! downtime, a clock that jumps and a schedule that was held up are one case, and none of them starts a flood.
@@ -17,6 +17,9 @@ use crate::limits::{
 use crate::time::Timestamp;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
+
+/// There is no tick later than this, 9999-12-31: times have years with four digits.
+const LAST_TICK: Timestamp = Timestamp::from_micros(253_402_214_400_000_000);
 
 /// When a schedule ticks, and its policies.
 #[derive(Clone, Debug, PartialEq)]
@@ -92,7 +95,7 @@ impl ScheduleRules {
     }
 
     fn within(&self, tick: Option<Timestamp>) -> Option<Timestamp> {
-        tick.filter(|tick| self.ends_at.is_none_or(|end| *tick <= end))
+        tick.filter(|tick| *tick <= LAST_TICK && self.ends_at.is_none_or(|end| *tick <= end))
     }
 
     /// When a tick is started at the earliest: the same on every node.
@@ -112,6 +115,15 @@ impl ScheduleRules {
         let tick = backlog.next_at.map(|tick| self.start_of(schedule, tick));
         let queue = (!backlog.queued.is_empty()).then(|| now.plus_seconds(SCHEDULE_QUEUE_CHECK_SECONDS));
         tick.into_iter().chain(queue).min()
+    }
+
+    /// Drops the ticks before an instant; returns how many, counted up to [`SCHEDULE_MISSED_COUNT_MAX`].
+    pub fn drop_until(&self, backlog: &mut Backlog, from: Timestamp) -> usize {
+        let Some(first) = backlog.next_at.filter(|tick| *tick < from) else { return 0 };
+        let ticks = std::iter::successors(Some(first), |tick| self.next_after(*tick));
+        let dropped = ticks.take_while(|tick| *tick < from).take(SCHEDULE_MISSED_COUNT_MAX).count();
+        backlog.next_at = self.first_from(from);
+        dropped
     }
 
     /// The due tick that is still started, if any. `first` is the first due tick, `last` the last one.
@@ -149,7 +161,7 @@ impl ScheduleRules {
 /// Decides what is done about a schedule now. Its active runs are those that are not finished at this moment.
 #[must_use]
 pub fn decide(schedule: Uuid, rules: &ScheduleRules, backlog: Backlog, now: Timestamp) -> Wake {
-    let is_free = backlog.active_runs.is_empty() || rules.overlap == Overlap::Allow;
+    let is_free = backlog.active_runs.is_empty() || matches!(rules.overlap, Overlap::Allow | Overlap::CancelPrevious);
     if is_free && let Some((tick, rest)) = backlog.queued.split_first() {
         let (tick, queued) = (*tick, rest.to_vec());
         return Wake { missed: None, action: TickAction::Start { tick }, backlog: Backlog { queued, ..backlog } };
@@ -166,7 +178,7 @@ pub fn decide(schedule: Uuid, rules: &ScheduleRules, backlog: Backlog, now: Time
     let active = backlog.active_runs.len();
     let action = match rules.overlap {
         _ if active == 0 && backlog.queued.is_empty() => TickAction::Start { tick },
-        Overlap::Allow if active < SCHEDULE_ACTIVE_RUNS_MAX => TickAction::Start { tick },
+        Overlap::Allow | Overlap::CancelPrevious if active < SCHEDULE_ACTIVE_RUNS_MAX => TickAction::Start { tick },
         Overlap::Queue if backlog.queued.len() < rules.queue_max => {
             backlog.queued.push(tick);
             TickAction::Queue { tick }
@@ -228,6 +240,8 @@ mod tests {
         assert_eq!(act(Overlap::Skip, busy(&[], 1)), TickAction::Skip { tick });
         assert_eq!(act(Overlap::Allow, busy(&[], 1)), TickAction::Start { tick });
         assert_eq!(act(Overlap::Allow, busy(&[], SCHEDULE_ACTIVE_RUNS_MAX)), TickAction::Skip { tick });
+        assert_eq!(act(Overlap::CancelPrevious, busy(&[], 1)), TickAction::Start { tick });
+        assert_eq!(act(Overlap::CancelPrevious, busy(&[], SCHEDULE_ACTIVE_RUNS_MAX)), TickAction::Skip { tick });
         assert_eq!(act(Overlap::Queue, busy(&[], 1)), TickAction::Queue { tick });
         assert_eq!(act(Overlap::Queue, busy(&["00:03:00", "00:04:00"], 1)), TickAction::Skip { tick });
         let freed = look(&rules(Overlap::Queue, CatchUp::Last), busy(&["00:03:00", "00:04:00"], 0), "00:05:00");

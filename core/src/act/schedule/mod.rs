@@ -6,11 +6,13 @@
 
 mod cron;
 mod decide;
+mod streak;
 mod timing;
 mod zone;
 
 pub use cron::{Cron, InvalidCron};
 pub use decide::{Backlog, Missed, ScheduleRules, TickAction, Wake, decide};
+pub use streak::{FailedTick, Streak, StreakEntry, TickSummary};
 pub use timing::Timing;
 pub use zone::{Transition, Zone};
 
@@ -24,6 +26,8 @@ words! {
         /// The tick waits for the run to end.
         Queue = "queue",
         Allow = "allow",
+        /// The runs of earlier ticks are cancelled.
+        CancelPrevious = "cancel_previous",
     }
 }
 
@@ -42,7 +46,7 @@ words! {
     /// What became of a tick.
     TickOutcome {
         Started = "started",
-        /// A run of an earlier tick was not finished.
+        /// A run of an earlier tick was not finished, or the owner's rate limit was reached.
         Skipped = "skipped",
         /// It starts when the run of an earlier tick ends.
         Queued = "queued",

@@ -18,6 +18,16 @@ pub trait Catalog {
     fn allows_placeholders(&self) -> bool {
         false
     }
+    /// Why a placeholder replaces a tool, and what to do about it, if there is more to say than that it is not
+    /// configured.
+    fn absence_reason(&self, _name: &str) -> Option<String> {
+        None
+    }
+    /// Why a call of this tool may not be made now, although the graph has it: an operator disabled it, or it is not
+    /// shared with the tenant any more.
+    fn refusal(&self, _tool: &Spec) -> Option<String> {
+        None
+    }
     /// All tool names, for suggestions.
     fn tool_names(&self) -> Vec<String> {
         Vec::new()

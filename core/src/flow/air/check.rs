@@ -7,8 +7,9 @@
 use super::document::Body;
 use super::graph::CompiledNode;
 use super::problem::{DocumentProblem, ProblemCode, Problems};
+use super::wait;
 use crate::flow::expr::{Mismatch, Shape, Template, TemplatePart, Type, TypeScope, pointer_token};
-use crate::flow::outputs;
+use crate::flow::{judgement, outputs};
 use crate::json::schema::Schema;
 use crate::limits::KNOWN_NAMES_MAX;
 use crate::text::did_you_mean;
@@ -53,7 +54,17 @@ pub(super) struct Check<'a> {
     /// The document was accepted before, maybe when the outputs of fewer types of nodes were known.
     pub(super) is_stored: bool,
     pub(super) item: Option<Type>,
+    pub(super) judged: JudgedTypes,
     pub(super) out: &'a mut Problems,
+}
+
+/// The types of the variables that exist only around a judge.
+#[derive(Clone, Default)]
+pub(super) struct JudgedTypes {
+    /// Of `judge`, in the inputs of a node that has one.
+    feedback: Option<Type>,
+    /// Of `input` and `output`, in the checks of a judge.
+    step: Option<(Type, Result<Type, String>)>,
 }
 
 /// The types of the variables.
@@ -63,6 +74,7 @@ struct VariableTypes<'a> {
     index: &'a BTreeMap<String, usize>,
     is_stored: bool,
     item: Option<&'a Type>,
+    judged: &'a JudgedTypes,
 }
 
 impl TypeScope for VariableTypes<'_> {
@@ -85,6 +97,24 @@ impl TypeScope for VariableTypes<'_> {
     fn item(&self) -> Option<Type> {
         self.item.cloned()
     }
+
+    fn step_input(&self) -> Option<Type> {
+        self.judged.step.as_ref().map(|(input, _)| input.clone())
+    }
+
+    fn step_output(&self) -> Result<Type, String> {
+        match &self.judged.step {
+            None => Err("output is only known in the checks of a judge".to_owned()),
+            // A tool that only read when the document was accepted may write now.
+            Some((_, Err(_))) if self.is_stored => Ok(Type::Any),
+            Some((_, Err(reason))) => Err(format!("output is not known here: {reason}")),
+            Some((_, output)) => output.clone(),
+        }
+    }
+
+    fn judge(&self) -> Option<Type> {
+        self.judged.feedback.clone()
+    }
 }
 
 impl Check<'_> {
@@ -97,16 +127,31 @@ impl Check<'_> {
         for (template, name) in [(&node.prompt, "prompt"), (&node.show, "show")] {
             template.iter().for_each(|template| self.check_untyped(template, &format!("{path}/{name}")));
         }
-        let mut inputs = format!("{path}/inputs");
+        let mut action = path.clone();
         if let Some(over) = &node.over {
             let list = self.check_list(over, &format!("{path}/over"));
             self.item = Some(list);
-            inputs = format!("{path}/do/inputs");
+            action = format!("{path}/do");
         }
-        match (&node.inputs, wanted) {
-            (Some(template), Some(wanted)) => self.check_input(template, wanted, &inputs),
-            (Some(template), None) => self.check_untyped(template, &inputs),
-            _ => {}
+        let inputs = format!("{action}/inputs");
+        self.judged.feedback = node.judge.as_ref().map(|_| judgement::feedback_type());
+        match (&node.inputs, wanted, &node.node.body) {
+            // Its templates are members of the node itself.
+            (Some(template), _, Body::Wait(wait)) => {
+                self.check_part(template.root(), &wait::expected_type(wait), &mut path.clone(), &mut Vec::new());
+            }
+            (Some(template), Some(wanted), _) => self.check_input(template, wanted, &inputs),
+            (Some(template), None, _) => self.check_untyped(template, &inputs),
+            (None, ..) => {}
+        }
+        self.judged.feedback = None;
+        if let Some(judge) = &node.judge {
+            let input = wanted.map_or(Type::Any, |wanted| wanted.input.clone());
+            self.judged.step = Some((input, judge.output.clone()));
+            for (at, condition) in judge.conditions.iter().enumerate() {
+                self.boolean(condition, &format!("{action}/judge/checks/{at}/require"), "a check");
+            }
+            self.judged.step = None;
         }
         self.item = None;
     }
@@ -117,13 +162,17 @@ impl Check<'_> {
     }
 
     pub(super) fn condition(&mut self, template: &Template, path: &str) {
+        self.boolean(template, path, "a condition");
+    }
+
+    fn boolean(&mut self, template: &Template, path: &str, what: &str) {
         if self.out.is_full() {
             return;
         }
         match self.infer(template.root(), path) {
             Type::Any | Type::Bool => {}
             other => {
-                self.out.add(ProblemCode::TypeMismatch, path, format!("a condition must be a boolean, not {other}"));
+                self.out.add(ProblemCode::TypeMismatch, path, format!("{what} must be a boolean, not {other}"));
             }
         }
     }
@@ -177,6 +226,7 @@ impl Check<'_> {
             index: self.index,
             is_stored: self.is_stored,
             item: self.item.as_ref(),
+            judged: &self.judged,
         }
     }
 

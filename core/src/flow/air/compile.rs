@@ -4,9 +4,10 @@
 //! could resolve, so that all problems of a document are found together.
 
 use super::catalog::{Catalog, WorkflowInfo};
-use super::check::{Check, ExpectedInput};
+use super::check::{Check, ExpectedInput, JudgedTypes};
 use super::document::{Body, Document, Node};
 use super::graph::{CompiledEdge, CompiledNode, Graph, count_child_nodes, has_loops, is_costly};
+use super::judge::CompiledJudge;
 use super::order::Adjacency;
 use super::parse::is_node_id;
 use super::problem::{DocumentProblem, ProblemCode, Problems};
@@ -15,7 +16,7 @@ use crate::flow::expr::{Template, TemplateError, Type};
 use crate::flow::outputs;
 use crate::json::Digest32;
 use crate::json::schema::Schema;
-use crate::limits::{WORKFLOW_EDGES_MAX, WORKFLOW_NODES_MAX};
+use crate::limits::{SCHEMA_PATTERN_BYTES_MAX, WORKFLOW_EDGES_MAX, WORKFLOW_NODES_MAX};
 use crate::text::did_you_mean;
 use crate::tool::{EffectKind, Spec};
 use serde_json::Value;
@@ -52,7 +53,7 @@ pub(super) fn compile_source(
     if order.len() < document.nodes.len() {
         ways.report_cycles(&order, &|node| document.nodes[node].id.clone(), &mut out);
     }
-    let mut compiling = Compiler { prior, catalog, resolved_tools: BTreeMap::new(), out };
+    let mut compiling = Compiler { prior, catalog, resolved_tools: BTreeMap::new(), pattern_bytes: 0, out };
     let input_schema = compiling.input_schema(&document);
     let mut wanted = Vec::with_capacity(document.nodes.len());
     let mut nodes = Vec::with_capacity(document.nodes.len());
@@ -175,10 +176,15 @@ struct Compiler<'a> {
     prior: Option<&'a Graph>,
     catalog: &'a dyn Catalog,
     resolved_tools: BTreeMap<String, Option<ResolvedTool>>,
+    /// Bytes that the patterns of all judges so far take when compiled.
+    pattern_bytes: usize,
     out: Problems,
 }
 
 type OptionalInput = Option<Arc<ExpectedInput>>;
+
+/// The type of the output that a judge sees, or why it sees none.
+type JudgedOutput = Result<Type, String>;
 
 impl Compiler<'_> {
     fn input_schema(&mut self, document: &Document) -> Option<Arc<Schema>> {
@@ -221,6 +227,7 @@ impl Compiler<'_> {
             prompt: None,
             show: None,
             tool: None,
+            judge: None,
             is_tool_absent: false,
             output_type: Type::Any,
             incoming,
@@ -228,10 +235,17 @@ impl Compiler<'_> {
         };
         let mut wants = None;
         match &node.body {
-            Body::Function(_) | Body::Workflow(_) => wants = self.compile_action(node, document, &path, &mut compiled),
+            Body::Function(_) | Body::Workflow(_) => {
+                let (wanted, judged) = self.compile_action(node, document, &path, &mut compiled);
+                wants = wanted;
+                self.judge(node, judged, &path, &mut compiled);
+            }
             Body::Map(each) => {
                 compiled.over = Some(self.template(&each.over, &format!("{path}/over")));
-                wants = self.compile_action(node, document, &format!("{path}/do"), &mut compiled);
+                let path = format!("{path}/do");
+                let (wanted, judged) = self.compile_action(node, document, &path, &mut compiled);
+                wants = wanted;
+                self.judge(node, judged, &path, &mut compiled);
                 compiled.output_type = outputs::mapped_type(compiled.output_type);
             }
             Body::Hitl(hitl) => {
@@ -239,6 +253,10 @@ impl Compiler<'_> {
                 compiled.prompt = prompt.map(|prompt| self.template(&prompt, &format!("{path}/prompt")));
                 compiled.show = hitl.show.as_ref().map(|show| self.template(show, &format!("{path}/show")));
                 compiled.output_type = outputs::approved_type();
+            }
+            Body::Wait(wait) => {
+                compiled.inputs = Some(self.template(&wait.templates(), &path));
+                compiled.output_type = outputs::waited_type(wait);
             }
             Body::Agent(members) | Body::Swarm(members) => {
                 let inputs = members.get("inputs");
@@ -248,46 +266,107 @@ impl Compiler<'_> {
         (compiled, wants)
     }
 
-    /// Compiles the tool call or child run of a node, directly or for each item of its map.
+    /// Compiles the tool call or child run of a node, directly or for each item of its map. Returns its expected input,
+    /// and the type of the output that its judge sees.
     fn compile_action(
         &mut self,
         node: &Node,
         document: &Document,
         path: &str,
         compiled: &mut CompiledNode,
-    ) -> OptionalInput {
+    ) -> (OptionalInput, JudgedOutput) {
         if let Some(function) = node.function() {
             compiled.inputs = Some(self.template(&Value::Object(function.inputs.clone()), &format!("{path}/inputs")));
-            let kind = self.tool(&function.tool, path)?;
+            let Some(kind) = self.tool(&function.tool, path) else { return (None, Ok(Type::Any)) };
             let writes = kind.spec.effect == EffectKind::Write && kind.spec.reads_when.is_none() && !kind.absent;
             if function.cache.is_some() && writes {
                 let reason = format!("{} changes external state, so its outputs can't be cached", function.tool);
                 self.out.add(ProblemCode::NotCacheable, format!("{path}/cache"), reason);
             }
-            compiled.tool = Some(kind.spec);
-            compiled.is_tool_absent = kind.absent;
             // A dry run has outputs of its own.
             let is_real = function.inputs.get("dry_run").is_none_or(|dry| *dry == Value::Bool(false));
             compiled.output_type = if is_real { kind.output } else { Type::Any };
-            return Some(kind.wanted);
+            // What is constant in the template is constant in the input.
+            let writes = kind.spec.effect_of(&Value::Object(function.inputs.clone())) == EffectKind::Write;
+            let judged = match () {
+                () if writes && !kind.absent => {
+                    Err(format!("calls of {} are judged before they are sent", function.tool))
+                }
+                () if is_real => Ok(Type::from_schema(kind.spec.output.document())),
+                () => Ok(Type::Any),
+            };
+            compiled.tool = Some(kind.spec);
+            compiled.is_tool_absent = kind.absent;
+            return (Some(kind.wanted), judged);
         }
-        let child = node.child()?;
+        let Some(child) = node.child() else { return (None, Ok(Type::Any)) };
         compiled.inputs = Some(self.template(&Value::Object(child.inputs.clone()), &format!("{path}/inputs")));
         if child.workflow_id.is_empty() || (child.workflow_id == document.workflow_id && child.version.is_none()) {
             // A workflow may start itself. Its interface is not known until it is compiled.
-            return None;
+            return (None, Ok(Type::Any));
         }
         match self.catalog.workflow(&child.workflow_id, child.version) {
             WorkflowInfo::Missing => {
                 let version = child.version.map_or_else(String::new, |version| format!(" in version {version}"));
                 let reason = format!("there is no workflow {}{version}", child.workflow_id);
                 self.out.add(ProblemCode::UnknownWorkflow, format!("{path}/workflow_id"), reason);
-                None
+                (None, Ok(Type::Any))
             }
-            WorkflowInfo::Exists => None,
+            WorkflowInfo::Exists => (None, Ok(Type::Any)),
             WorkflowInfo::Interface { inputs, outputs } => {
-                compiled.output_type = outputs::completed_type(outputs);
-                inputs.map(|schema| Arc::new(ExpectedInput::new(schema)))
+                compiled.output_type = outputs::completed_type(outputs.clone());
+                (inputs.map(|schema| Arc::new(ExpectedInput::new(schema))), Ok(outputs))
+            }
+        }
+    }
+
+    /// Compiles the judge of a node.
+    fn judge(&mut self, node: &Node, output: JudgedOutput, path: &str, compiled: &mut CompiledNode) {
+        let Some(judge) = node.judge.as_deref() else { return };
+        let path = format!("{path}/judge");
+        let is_stored = self.catalog.allows_placeholders();
+        let fixed = match &output {
+            Err(reason) => Some(format!("{reason}, and would be the same again")),
+            Ok(_) if node.child().is_some() => {
+                Some("a child run may have changed something outside, so it is not started again".to_owned())
+            }
+            Ok(_) => None,
+        };
+        if let Some(reason) = fixed.filter(|_| judge.retries > 0 && !is_stored) {
+            let reason = format!("retries must be 0: {reason}");
+            self.out.add(ProblemCode::InvalidValue, format!("{path}/retries"), reason);
+        }
+        let conditions = judge
+            .checks
+            .iter()
+            .enumerate()
+            .map(|(at, check)| self.condition(&check.require, format!("{path}/checks/{at}/require"), "a check"));
+        let conditions = conditions.collect();
+        let schema = judge.schema.clone().and_then(|schema| self.judge_schema(schema, &format!("{path}/schema")));
+        let judge = judge.clone();
+        compiled.judge = Some(Arc::new(CompiledJudge { judge, schema, conditions, output }));
+    }
+
+    /// The schema of a judge. All judges together may use the patterns of one schema.
+    fn judge_schema(&mut self, schema: Value, path: &str) -> Option<Schema> {
+        if self.pattern_bytes > SCHEMA_PATTERN_BYTES_MAX {
+            return None;
+        }
+        match Schema::compile_untrusted(schema) {
+            Ok(schema) => {
+                self.pattern_bytes = self.pattern_bytes.saturating_add(schema.pattern_bytes());
+                if self.pattern_bytes > SCHEMA_PATTERN_BYTES_MAX {
+                    let reason = format!(
+                        "the patterns of all judges take more than {SCHEMA_PATTERN_BYTES_MAX} bytes of memory when \
+                         compiled; use fewer, or simpler ones"
+                    );
+                    self.out.add(ProblemCode::TooLarge, path, reason);
+                }
+                Some(schema)
+            }
+            Err(error) => {
+                self.out.add(ProblemCode::InvalidSchema, path, error.reason);
+                None
             }
         }
     }
@@ -297,7 +376,8 @@ impl Compiler<'_> {
         let known = self.resolved_tools.entry(name.to_owned()).or_insert_with(|| {
             let found = catalog.tool(name);
             let absent = found.is_none();
-            let stand_in = || catalog.allows_placeholders().then(|| Spec::placeholder(name).ok())?.map(Arc::new);
+            let placeholder = || Spec::placeholder(name, catalog.absence_reason(name)).ok().map(Arc::new);
+            let stand_in = || catalog.allows_placeholders().then(placeholder)?;
             let spec = found.or_else(stand_in)?;
             let wanted = Arc::new(ExpectedInput::of_tool(Arc::clone(&spec)));
             let output = outputs::completed_type(Type::from_schema(spec.output.document()));
@@ -325,18 +405,23 @@ impl Compiler<'_> {
                 conditions.push(old.condition.clone());
                 continue;
             }
-            let path = format!("/edges/{at}/condition");
-            let condition = edge.condition.clone().map(Value::String);
-            let condition = condition.map(|condition| self.template(&condition, &path));
-            if condition.as_ref().is_some_and(|condition| !condition.can_be_condition()) {
-                let reason = "a condition must be a single ${…} that is true or false, with nothing around it";
-                let before = self.out.count();
-                self.out.add(ProblemCode::InvalidExpression, path, reason);
-                self.out.mark_unreadable(before);
-            }
-            conditions.push(condition);
+            let condition = edge.condition.as_ref();
+            let path = || format!("/edges/{at}/condition");
+            conditions.push(condition.map(|condition| self.condition(condition, path(), "a condition")));
         }
         conditions
+    }
+
+    /// A template that is true or false.
+    fn condition(&mut self, text: &str, path: String, what: &str) -> Template {
+        let condition = self.template(&Value::String(text.to_owned()), &path);
+        if !condition.can_be_condition() {
+            let reason = format!("{what} must be a single ${{…}} that is true or false, with nothing around it");
+            let before = self.out.count();
+            self.out.add(ProblemCode::InvalidExpression, path, reason);
+            self.out.mark_unreadable(before);
+        }
+        condition
     }
 }
 
@@ -366,7 +451,15 @@ impl CompiledParts<'_> {
         out: &mut Problems,
     ) -> Option<Type> {
         let inputs = inputs.map_or(Type::Any, |schema| Type::from_schema(schema.document()));
-        let mut check = Check { inputs, nodes: self.nodes, index: self.index, is_stored, item: None, out };
+        let mut check = Check {
+            inputs,
+            nodes: self.nodes,
+            index: self.index,
+            is_stored,
+            item: None,
+            judged: JudgedTypes::default(),
+            out,
+        };
         let (old_nodes, old_edges) = self.checked_before();
         for (at, node) in self.nodes.iter().enumerate().skip(old_nodes) {
             check.node(at, node, wanted[at].as_deref());

@@ -3,10 +3,12 @@
 //! They hold what the author wrote, with defaults filled in, and are validated only for their own
 //! shape. Serialization omits defaults, so equivalent texts have the same digest.
 
+use super::judge::Judge;
+use super::logging::ExecutionLogging;
 use super::problem::{DocumentProblem, Problems};
 use super::{parse, write};
 use crate::words::words;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {
@@ -19,6 +21,8 @@ pub struct Document {
     /// The templates of a run's outputs. Without them, a run returns the outputs of its sink nodes by node id.
     pub outputs: Option<Map<String, Value>>,
     pub timeout_seconds: Option<u32>,
+    /// The records that the calls of a run leave. Without it, none.
+    pub log_executions: Option<ExecutionLogging>,
     pub nodes: Vec<Node>,
     pub edges: Vec<Edge>,
 }
@@ -36,6 +40,10 @@ pub struct Node {
     pub retry: Option<Retry>,
     /// The approval that this node needs in addition to what its tool requires.
     pub requires_approval: Option<Approval>,
+    /// Decides on what it sends or returns. In a map, on each item.
+    pub judge: Option<Box<Judge>>,
+    /// The priority of its calls, instead of the run's.
+    pub priority: Option<i32>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -48,6 +56,8 @@ pub enum Body {
     Workflow(ChildWorkflow),
     /// Calls a tool or starts a workflow for each item of a list.
     Map(MapBody),
+    /// Waits for a time or an event.
+    Wait(Wait),
     /// Runs a sandboxed agent. Its members are kept verbatim.
     Agent(Map<String, Value>),
     /// Pursues a goal with a swarm. Its members are kept verbatim.
@@ -61,6 +71,7 @@ words! {
         Hitl = "hitl",
         Workflow = "workflow",
         Map = "map",
+        Wait = "wait",
         Agent = "agent",
         Swarm = "swarm",
     }
@@ -80,6 +91,7 @@ impl Body {
             Self::Hitl(_) => NodeKind::Hitl,
             Self::Workflow(_) => NodeKind::Workflow,
             Self::Map(_) => NodeKind::Map,
+            Self::Wait(_) => NodeKind::Wait,
             Self::Agent(_) => NodeKind::Agent,
             Self::Swarm(_) => NodeKind::Swarm,
         }
@@ -169,6 +181,47 @@ pub struct MapBody {
 pub enum MapItem {
     Function(Function),
     Workflow(ChildWorkflow),
+}
+
+/// What a wait node waits for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Wait {
+    /// The template of an RFC 3339 time.
+    Until(Value),
+    /// The template of a number of seconds.
+    ForSeconds(Value),
+    Event(EventWait),
+}
+
+/// An event that somebody publishes. The timeout is that of the node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EventWait {
+    pub name: String,
+    /// The template of its key.
+    pub key: Value,
+    pub on_timeout: TimeoutPolicy,
+}
+
+words! {
+    /// What a wait without its event does after its timeout.
+    TimeoutPolicy {
+        /// The node fails.
+        Fail = "fail",
+        /// The node completes without an event.
+        Continue = "continue",
+    }
+}
+
+impl Wait {
+    /// The templates of its members, as in the document.
+    #[must_use]
+    pub fn templates(&self) -> Value {
+        match self {
+            Self::Until(until) => json!({"until": until}),
+            Self::ForSeconds(seconds) => json!({"for_seconds": seconds}),
+            Self::Event(event) => json!({"event": {"name": event.name, "key": event.key}}),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,6 +7,7 @@
 use super::catalog::WorkflowInfo;
 use super::compile::type_of_sinks;
 use super::document::{Body, Document, Node};
+use super::judge::SharedJudge;
 use super::problem::{DocumentProblem, ProblemCode, Problems};
 use crate::flow::expr::{Template, Type};
 use crate::json::Digest32;
@@ -48,6 +49,8 @@ pub struct CompiledNode {
     pub show: Option<Template>,
     /// The tool it calls, directly or for each item of its map.
     pub tool: Option<Arc<Spec>>,
+    /// Decides on what it sends or returns. In a map, on each item.
+    pub judge: Option<SharedJudge>,
     /// The tool is not configured in this process, and `tool` is a placeholder.
     pub is_tool_absent: bool,
     pub output_type: Type,
@@ -165,6 +168,13 @@ impl Graph {
         })
     }
 
+    /// Bytes that the compiled patterns of its schemas take at most.
+    #[must_use]
+    pub fn pattern_bytes(&self) -> usize {
+        let judges = self.nodes.iter().filter_map(|node| node.judge.as_ref()).map(|judge| judge.pattern_bytes());
+        judges.fold(self.input_schema.as_ref().map_or(0, |schema| schema.pattern_bytes()), usize::saturating_add)
+    }
+
     /// The interface of this workflow, for workflows that start it.
     #[must_use]
     pub fn info(&self) -> WorkflowInfo {
@@ -177,10 +187,11 @@ pub(super) fn is_costly(inputs: Option<&Schema>) -> bool {
     inputs.is_some_and(Schema::is_expensive)
 }
 
-/// Whether an expression of the graph iterates over lists.
+/// Whether an expression of the graph iterates over lists, or a judge is costly.
 pub(super) fn has_loops(nodes: &[CompiledNode], edges: &[CompiledEdge], outputs: Option<&Template>) -> bool {
     let of_node = |node: &CompiledNode| {
-        [&node.inputs, &node.over, &node.prompt, &node.show].into_iter().flatten().any(Template::loops)
+        let judges = node.judge.as_ref().is_some_and(|judge| judge.is_costly());
+        judges || [&node.inputs, &node.over, &node.prompt, &node.show].into_iter().flatten().any(Template::loops)
     };
     let of_edge = |edge: &CompiledEdge| edge.condition.as_ref().is_some_and(Template::loops);
     nodes.iter().any(of_node) || edges.iter().any(of_edge) || outputs.is_some_and(Template::loops)

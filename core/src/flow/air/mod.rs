@@ -9,6 +9,8 @@ mod check;
 mod compile;
 mod document;
 mod graph;
+mod judge;
+mod logging;
 mod order;
 mod parse;
 mod problem;
@@ -16,15 +18,20 @@ mod reach;
 mod read;
 mod references;
 mod source;
+mod wait;
 mod write;
 
 pub use catalog::{Catalog, WorkflowInfo};
 pub use compile::compile;
 pub(crate) use compile::compile_onto;
 pub use document::{
-    Approval, Body, Cache, ChildWorkflow, Document, Edge, Function, Hitl, Join, MapBody, MapItem, Node, NodeKind, Retry,
+    Approval, Body, Cache, ChildWorkflow, Document, Edge, EventWait, Function, Hitl, Join, MapBody, MapItem, Node,
+    NodeKind, Retry, TimeoutPolicy, Wait,
 };
 pub use graph::{CompiledEdge, CompiledNode, Graph};
+pub use judge::{CompiledJudge, Judge, JudgeCheck, OnExhausted, OnFail, SharedJudge};
+pub(crate) use judge::{FailedCheck, JudgeScope};
+pub use logging::{AgentType, ExecutionLogging};
 pub use parse::{CURRENT_NODE, is_node_id};
 pub(crate) use parse::{read_edges, read_nodes};
 pub(crate) use problem::Problems;

@@ -6,11 +6,14 @@
 use super::document::{
     Approval, Body, Cache, ChildWorkflow, Document, Edge, Function, Hitl, Join, MapBody, MapItem, Node, Retry,
 };
+use super::judge::{Judge, read_judge};
+use super::logging::read_logging;
 use super::problem::{ProblemCode, Problems};
 use super::read::Members;
+use super::wait;
 use crate::limits::{
-    APPROVALS_NEEDED_MAX, APPROVERS_MAX, FLOW_SECONDS_MAX, MAP_PARALLEL_DEFAULT, MAP_PARALLEL_MAX, RETRIES_MAX,
-    WORKFLOW_EDGES_MAX, WORKFLOW_ID_CHARS_MAX, WORKFLOW_NODES_MAX,
+    APPROVALS_NEEDED_MAX, APPROVERS_MAX, FLOW_SECONDS_MAX, MAP_PARALLEL_DEFAULT, MAP_PARALLEL_MAX, PRIORITY_MAX,
+    PRIORITY_MIN, RETRIES_MAX, WORKFLOW_EDGES_MAX, WORKFLOW_ID_CHARS_MAX, WORKFLOW_NODES_MAX,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -19,7 +22,7 @@ use std::collections::BTreeSet;
 pub const CURRENT_NODE: &str = "CURRENT_NODE";
 
 const VERSIONS: &[&str] = &["1.0", "0.1"];
-const KINDS: &[&str] = &["function", "hitl", "workflow", "map", "agent", "swarm"];
+const KINDS: &[&str] = &["function", "hitl", "workflow", "map", "wait", "agent", "swarm"];
 
 /// Whether a text is a valid node id.
 #[must_use]
@@ -60,6 +63,7 @@ pub(super) fn read_document(value: Value, out: &mut Problems) -> Option<Document
         inputs: members.object("inputs", out).map(Value::Object),
         outputs: members.object("outputs", out),
         timeout_seconds: members.count("timeout_seconds", 1..=FLOW_SECONDS_MAX, out),
+        log_executions: read_logging(&mut members, out),
         nodes: read_nodes(&mut members, "nodes", WORKFLOW_NODES_MAX, out),
         edges: read_edges(&mut members, "edges", WORKFLOW_EDGES_MAX, out),
     };
@@ -139,6 +143,10 @@ fn read_node(value: Value, path: String, out: &mut Problems) -> Node {
         out.add(ProblemCode::InvalidId, members.path("id"), reason);
     }
     let kind = members.text("type", out);
+    if kind == "wait" {
+        wait::check_members(&members, out);
+    }
+    let mut judge = None;
     let node = Node {
         id,
         join: read_join(&mut members, out),
@@ -146,10 +154,17 @@ fn read_node(value: Value, path: String, out: &mut Problems) -> Node {
         timeout_seconds: members.count("timeout_seconds", 1..=FLOW_SECONDS_MAX, out),
         retry: read_retry(&mut members, out),
         requires_approval: read_requires_approval(&mut members, out),
-        body: read_body(&kind, &mut members, out),
+        priority: read_priority(&mut members, out),
+        body: read_body(&kind, &mut members, &mut judge, out),
+        judge: None,
     };
     members.finish(out);
-    node
+    Node { judge: judge.map(Box::new), ..node }
+}
+
+fn read_priority(members: &mut Members, out: &mut Problems) -> Option<i32> {
+    let bounds = i64::from(PRIORITY_MIN)..=i64::from(PRIORITY_MAX);
+    members.number("priority", bounds, out).and_then(|number| i32::try_from(number).ok())
 }
 
 fn read_join(members: &mut Members, out: &mut Problems) -> Join {
@@ -179,7 +194,7 @@ fn read_requires_approval(members: &mut Members, out: &mut Problems) -> Option<A
     }
 }
 
-fn read_approval(mut members: Members, out: &mut Problems) -> Approval {
+pub(super) fn read_approval(mut members: Members, out: &mut Problems) -> Approval {
     let approvals_needed = members.count("approvals_needed", 1..=APPROVALS_NEEDED_MAX, out).unwrap_or(1);
     let path = members.path("approvers");
     let items = members.list("approvers", out).unwrap_or_default();
@@ -213,16 +228,24 @@ fn read_approval(mut members: Members, out: &mut Problems) -> Approval {
     approval
 }
 
-fn read_body(kind: &str, members: &mut Members, out: &mut Problems) -> Body {
+/// The body of a node, and the judge that is written beside it or, in a map, inside `do`.
+fn read_body(kind: &str, members: &mut Members, judge: &mut Option<Judge>, out: &mut Problems) -> Body {
     match kind {
-        "function" => Body::Function(read_function(members, out)),
+        "function" => {
+            *judge = read_judge(members, out);
+            Body::Function(read_function(members, out))
+        }
         "hitl" => Body::Hitl(Hitl {
             prompt: members.optional_text("prompt", out),
             show: members.take("show"),
             approval: members.inner("approval", out).map(|inner| read_approval(inner, out)).unwrap_or_default(),
         }),
-        "workflow" => Body::Workflow(read_child(members, out)),
-        "map" => Body::Map(read_map(members, out)),
+        "workflow" => {
+            *judge = read_judge(members, out);
+            Body::Workflow(read_child(members, out))
+        }
+        "map" => Body::Map(read_map(members, judge, out)),
+        "wait" => Body::Wait(wait::read(members, out)),
         "agent" => {
             check_agent(members, out);
             Body::Agent(members.take_rest())
@@ -263,12 +286,13 @@ fn read_child(members: &mut Members, out: &mut Problems) -> ChildWorkflow {
     }
 }
 
-fn read_map(members: &mut Members, out: &mut Problems) -> MapBody {
+fn read_map(members: &mut Members, judge: &mut Option<Judge>, out: &mut Problems) -> MapBody {
     let over = members.value("over", out);
     let max_parallel = members.count("max_parallel", 1..=MAP_PARALLEL_MAX, out).unwrap_or(MAP_PARALLEL_DEFAULT);
     let inner = members.value("do", out);
     let mut inner = Members::of(inner, members.path("do"), out);
     let kind = inner.text("type", out);
+    *judge = read_judge(&mut inner, out);
     let item = match kind.as_str() {
         "workflow" => MapItem::Workflow(read_child(&mut inner, out)),
         "function" => MapItem::Function(read_function(&mut inner, out)),

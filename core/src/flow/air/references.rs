@@ -124,9 +124,21 @@ impl<'a> References<'a> {
 
 /// The templates of a node with their JSON pointers.
 fn templates(node: &CompiledNode, at: usize) -> impl Iterator<Item = TemplatePlace<'_>> {
-    let inputs = if matches!(node.node.body, Body::Map(_)) { "do/inputs" } else { "inputs" };
-    let all = [(&node.inputs, inputs), (&node.over, "over"), (&node.prompt, "prompt"), (&node.show, "show")];
-    all.into_iter().filter_map(move |(template, name)| {
-        Some(TemplatePlace { template: template.as_ref()?, path: format!("/nodes/{at}/{name}") })
-    })
+    let inside = if matches!(node.node.body, Body::Map(_)) { "/do" } else { "" };
+    // The templates of a wait are members of the node itself.
+    let inputs = if matches!(node.node.body, Body::Wait(_)) { "" } else { "/inputs" };
+    let all = [
+        (&node.inputs, inside, inputs),
+        (&node.over, "", "/over"),
+        (&node.prompt, "", "/prompt"),
+        (&node.show, "", "/show"),
+    ];
+    let own = all.into_iter().filter_map(move |(template, inside, name)| {
+        Some(TemplatePlace { template: template.as_ref()?, path: format!("/nodes/{at}{inside}{name}") })
+    });
+    let checks = node.judge.iter().flat_map(|judge| judge.conditions.iter().enumerate());
+    own.chain(checks.map(move |(check, template)| TemplatePlace {
+        template,
+        path: format!("/nodes/{at}{inside}/judge/checks/{check}/require"),
+    }))
 }

@@ -1,8 +1,11 @@
 //! Writes a document as JSON, omitting defaults.
 
 use super::document::{
-    Approval, Body, Cache, ChildWorkflow, Document, Edge, Function, Hitl, Join, MapBody, MapItem, Node,
+    Approval, Body, Cache, ChildWorkflow, Document, Edge, Function, Hitl, Join, MapBody, MapItem, Node, TimeoutPolicy,
+    Wait,
 };
+use super::judge::{Judge, write_judge};
+use super::logging::ExecutionLogging;
 use crate::limits;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
@@ -27,6 +30,7 @@ pub(super) fn write_document(document: &Document) -> Value {
     put_some(&mut out, "inputs", document.inputs.clone());
     put_some(&mut out, "outputs", document.outputs.clone());
     put_some(&mut out, "timeout_seconds", document.timeout_seconds);
+    put_some(&mut out, "log_executions", document.log_executions.as_ref().map(ExecutionLogging::to_value));
     put(&mut out, "nodes", document.nodes.iter().map(Node::to_value).collect::<Vec<_>>());
     put(&mut out, "edges", document.edges.iter().map(Edge::to_value).collect::<Vec<_>>());
     Value::Object(out)
@@ -38,7 +42,8 @@ pub(super) fn write_node(node: &Node) -> Value {
         Body::Function(function) => write_function(&mut out, function),
         Body::Hitl(hitl) => write_hitl(&mut out, hitl),
         Body::Workflow(child) => write_child(&mut out, child),
-        Body::Map(each) => write_each(&mut out, each),
+        Body::Map(each) => write_each(&mut out, each, node.judge.as_deref()),
+        Body::Wait(wait) => write_wait(&mut out, wait),
         Body::Agent(members) | Body::Swarm(members) => out.extend(members.clone()),
     }
     put(&mut out, "id", node.id.as_str());
@@ -52,6 +57,10 @@ pub(super) fn write_node(node: &Node) -> Value {
     put_some(&mut out, "timeout_seconds", node.timeout_seconds);
     put_some(&mut out, "retry", node.retry.map(|retry| json!({"max": retry.max})));
     put_some(&mut out, "requires_approval", node.requires_approval.as_ref().map(write_approval));
+    if !matches!(node.body, Body::Map(_)) {
+        put_some(&mut out, "judge", node.judge.as_deref().map(write_judge));
+    }
+    put_some(&mut out, "priority", node.priority);
     Value::Object(out)
 }
 
@@ -88,7 +97,7 @@ fn write_hitl(out: &mut Object, hitl: &Hitl) {
     }
 }
 
-fn write_approval(approval: &Approval) -> Value {
+pub(super) fn write_approval(approval: &Approval) -> Value {
     let mut out = Object::new();
     if approval.approvals_needed != 1 {
         put(&mut out, "approvals_needed", approval.approvals_needed);
@@ -111,7 +120,18 @@ fn write_child(out: &mut Object, child: &ChildWorkflow) {
     }
 }
 
-fn write_each(out: &mut Object, each: &MapBody) {
+fn write_wait(out: &mut Object, wait: &Wait) {
+    if let Value::Object(members) = wait.templates() {
+        out.extend(members);
+    }
+    if let Wait::Event(event) = wait
+        && event.on_timeout != TimeoutPolicy::Fail
+    {
+        put(out, "on_timeout", event.on_timeout.as_str());
+    }
+}
+
+fn write_each(out: &mut Object, each: &MapBody, judge: Option<&Judge>) {
     put(out, "over", each.over.clone());
     if each.max_parallel != limits::MAP_PARALLEL_DEFAULT {
         put(out, "max_parallel", each.max_parallel);
@@ -127,6 +147,7 @@ fn write_each(out: &mut Object, each: &MapBody) {
             write_child(&mut item, child);
         }
     }
+    put_some(&mut item, "judge", judge.map(write_judge));
     put(out, "do", item);
 }
 

@@ -54,13 +54,15 @@ pub enum RequestedAction {
     ChildRun,
     /// The items of a map.
     Map,
+    /// An output that the judge of its step escalated.
+    Output,
     /// A call of this tool.
     Call(String),
 }
 
 impl RequestedAction {
     /// Everything but the call of a tool.
-    const NAMED: [Self; 5] = [Self::Plan, Self::Patch, Self::Question, Self::ChildRun, Self::Map];
+    const NAMED: [Self; 6] = [Self::Plan, Self::Patch, Self::Question, Self::ChildRun, Self::Map, Self::Output];
 
     /// The action of a request's row. Every other word is the name of a tool: no tool has one of these
     /// ([`crate::tool::RESERVED_NAMES`]).
@@ -77,6 +79,7 @@ impl RequestedAction {
             Self::Question => "hitl",
             Self::ChildRun => "workflow",
             Self::Map => "map",
+            Self::Output => "judge.output",
             Self::Call(tool) => tool,
         }
     }

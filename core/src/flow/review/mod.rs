@@ -7,14 +7,16 @@ mod change;
 mod text;
 
 pub use change::Change;
+pub use text::{calls_title, facts, headline, lines, remarks, title};
 
 use crate::error::Code;
 use crate::flow::approval::{Decision, RequestStatus, RequestedAction};
+use crate::flow::cause::ScheduleCause;
 use crate::flow::risk::{Factor, Score};
 use crate::time::Timestamp;
 use crate::tool::Risk;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 /// A stored approval request.
@@ -28,7 +30,7 @@ pub struct ApprovalRecord<'a> {
     pub changed_by: &'a [String],
     pub autonomy_level: &'a str,
     pub node_id: Option<&'a str>,
-    /// A tool, `hitl`, `workflow`, `map`, `plan` or `graph.patch`.
+    /// A tool, `hitl`, `workflow`, `map`, `judge.output`, `plan` or `graph.patch`.
     pub action_type: &'a str,
     /// The action, as stored.
     pub data: &'a Value,
@@ -58,6 +60,9 @@ pub struct Review {
     pub run_id: Uuid,
     pub workflow_id: String,
     pub requested_by: String,
+    /// The schedule that started the run.
+    #[serde(default)]
+    pub schedule: Option<ScheduleCause>,
     #[serde(default)]
     pub changed_by: Vec<String>,
     pub autonomy_level: String,
@@ -101,6 +106,8 @@ pub enum Subject {
     Question,
     ChildRun,
     Map,
+    /// What a step returned.
+    Output,
     Call,
 }
 
@@ -112,6 +119,7 @@ impl Subject {
             RequestedAction::Question => Self::Question,
             RequestedAction::ChildRun => Self::ChildRun,
             RequestedAction::Map => Self::Map,
+            RequestedAction::Output => Self::Output,
             RequestedAction::Call(_) => Self::Call,
         }
     }
@@ -227,12 +235,17 @@ impl Review {
             run_id: request.run_id,
             workflow_id: request.workflow_id.to_owned(),
             requested_by: request.requested_by.to_owned(),
+            schedule: None,
             changed_by: request.changed_by.to_vec(),
             autonomy_level: request.autonomy_level.to_owned(),
             subject,
             node_id: request.node_id.map(str::to_owned),
             reason: text_of(&data["reason"]).unwrap_or_default(),
-            question: (subject == Subject::Question).then(|| question(&data["input"])),
+            question: match subject {
+                Subject::Question => Some(question(&data["input"])),
+                Subject::Output => Some(held_output(data)),
+                _ => None,
+            },
             calls_listed: calls.iter().filter(|call| call.is_call()).map(|call| 1 + call.alike_count).sum(),
             refusals: calls.iter().filter_map(refused).collect(),
             changes: request.before.map(|before| change::diff(&calls_of(subject, before), &calls)).unwrap_or_default(),
@@ -279,6 +292,17 @@ fn text_of(value: &Value) -> Option<String> {
     value.as_str().map(str::to_owned)
 }
 
+/// What a step returned and its judge escalated.
+fn held_output(data: &Value) -> Question {
+    let tool = data["tool"].as_str().unwrap_or_default();
+    let prompt = format!("{tool} has returned this output. Approve to let later steps use exactly this output.");
+    let failed = &data["judgement"]["failed"];
+    Question {
+        prompt: Some(prompt),
+        shown: json!({"input": data["input"], "output": data["output"], "failed_checks": failed}),
+    }
+}
+
 fn question(input: &Value) -> Question {
     match input.as_object() {
         Some(asked) if asked.len() == 2 && asked.contains_key("prompt") && asked.contains_key("show") => {
@@ -300,7 +324,7 @@ fn calls_of(subject: Subject, data: &Value) -> Vec<PlannedCall> {
             data["calls"].as_array().into_iter().flatten().map(|line| call(node, line)).collect()
         }
         Subject::Call | Subject::ChildRun => vec![call(None, data)],
-        Subject::Patch | Subject::Question => Vec::new(),
+        Subject::Patch | Subject::Question | Subject::Output => Vec::new(),
     }
 }
 
@@ -324,7 +348,7 @@ fn call(node: Option<&str>, line: &Value) -> PlannedCall {
         // The headline of a question already says it.
         would: text_of(&result["would_execute"])
             .or_else(|| text_of(&line["would_execute"]))
-            .filter(|_| line["type"] != "hitl"),
+            .filter(|_| line["type"] != "hitl" && line["type"] != "wait"),
         notes: notes(line),
         refused,
         failed: failed.or_else(|| text_of(&line["error"])),
@@ -339,12 +363,28 @@ fn describe_action(line: &Value) -> String {
         (Some("skipped"), ..) => "is skipped".to_owned(),
         (Some("recorded"), ..) => "is already done and not repeated".to_owned(),
         (_, Some("hitl"), _) => "a person decides".to_owned(),
+        (_, Some("wait"), _) => describe_wait(&line["input"]),
         (_, Some("map"), _) => match line["items"].as_u64() {
             Some(items) => format!("iterates over a list of {items} items"),
             None => "iterates over a list that is not known yet".to_owned(),
         },
         (_, _, Some(tool)) => format!("calls {tool}"),
         _ => String::new(),
+    }
+}
+
+/// What a wait waits for, as far as it is known.
+fn describe_wait(input: &Value) -> String {
+    if let Some(until) = input["until"].as_str() {
+        return format!("waits until {until}");
+    }
+    if let Some(seconds) = input["for_seconds"].as_i64() {
+        return format!("waits for {seconds} s");
+    }
+    match (input["event"]["name"].as_str(), input["event"]["key"].as_str()) {
+        (Some(name), Some(key)) => format!("waits for the event {name} with the key {key}"),
+        (Some(name), None) => format!("waits for the event {name}"),
+        _ => "waits until a time that is not known yet".to_owned(),
     }
 }
 
@@ -360,10 +400,24 @@ fn notes(line: &Value) -> Vec<String> {
     {
         notes.push(format!("{} items are not listed here; each needs its own approval", items - listed));
     }
+    notes.extend(judge_note(&line["judge"]));
     // A draft never executes anything, so this warning adds nothing.
     let warning = text_of(&line["result"]["warning"]).filter(|warning| !warning.starts_with("This is a simulated"));
     notes.extend(warning.filter(|_| line["deferred"].is_null()));
     notes
+}
+
+/// What the judge of a planned call will do, or says already.
+fn judge_note(judge: &Value) -> Option<String> {
+    let failed = || judge["failed"].as_array().into_iter().flatten().filter_map(|failed| failed["message"].as_str());
+    let failed = || failed().collect::<Vec<_>>().join("; ");
+    Some(match (judge["of"].as_str()?, judge["verdict"].as_str()) {
+        (_, Some("passed")) => "its judge lets this input pass".to_owned(),
+        (_, Some("rejected")) => format!("its judge rejects this input, so the step will fail: {}", failed()),
+        (_, Some(_)) => format!("its judge leaves this input to a person: {}", failed()),
+        ("input", None) => "its judge decides on the input before it is sent".to_owned(),
+        (_, None) => "its judge decides on the output before later steps see it".to_owned(),
+    })
 }
 
 /// The number of known calls that are not listed, and the maps whose list is not known.

@@ -11,7 +11,7 @@ use super::start::{Work, cache_key, note_dry};
 use super::tasks::edges;
 use super::tasks::task::{Task, TaskState};
 use super::turn_builder::{CacheEntry, EndedCall, ReplacedCall, TurnContext};
-use super::{EffectStatus, Run, RunPlace, requesters, retry, start, stop};
+use super::{EffectStatus, Run, RunPlace, children, judge, projecting, requesters, retry, start, stop};
 use crate::error::{Code, ErrorBody};
 use crate::flow::call::{CallOutcome, CheckResult, Sent, ToolError};
 use crate::flow::outputs;
@@ -61,9 +61,21 @@ pub(crate) fn apply_answer(
     settle_answer(run, Called { at, call, spec: &spec }, mode, answer, cx)?;
     // A check that follows at once keeps the slot.
     if !run.tasks.calls().contains(&at) {
-        cx.book.effects.push(Effect::Release(at));
+        cx.turn.effects.push(Effect::Release(at));
     }
     Ok(())
+}
+
+/// The call of a place that was executed elsewhere ended.
+pub(crate) fn settle_elsewhere(
+    run: &mut Run,
+    at: RunPlace,
+    call: Uuid,
+    answer: CallOutcome,
+    cx: &mut TurnContext<'_>,
+) -> Result<(), Unstorable> {
+    let Work::Tool(spec) = start::work(run, at) else { return Ok(()) };
+    settle_answer(run, Called { at, call, spec: &spec }, CallMode::Execute, answer, cx)
 }
 
 fn settle_answer(
@@ -96,13 +108,19 @@ fn settle_answer(
 fn record_end(
     run: &mut Run,
     called: Called<'_>,
-    ended: Result<Json, &ToolError>,
+    ended: Result<&Value, &ToolError>,
     cx: &mut TurnContext<'_>,
 ) -> Result<(), Unstorable> {
     let Called { at, call, spec } = called;
     let step = run.tasks.ensure_step(at, &mut cx.env);
+    let told = projecting::FinishedCall { call, tool: &spec.name, ended: ended.map_err(|error| &*error.body) };
+    projecting::call_ended(run, at, &told, cx)?;
+    let ended = match ended {
+        Ok(output) => Ok(Json::encode(output)?),
+        Err(error) => Err(error),
+    };
     let end = EndedCall { call, step, spec, ended, at: cx.env.now };
-    cx.book.record_call_end(&run.head, run.tasks.task(at), end)
+    cx.turn.record_call_end(&run.head, run.tasks.task(at), end)
 }
 
 /// The call returned an output.
@@ -119,16 +137,40 @@ fn complete(run: &mut Run, called: Called<'_>, output: Value, cx: &mut TurnConte
     let now = cx.env.now;
     let Some(task) = run.tasks.task_mut(at) else { return Ok(()) };
     task.set_in_doubt(false);
-    cx.book.settle_effect(task, EffectStatus::Succeeded, now)?;
-    let text = Json::encode(&output)?;
-    record_end(run, called, Ok(text.clone()), cx)?;
-    if run.tasks.function(at).is_some_and(|function| function.cache.is_some())
-        && run.tasks.reach(at, spec) != EffectKind::Write
-        && !dry
-    {
-        cache_output(run, at, spec, text, cx)?;
+    cx.turn.settle_effect(task, EffectStatus::Succeeded, now)?;
+    record_end(run, called, Ok(&output), cx)?;
+    judge::output_arrived(run, at, output, "completed", cx)
+}
+
+/// Nothing holds the output back any more: caches it if the node allows it, and completes the step.
+pub(crate) fn release_output(
+    run: &mut Run,
+    at: RunPlace,
+    output: Value,
+    how: &'static str,
+    cx: &mut TurnContext<'_>,
+) -> Result<(), Unstorable> {
+    let Some(spec) = run.tasks.tool(at).cloned() else { return children::complete_nested(run, at, output, how, cx) };
+    let dry = run.tasks.input(at).is_some_and(is_dry_run);
+    let caches = run.tasks.function(at).is_some_and(|function| function.cache.is_some());
+    let was_called = run.tasks.task(at).is_some_and(|task| task.attempt() > 0);
+    if caches && was_called && run.tasks.reach(at, &spec) != EffectKind::Write && !dry {
+        cache_output(run, at, &spec, Json::encode(&output)?, cx)?;
     }
-    finish_step(run, at, output, "completed", cx)
+    finish_step(run, at, output, how, cx)
+}
+
+/// A cached output replaces the call. It is judged like that of the call.
+pub(crate) fn use_cached(
+    run: &mut Run,
+    at: RunPlace,
+    output: Value,
+    cx: &mut TurnContext<'_>,
+) -> Result<(), Unstorable> {
+    match record_replacement(run, at, output, "cached", cx)? {
+        Some(output) => judge::output_arrived(run, at, output, "cached", cx),
+        None => Ok(()),
+    }
 }
 
 /// The call returned an output that can't be stored. A write has taken effect with an unknown result, which the
@@ -148,7 +190,7 @@ fn reject_output(run: &mut Run, called: Called<'_>, fault: &str, cx: &mut TurnCo
     if in_doubt {
         return resolve_maybe_sent(run, at, spec, error, cx);
     }
-    cx.book.settle_effect(task, EffectStatus::Succeeded, now)?;
+    cx.turn.settle_effect(task, EffectStatus::Succeeded, now)?;
     fail_step(run, at, body, cx)
 }
 
@@ -167,12 +209,12 @@ fn complete_checked(
     let now = cx.env.now;
     if let Some(task) = run.tasks.task_mut(at) {
         task.set_in_doubt(false);
-        cx.book.settle_effect(task, EffectStatus::Succeeded, now)?;
+        cx.turn.settle_effect(task, EffectStatus::Succeeded, now)?;
     }
     complete_without_call(run, at, output, "checked", cx)
 }
 
-/// A recorded, cached, checked or resolved output replaces the call.
+/// A recorded, checked or resolved output replaces the call. It was judged before, or nothing is left to decide.
 pub(crate) fn complete_without_call(
     run: &mut Run,
     at: RunPlace,
@@ -180,15 +222,29 @@ pub(crate) fn complete_without_call(
     how: &'static str,
     cx: &mut TurnContext<'_>,
 ) -> Result<(), Unstorable> {
-    let Some(spec) = run.tasks.tool(at).cloned() else { return Ok(()) };
+    match record_replacement(run, at, output, how, cx)? {
+        Some(output) => finish_step(run, at, output, how, cx),
+        None => Ok(()),
+    }
+}
+
+/// Records an output that replaces a call. `None`: it can't be stored, and the step has failed.
+fn record_replacement(
+    run: &mut Run,
+    at: RunPlace,
+    output: Value,
+    how: &'static str,
+    cx: &mut TurnContext<'_>,
+) -> Result<Option<Value>, Unstorable> {
+    let Some(spec) = run.tasks.tool(at).cloned() else { return Ok(None) };
     let (call, step) = ((cx.env.ids)(), run.tasks.ensure_step(at, &mut cx.env));
     let Ok(text) = Json::encode(&output) else {
         let message = format!("the output of {} can't be stored", spec.name);
-        return fail_step(run, at, ErrorBody::new(Code::ExternalServiceError, message), cx);
+        return fail_step(run, at, ErrorBody::new(Code::ExternalServiceError, message), cx).map(|()| None);
     };
     let replaced = ReplacedCall { call, step, tool: &spec.name, output: text, how, at: cx.env.now };
-    cx.book.record_replaced_call(&run.head, run.tasks.task(at), replaced)?;
-    finish_step(run, at, output, how, cx)
+    cx.turn.record_replaced_call(&run.head, run.tasks.task(at), replaced)?;
+    Ok(Some(output))
 }
 
 fn finish_step(
@@ -215,7 +271,7 @@ fn finish_step(
     if let Some(input) = run.tasks.input(at) {
         note_dry(&mut data, input);
     }
-    let seq = cx.book.add_note("step.completed", run.tasks.step_id(at), None, data);
+    let seq = cx.turn.add_note("step.completed", run.tasks.step_id(at), None, data);
     requesters::add_requesters_of_place(run, at);
     run.tasks.enter(at, TaskState::Completed { output: Arc::new(outputs::completed(output)), seq, items: Vec::new() });
     run.tasks.mark_dirty(at, cx);
@@ -240,13 +296,13 @@ fn call_failed(
     }
     let attempt = run.tasks.task(at).map_or(0, Task::attempt);
     let retries = run.tasks.graph().nodes[at.node].node.retry.as_ref().map_or(limits::RETRIES_MAX, |retry| retry.max);
-    let tried = run.tasks.task(at).map_or(0, Task::tries);
+    let tried = run.tasks.task(at).map_or(0, Task::tries_in_round);
     let due = retry::due(&error.body, tried, retries, cx.env.now, random_from_id(call))
         .filter(|_| !run.stopping.is_stopping());
     let Some(until) = due else { return give_up(run, at, *error.body, cx) };
     let now = cx.env.now;
     if let Some(task) = run.tasks.task_mut(at).filter(|task| task.is_in_doubt()) {
-        cx.book.settle_effect(task, EffectStatus::Unknown, now)?;
+        cx.turn.settle_effect(task, EffectStatus::Unknown, now)?;
     }
     let data = json!({
         "node": run.tasks.name(at), "item": at.item, "attempt": attempt, "code": error.body.code,
@@ -255,7 +311,7 @@ fn call_failed(
     });
     run.tasks.enter(at, TaskState::RetryWait { until, error: error.body });
     run.tasks.mark_dirty(at, cx);
-    cx.book.add_note("step.retrying", run.tasks.step_id(at), None, data);
+    cx.turn.add_note("step.retrying", run.tasks.step_id(at), None, data);
     Ok(())
 }
 
@@ -272,7 +328,7 @@ pub(crate) fn give_up(
     }
     let now = cx.env.now;
     if let Some(task) = run.tasks.task_mut(at) {
-        cx.book.settle_effect(task, EffectStatus::Failed, now)?;
+        cx.turn.settle_effect(task, EffectStatus::Failed, now)?;
     }
     if error.code == Code::Cancelled.as_str() && run.stopping.is_stopping() {
         return stop::stop_step(run, at, cx);
@@ -351,7 +407,7 @@ fn check_found_nothing(run: &mut Run, called: Called<'_>, cx: &mut TurnContext<'
     let Some(task) = run.tasks.task_mut(at) else { return Ok(()) };
     task.set_in_doubt(false);
     if restored {
-        cx.book.settle_effect(task, EffectStatus::Failed, now)?;
+        cx.turn.settle_effect(task, EffectStatus::Failed, now)?;
     }
     match task.take_doubt() {
         Some(body) => call_failed(run, called, ToolError { body, sent: Sent::No }, cx),
@@ -389,13 +445,13 @@ pub(crate) fn outcome_unknown(
     let error = ErrorBody::new(Code::OutcomeUnknown, why);
     let now = cx.env.now;
     if let Some(task) = run.tasks.task_mut(at) {
-        cx.book.settle_effect(task, EffectStatus::Unknown, now)?;
+        cx.turn.settle_effect(task, EffectStatus::Unknown, now)?;
     }
     run.tasks.enter(at, TaskState::OutcomeUnknown { error: Box::new(error) });
     run.tasks.mark_dirty(at, cx);
     run.doubts.begin(at, why, &run.tasks, cx);
     let data = json!({"node": run.tasks.name(at), "item": at.item, "reason": why});
-    cx.book.add_note("step.outcome_unknown", run.tasks.step_id(at), None, data);
+    cx.turn.add_note("step.outcome_unknown", run.tasks.step_id(at), None, data);
     Ok(())
 }
 
@@ -406,9 +462,20 @@ pub(crate) fn fail_step(
     error: ErrorBody,
     cx: &mut TurnContext<'_>,
 ) -> Result<(), Unstorable> {
+    projecting::failed(run, at, &error, cx)?;
+    fail_with_part(run, at, error, cx)
+}
+
+/// Fails the step because a part of it has failed: an item of its map, or its child run.
+pub(crate) fn fail_with_part(
+    run: &mut Run,
+    at: RunPlace,
+    error: ErrorBody,
+    cx: &mut TurnContext<'_>,
+) -> Result<(), Unstorable> {
     run.tasks.ensure_step(at, &mut cx.env);
     let data = json!({"node": run.tasks.name(at), "item": at.item, "code": error.code, "message": error.message});
-    let seq = cx.book.add_note("step.failed", run.tasks.step_id(at), None, data);
+    let seq = cx.turn.add_note("step.failed", run.tasks.step_id(at), None, data);
     let items = run.tasks.task_mut(at).and_then(|task| task.items_mut().map(std::mem::take)).unwrap_or_default();
     let output = Arc::new(outputs::failed(&error));
     requesters::add_requesters_of_place(run, at);
@@ -430,7 +497,7 @@ fn cache_output(
     let key = cache_key(run.tasks.name(at), spec, digest);
     let expires_at = ttl.map(|seconds| cx.env.now.plus_seconds(i64::from(seconds)));
     let entry = CacheEntry { key, tool_version: &spec.version, output, expires_at, at: cx.env.now };
-    cx.book.cache_output(&run.head, entry)
+    cx.turn.cache_output(&run.head, entry)
 }
 
 /// A random number from a fresh id.

@@ -52,14 +52,14 @@ pub(crate) struct NewRequest<'a> {
 }
 
 /// Adds the rows of an approval request to the turn.
-pub(crate) fn add_request(head: &RunHead, request: NewRequest<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
+pub(crate) fn add_request(head: &RunHead, request: NewRequest<'_>, turn: &mut TurnBuilder) -> Result<(), Unstorable> {
     let NewRequest { asked, step, action, mut data, demand, requesters, at } = request;
     let action_type: String = action.as_str().chars().take(limits::APPROVAL_ACTION_CHARS_MAX).collect();
     data["demands"] = demand.to_value();
     if asked.earlier_requests > 0 {
         data[SHOWING] = asked.earlier_requests.into();
     }
-    book.insert(Insert::new(
+    turn.insert(Insert::new(
         &APPROVAL_REQUESTS,
         vec![
             (approval_requests::approval_request_id, asked.id.into()),
@@ -73,7 +73,7 @@ pub(crate) fn add_request(head: &RunHead, request: NewRequest<'_>, book: &mut Tu
             (approval_requests::expires_at, asked.expires_at.into()),
         ],
     )?);
-    book.insert(Insert::new(
+    turn.insert(Insert::new(
         &RECORD_SCOPES,
         vec![
             (record_scopes::record_kind, "approval_request".into()),
@@ -84,7 +84,7 @@ pub(crate) fn add_request(head: &RunHead, request: NewRequest<'_>, book: &mut Tu
     )?);
     let approvers = demand.approver_patterns();
     let approvers = if approvers.is_empty() { Value::Null } else { approvers.into() };
-    book.insert(Insert::new(
+    turn.insert(Insert::new(
         &APPROVAL_DETAILS,
         vec![
             (approval_details::approval_request_id, asked.id.into()),
@@ -103,7 +103,7 @@ pub(crate) fn add_request(head: &RunHead, request: NewRequest<'_>, book: &mut Tu
     )?);
     // At L3 there are no notifications.
     if head.level != Level::ExecuteSilent {
-        book.requested.push(ApprovalRequested {
+        turn.requested.push(ApprovalRequested {
             approval: asked.id,
             step: step.map(|(step, node)| (step, node.to_owned())),
             action: action.as_str().to_owned(),

@@ -12,9 +12,9 @@ use super::scope::RunScope;
 use super::start::{Work, too_deep, validate_input};
 use super::stopping::rejection_reason;
 use super::tasks::edges;
-use super::tasks::task::TaskState;
+use super::tasks::task::{Task, TaskState};
 use super::turn_builder::TurnContext;
-use super::{Run, RunPlace, answer, approval_rows, demands, map_calls, replay, requesters, start, stop};
+use super::{Run, RunPlace, answer, approval_rows, demands, judge, map_calls, replay, requesters, start, stop};
 use crate::access::Actor;
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::Body;
@@ -43,7 +43,10 @@ pub(crate) fn action_digest(run: &Run, at: RunPlace) -> Digest32 {
         Work::Child { workflow, version } => (format!("workflow {workflow}"), format!("{version:?}")),
         _ => ("hitl".to_owned(), String::new()),
     };
-    let action = json!({
+    // An output was returned by the tool as it was then.
+    let held = run.tasks.task(at).and_then(Task::held);
+    let version = if held.is_some() { String::new() } else { version };
+    let mut action = json!({
         "run_id": run.head.id,
         "node": run.tasks.name(at),
         "item": at.item,
@@ -51,6 +54,9 @@ pub(crate) fn action_digest(run: &Run, at: RunPlace) -> Digest32 {
         "tool_version": version,
         "input": input,
     });
+    if let Some(held) = held {
+        action["output"] = json!(Digest32::of(&held.output));
+    }
     Digest32::of(&action)
 }
 
@@ -75,6 +81,14 @@ fn request_data(
 ) -> (RequestedAction, Value) {
     let input = || run.tasks.input(at).cloned();
     let (node, item, reason) = (run.tasks.name(at), at.item, &demand.reason);
+    let task = run.tasks.task(at);
+    if let Some(held) = task.and_then(Task::held) {
+        let data = json!({
+            "node": node, "item": item, "tool": run.tasks.tool(at).map_or("workflow", |spec| spec.name.as_str()),
+            "input": input(), "output": *held.output, "judgement": task.and_then(Task::judgement), "reason": reason,
+        });
+        return (RequestedAction::Output, data);
+    }
     match start::work(run, at) {
         Work::Map => {
             let calls = map_calls::calls_of_map(run, at.node);
@@ -86,10 +100,13 @@ fn request_data(
         }
         Work::Tool(spec) => {
             let input = input().unwrap_or_default();
-            let data = json!({
+            let mut data = json!({
                 "node": node, "item": item, "tool": spec.name, "tool_version": spec.version, "reason": reason,
                 "risk": policy.score_call(&spec, &input), "input": input,
             });
+            if let Some(judgement) = task.and_then(Task::input_judgement) {
+                data["judgement"] = json!(judgement);
+            }
             (RequestedAction::Call(spec.name.clone()), data)
         }
         Work::Child { workflow, version } => {
@@ -134,7 +151,7 @@ pub(crate) fn request_approval(
         requesters,
         at: run.approvals.last_at(),
     };
-    approval_rows::add_request(&run.head, request, &mut cx.book)?;
+    approval_rows::add_request(&run.head, request, &mut cx.turn)?;
     let rationale = demand.reason.clone();
     let verdict = GovernanceDecision {
         source: DecisionSource::Approval,
@@ -144,7 +161,7 @@ pub(crate) fn request_approval(
     };
     let data =
         json!({"node": run.tasks.name(at), "approval_id": asked.id, "digest": digest, "needed": demand.people()});
-    cx.book.add_decision("approval.requested", Some(step), data, verdict);
+    cx.turn.add_decision("approval.requested", Some(step), data, verdict);
     run.tasks.enter(at, TaskState::AwaitingApproval(asked));
     run.tasks.mark_dirty(at, cx);
     Ok(())
@@ -193,7 +210,7 @@ pub(crate) fn apply_approval(
     notes: Option<String>,
     cx: &mut TurnContext<'_>,
 ) -> Result<(), Unstorable> {
-    if plan::approved(run, approval, &by, &mut cx.book)? || apply::approved(run, approval, &by, cx)? {
+    if plan::approved(run, approval, &by, &mut cx.turn)? || apply::approved(run, approval, &by, cx)? {
         return Ok(());
     }
     let Some((at, asked)) = place_awaiting(run, approval) else { return Ok(()) };
@@ -206,12 +223,18 @@ pub(crate) fn apply_approval(
         requesters::add_co_requesters(run, by.iter().filter(|_| notes.is_some()).map(String::as_str));
         return complete_decision(run, at, outputs::approved(&by, notes.as_deref()), cx);
     }
-    cx.book.add_note(
+    let held = run.tasks.task(at).and_then(Task::held).cloned();
+    cx.turn.add_note(
         "step.approved",
         run.tasks.step_id(at),
         by.first().map(Actor::person),
         json!({"node": run.tasks.name(at), "by": by}),
     );
+    if let Some(held) = held {
+        // They chose the output that later steps use.
+        requesters::add_co_requesters(run, by.iter().map(String::as_str));
+        return judge::release(run, at, held, cx);
+    }
     run.tasks.enter(at, TaskState::Ready);
     run.tasks.mark_dirty(at, cx);
     run.tasks.push_ready_first(at);
@@ -223,7 +246,7 @@ fn complete_decision(run: &mut Run, at: RunPlace, output: Value, cx: &mut TurnCo
     let given = Digest32::of(&output);
     let data = json!({"node": run.tasks.name(at), "how": "decided", "output_digest": given});
     run.tasks.ensure_step(at, &mut cx.env);
-    let seq = cx.book.add_note("step.completed", run.tasks.step_id(at), None, data);
+    let seq = cx.turn.add_note("step.completed", run.tasks.step_id(at), None, data);
     requesters::add_requesters_of_place(run, at);
     run.tasks.enter(at, TaskState::Completed { output: Arc::new(output), seq, items: Vec::new() });
     run.tasks.mark_dirty(at, cx);
@@ -248,11 +271,11 @@ pub(crate) struct StepEdit {
     pub(crate) approval: Option<Uuid>,
 }
 
-/// A person rejected the request. At a `hitl` node that is a failure which the graph may handle; anywhere
-/// else it cancels the run.
+/// A person rejected the request. At a `hitl` node, or if the judge of the step escalated, that is a failure which the
+/// graph may handle; anywhere else it cancels the run.
 pub(crate) fn apply_rejection(run: &mut Run, rejection: Rejection, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
     let Rejection { approval, by, notes, decision } = rejection;
-    if apply::denied(run, approval, &by, &mut cx.book)? {
+    if apply::denied(run, approval, &by, &mut cx.turn)? {
         return Ok(());
     }
     let reason = rejection_reason(&by, decision);
@@ -261,7 +284,7 @@ pub(crate) fn apply_rejection(run: &mut Run, rejection: Rejection, cx: &mut Turn
         return Ok(());
     }
     let Some((at, _)) = place_awaiting(run, approval) else { return Ok(()) };
-    if matches!(start::work(run, at), Work::Person) {
+    if matches!(start::work(run, at), Work::Person) || judge::is_escalated(run, at) {
         requesters::add_co_requesters(run, notes.is_some().then_some(by.id.as_str()));
         let error = ErrorBody::new(Code::PolicyDenied, reason).with("decision", decision.as_str()).with("notes", notes);
         return answer::fail_step(run, at, error, cx);
@@ -280,7 +303,7 @@ pub(crate) fn expire(
     asked: &ApprovalRequest,
     cx: &mut TurnContext<'_>,
 ) -> Result<(), Unstorable> {
-    cx.book.close_approval_request(asked, RequestStatus::Expired, cx.env.now)?;
+    cx.turn.close_approval_request(asked, RequestStatus::Expired, cx.env.now)?;
     let rationale = "nobody decided in time".to_owned();
     let verdict = GovernanceDecision {
         source: DecisionSource::Approval,
@@ -288,7 +311,7 @@ pub(crate) fn expire(
         rationale: rationale.clone(),
         policies: Vec::new(),
     };
-    cx.book.add_decision("approval.expired", run.tasks.step_id(at), json!({"approval_id": asked.id}), verdict);
+    cx.turn.add_decision("approval.expired", run.tasks.step_id(at), json!({"approval_id": asked.id}), verdict);
     run.tasks.enter(at, TaskState::Cancelled { items: Vec::new() });
     run.tasks.mark_dirty(at, cx);
     edges::place_ended(run, at, cx)?;
@@ -305,21 +328,25 @@ pub(crate) fn apply_edit(run: &mut Run, edit: StepEdit, cx: &mut TurnContext<'_>
         return Ok(());
     };
     let Work::Tool(spec) = start::work(run, at) else { return Ok(()) };
+    // What was already called has no input to change.
+    if run.tasks.task(at).is_some_and(|task| task.held().is_some()) {
+        return Ok(());
+    }
     // The signal is about an earlier request, which was already replaced.
     if asked.is_pending() && approval.is_some_and(|approval| approval != asked.id) {
         return Ok(());
     }
     if approval.is_none() {
-        cx.book.close_approval_request(&asked, RequestStatus::Superseded, cx.env.now)?;
+        cx.turn.close_approval_request(&asked, RequestStatus::Superseded, cx.env.now)?;
     }
-    match validate_input(&spec, input) {
+    match validate_input(&spec, input).and_then(|input| judge::check_edit(run, at, &spec, input)) {
         Err(error) => {
             let data = json!({"code": error.code, "message": error.message});
-            cx.book.add_note("step.edit_refused", Some(step), Some(by), data);
+            cx.turn.add_note("step.edit_refused", Some(step), Some(by), data);
         }
         Ok(input) => {
             let data = json!({"node": run.tasks.name(at), "input_digest": input.digest()});
-            cx.book.add_note("step.edited", Some(step), Some(by.clone()), data);
+            cx.turn.add_note("step.edited", Some(step), Some(by.clone()), data);
             // An edit that changes nothing does not make its author a requester. The input stays as written, since
             // numbers in different notations have the same digest.
             let same = run.tasks.input_digest(at) == Some(input.digest());
@@ -331,6 +358,7 @@ pub(crate) fn apply_edit(run: &mut Run, edit: StepEdit, cx: &mut TurnContext<'_>
             }
         }
     }
+    judge::judge_edited(run, at, &spec, cx)?;
     let edited = ApprovalRequirement::one_approval("the input was edited");
     match start::judge(run, at, &spec, &cx.env) {
         PolicyVerdict::Deny { rule, reason } => start::refuse_by_policy(run, at, rule, reason, cx),

@@ -23,6 +23,11 @@ pub(crate) fn unstorable_reason(output: &Value) -> Option<String> {
     }
 }
 
+/// Refuses an output that can't be stored, with the reason.
+pub fn check_output(output: &Value) -> Result<(), String> {
+    unstorable_reason(output).map_or(Ok(()), Err)
+}
+
 /// The result of a dry run, and the error if there is one. An output that can't be stored is an error.
 pub(crate) fn dry_result(answer: &CallOutcome) -> (Value, Option<String>) {
     let failed = |error: Value, message: String| (json!({"status": "dry_run", "error": error}), Some(message));

@@ -1,11 +1,12 @@
 //! Child runs: how a node starts one, and how its end comes back.
 //!
 //! A parent that waits for a child run uses no slot and no memory: the child's end is a signal. Which child belongs to
-//! which place is part of the place's state; this machine only remembers which children were told to stop.
+//! which place is part of the place's state; this machine only remembers which children were asked to stop.
 
 use super::env::Env;
-use super::event::Effect;
+use super::event::{Effect, SignalKind};
 use super::patches::pins;
+use super::projecting::LOG_EXECUTIONS;
 use super::replay::RecordedOutcome;
 use super::requesters::{ADDED_BY, merge_names};
 use super::start::too_deep;
@@ -13,13 +14,14 @@ use super::tasks::edges;
 use super::tasks::task::TaskState;
 use super::turn_builder::TurnContext;
 use super::{
-    Run, RunHead, RunPlace, RunStatus, Source, WorkflowRef, answer, approve, approvers, demands, map_calls, replay,
-    requesters, restore, start,
+    Run, RunHead, RunPlace, Source, WorkflowRef, answer, approve, approvers, demands, elsewhere, judge, map_calls,
+    projecting, replay, requesters, restore, start,
 };
-use crate::access::Level;
+use crate::access::{Actor, Level};
 use crate::error::{Code, ErrorBody};
 use crate::flow::approval::ApprovalRequirement;
 use crate::flow::outputs;
+use crate::flow::work::{Elsewhere, WorkEnd, WorkStatus};
 use crate::json::{CanonicalJson, Digest32};
 use crate::limits;
 use crate::record::Unstorable;
@@ -29,7 +31,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// The child runs of a run.
+/// The child runs and jobs of a run.
 #[derive(Default)]
 pub(crate) struct ChildRuns {
     /// Those that were sent a cancel signal.
@@ -37,7 +39,7 @@ pub(crate) struct ChildRuns {
 }
 
 impl ChildRuns {
-    /// A child is told to stop. False: it was told before.
+    /// A child or a job is asked to stop. False: it was asked before.
     pub(crate) fn mark_stopped(&mut self, child: Uuid) -> bool {
         self.stopped.insert(child)
     }
@@ -116,17 +118,19 @@ pub(crate) fn start_child(
         timeout_at: child_timeout(run, at, &cx.env),
         replay: None,
         co_requesters: requesters::requesters_of(run, at).split_off(1),
+        priority: run.priority_at(at),
         ..(*run.head).clone()
     };
-    cx.book.add_child_run(&head)?;
+    cx.turn.add_child_run(&head)?;
     if let Some(task) = run.tasks.task_mut(at) {
         task.begin_child(child, cx.env.now);
     }
-    run.tasks.enter(at, TaskState::AwaitingChild { run: child });
+    let until = elsewhere::deadline_of_child(head.timeout_at, cx.env.now);
+    run.tasks.enter(at, TaskState::Elsewhere { work: Elsewhere::Run(child), until });
     run.tasks.mark_dirty(at, cx);
     let data = json!({"node": run.tasks.name(at), "item": at.item, "child_run_id": child, "workflow_id": workflow, "input_digest": digest});
-    cx.book.add_note("step.child_started", Some(step), None, data);
-    cx.book.effects.push(Effect::Wake(child));
+    cx.turn.add_note("step.child_started", Some(step), None, data);
+    cx.turn.effects.push(Effect::Wake(child));
     Ok(())
 }
 
@@ -137,6 +141,9 @@ fn request_of_child(run: &Run, at: RunPlace, workflow: &str, share: u64) -> Valu
     });
     for (member, value) in map_calls::call_limits_for_child(run, at) {
         request[member] = value;
+    }
+    if let Some(logging) = projecting::logging(run) {
+        request[LOG_EXECUTIONS] = logging.to_value();
     }
     let added_by = merge_names(Vec::new(), requesters::writers_of(run, at));
     if !added_by.is_empty() {
@@ -174,30 +181,37 @@ fn child_timeout(run: &Run, at: RunPlace, env: &Env<'_>) -> Option<Timestamp> {
     [run.head.timeout_at, node].into_iter().flatten().min()
 }
 
-/// How a child run ended.
-pub(crate) struct ChildEnd {
-    pub(crate) status: String,
-    pub(crate) result: Option<Value>,
-    pub(crate) error: Option<ErrorBody>,
-}
-
 /// A child run ended.
 pub(crate) fn child_ended(
     run: &mut Run,
-    step: Uuid,
-    end: ChildEnd,
+    at: RunPlace,
+    end: WorkEnd,
     cx: &mut TurnContext<'_>,
 ) -> Result<(), Unstorable> {
-    let Some(at) = run.tasks.place_of_step(step) else { return Ok(()) };
-    let Some(TaskState::AwaitingChild { .. }) = run.tasks.state(at) else { return Ok(()) };
-    if RunStatus::parse(&end.status) == Some(RunStatus::Completed) {
-        return complete_nested(run, at, end.result.unwrap_or_default(), "child", cx);
+    if end.status == WorkStatus::Completed {
+        return judge::output_arrived(run, at, end.result.unwrap_or_default(), "child", cx);
     }
-    let error = end
-        .error
-        .unwrap_or_else(|| ErrorBody::new(Code::ExternalServiceError, format!("the child run is {}", end.status)));
+    let state = end.status.as_str();
+    let error =
+        end.error.unwrap_or_else(|| ErrorBody::new(Code::ExternalServiceError, format!("the child run is {state}")));
     let error = ErrorBody { retryable: false, ..error };
-    answer::fail_step(run, at, error, cx)
+    answer::fail_with_part(run, at, error, cx)
+}
+
+/// Tells a child run to stop, once.
+pub(crate) fn stop_child(
+    run: &mut Run,
+    child: Uuid,
+    by: Actor,
+    reason: &str,
+    cx: &mut TurnContext<'_>,
+) -> Result<(), Unstorable> {
+    if run.children.mark_stopped(child) {
+        let told = SignalKind::Cancel { by, reason: Some(reason.to_owned()) };
+        cx.turn.send_signal(&run.head.tenant, child, &told, &mut cx.env)?;
+        cx.turn.effects.push(Effect::Wake(child));
+    }
+    Ok(())
 }
 
 pub(crate) fn complete_nested(
@@ -212,7 +226,7 @@ pub(crate) fn complete_nested(
     run.budget.count_output(&output);
     let data = json!({"node": run.tasks.name(at), "item": at.item, "how": how, "output_digest": given});
     run.tasks.ensure_step(at, &mut cx.env);
-    let seq = cx.book.add_note("step.completed", run.tasks.step_id(at), None, data);
+    let seq = cx.turn.add_note("step.completed", run.tasks.step_id(at), None, data);
     requesters::add_requesters_of_place(run, at);
     run.tasks.enter(at, TaskState::Completed { output: Arc::new(outputs::completed(output)), seq, items });
     run.tasks.mark_dirty(at, cx);

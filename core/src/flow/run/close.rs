@@ -6,6 +6,7 @@ use super::tasks::task::TaskState;
 use super::turn_builder::{TurnBuilder, TurnContext};
 use super::{LaneOwner, Run, RunPlace, RunStatus, end};
 use crate::flow::tables::{RUNS, STEPS, runs, steps};
+use crate::flow::work::Elsewhere;
 use crate::json::Digest32;
 use crate::limits;
 use crate::record::{Insert, Json, Unstorable, Update, Value};
@@ -44,7 +45,7 @@ impl Continuation {
     }
 }
 
-pub(crate) fn note_started(run: &Run, book: &mut TurnBuilder) {
+pub(crate) fn note_started(run: &Run, builder: &mut TurnBuilder) {
     let data = json!({
         "workflow_id": run.head.workflow.id,
         "workflow_version": run.head.workflow.version,
@@ -58,40 +59,40 @@ pub(crate) fn note_started(run: &Run, book: &mut TurnBuilder) {
         "parent_run_id": run.head.parent.map(|(run, _)| run),
         "replay_of": run.head.replay.as_ref().map(|replay| replay.of),
     });
-    book.add_note("run.started", None, Some(run.head.requester()), data);
+    builder.add_note("run.started", None, Some(run.head.requester()), data);
 }
 
 /// Turns what the turn collected into a transaction.
 pub(crate) fn finish_turn(run: &mut Run, cx: TurnContext<'_>) -> Result<Turn, Unstorable> {
-    let TurnContext { mut env, mut book } = cx;
-    let attendance = continuation(run, &mut env, &book);
+    let TurnContext { mut env, turn: mut builder } = cx;
+    let attendance = continuation(run, &mut env, &builder);
     let parked = !matches!(attendance, Continuation::Owned(_));
     let released = parked && run.row.owner().is_some();
-    let changed = run.row.is_new() || book.has_rows() || book.claim || released;
-    let mut turn = Turn { status: book.status, more: book.more, parked, ..Turn::default() };
+    let changed = run.row.is_new() || builder.has_rows() || builder.claim || released;
+    let mut turn = Turn { status: builder.status, more: builder.more, parked, ..Turn::default() };
     turn.waits_for_slot = matches!(attendance, Continuation::Parked { for_slot: true, .. });
-    turn.waits_for_person = run.status == RunStatus::AwaitingApproval && !book.more && end::is_idle(run);
+    turn.waits_for_person = run.status == RunStatus::AwaitingApproval && !builder.more && end::is_idle(run);
     if changed {
-        let dirty = std::mem::take(&mut book.dirty);
+        let dirty = std::mem::take(&mut builder.dirty);
         for at in &dirty {
-            write_step(run, *at, env.now, &mut book)?;
+            write_step(run, *at, env.now, &mut builder)?;
         }
-        for at in std::mem::take(&mut book.undoing).difference(&dirty) {
-            write_undo_deadline(run, *at, &mut book)?;
+        for at in std::mem::take(&mut builder.undoing).difference(&dirty) {
+            write_undo_deadline(run, *at, &mut builder)?;
         }
-        turn.notes = book.number_notes();
-        write_run(run, attendance, &mut book)?;
-        turn.tx = Some(book.tx(affinity(run.head.id)));
+        turn.notes = builder.number_notes();
+        write_run(run, attendance, &mut builder)?;
+        turn.tx = Some(builder.tx(affinity(run.head.id)));
     }
-    turn.effects = book.effects;
-    turn.asked = book.requested;
-    turn.unknown_outcomes = book.unknown_outcomes;
+    turn.effects = builder.effects;
+    turn.asked = builder.requested;
+    turn.unknown_outcomes = builder.unknown_outcomes;
     Ok(turn)
 }
 
 /// Who continues the run after this turn.
-fn continuation(run: &Run, env: &mut Env<'_>, book: &TurnBuilder) -> Continuation {
-    if book.more {
+fn continuation(run: &Run, env: &mut Env<'_>, builder: &TurnBuilder) -> Continuation {
+    if builder.more {
         return Continuation::Owned(env.owner);
     }
     if run.status.is_final() && !run.rollback.is_under_way() {
@@ -111,53 +112,53 @@ fn continuation(run: &Run, env: &mut Env<'_>, book: &TurnBuilder) -> Continuatio
     Continuation::Owned(env.owner)
 }
 
-fn write_run(run: &mut Run, attendance: Continuation, book: &mut TurnBuilder) -> Result<(), Unstorable> {
+fn write_run(run: &mut Run, attendance: Continuation, builder: &mut TurnBuilder) -> Result<(), Unstorable> {
     let new = run.row.is_new();
     let (owner, until) = (attendance.owner(), attendance.until());
-    if new || book.status.is_some() {
-        book.set_run_column(runs::status, run.status.as_str());
+    if new || builder.status.is_some() {
+        builder.set_run_column(runs::status, run.status.as_str());
     }
     let failure = run.stopping.failure();
-    if book.ended {
-        book.set_run_column(runs::completed_at, run.completed_at);
-        book.set_run_column(runs::error_message, failure.map(|error| error.message.clone()));
+    if builder.ended {
+        builder.set_run_column(runs::completed_at, run.completed_at);
+        builder.set_run_column(runs::error_message, failure.map(|error| error.message.clone()));
     }
-    book.set_run_column(runs::run_seq, book.last_seq());
+    builder.set_run_column(runs::run_seq, builder.last_seq());
     if new || owner != run.row.owner() {
-        book.set_run_column(runs::owner_lane, owner.map(|owner| owner.lane));
-        book.set_run_column(runs::owner_epoch, owner.map(|owner| owner.epoch));
+        builder.set_run_column(runs::owner_lane, owner.map(|owner| owner.lane));
+        builder.set_run_column(runs::owner_epoch, owner.map(|owner| owner.epoch));
     }
     // The row of an owned run has no deadline.
     if new || until.is_some() || run.row.owner().is_none() {
-        book.set_run_column(runs::next_deadline, until);
+        builder.set_run_column(runs::next_deadline, until);
     }
-    if book.ended {
-        book.set_run_column(runs::result, run.result.as_deref().map(Json::encode).transpose()?);
-        book.set_run_column(runs::error_data, failure.map(Json::encode).transpose()?);
+    if builder.ended {
+        builder.set_run_column(runs::result, run.result.as_deref().map(Json::encode).transpose()?);
+        builder.set_run_column(runs::error_data, failure.map(Json::encode).transpose()?);
     } else if !run.status.is_final() {
-        run.stopping.write(book)?;
+        run.stopping.write(builder)?;
     }
-    run.doubts.write(book);
+    run.doubts.write(builder);
     if !new && run.row.co_requesters() < run.head.co_requesters.len() {
-        book.set_run_column(runs::co_requesters, names_or_null(&run.head.co_requesters));
+        builder.set_run_column(runs::co_requesters, names_or_null(&run.head.co_requesters));
     }
-    let mut cells = book.take_run();
+    let mut cells = builder.take_run();
     if new {
         cells.extend(run.head.cells()?);
         cells.push((runs::workflow_digest, Value::Bytes(run.tasks.graph().digest.to_vec())));
         cells.push((runs::state_version, 1.into()));
-        book.insert(Insert::new(&RUNS, cells)?);
+        builder.insert(Insert::new(&RUNS, cells)?);
     } else {
-        book.update(Update::versioned(&RUNS, vec![run.head.id.into()], run.row.version(), cells)?);
+        builder.update(Update::versioned(&RUNS, vec![run.head.id.into()], run.row.version(), cells)?);
     }
-    run.row.written(owner, book.last_seq(), &run.head);
+    run.row.written(owner, builder.last_seq(), &run.head);
     Ok(())
 }
 
-fn write_step(run: &mut Run, at: RunPlace, now: Timestamp, book: &mut TurnBuilder) -> Result<(), Unstorable> {
+fn write_step(run: &mut Run, at: RunPlace, now: Timestamp, builder: &mut TurnBuilder) -> Result<(), Unstorable> {
     let mut cells = step_cells(run, at, now)?;
     let since = run.doubts.since(at);
-    if since.is_some() || book.settled.contains(&at) {
+    if since.is_some() || builder.settled.contains(&at) {
         cells.push((steps::in_doubt_since, since.into()));
     }
     let parent = at.item.and_then(|_| run.tasks.step_id(RunPlace::node(at.node)));
@@ -168,10 +169,15 @@ fn write_step(run: &mut Run, at: RunPlace, now: Timestamp, book: &mut TurnBuilde
     let Some(step) = task.step() else { return Ok(()) };
     if step.version > 0 {
         // Its tool may have changed since the row was written: record the version that makes the call.
-        if let (TaskState::Running { mode: CallMode::Execute, .. }, Some((_, version))) = (task.state(), tool) {
+        if let (
+            TaskState::Running { mode: CallMode::Execute, .. }
+            | TaskState::Elsewhere { work: Elsewhere::Job(_) | Elsewhere::Worker(_), .. },
+            Some((_, version)),
+        ) = (task.state(), tool)
+        {
             cells.push((steps::tool_version, version.into()));
         }
-        book.update(Update::versioned(&STEPS, vec![step.id.into()], step.version, cells)?);
+        builder.update(Update::versioned(&STEPS, vec![step.id.into()], step.version, cells)?);
         task.step_written();
         return Ok(());
     }
@@ -190,18 +196,18 @@ fn write_step(run: &mut Run, at: RunPlace, now: Timestamp, book: &mut TurnBuilde
         (steps::state_version, 1.into()),
     ]);
     task.step_written();
-    book.insert(Insert::new(&STEPS, cells)?);
+    builder.insert(Insert::new(&STEPS, cells)?);
     Ok(())
 }
 
 /// Records only that its undo was sent or has ended. The step itself stays as it is.
-fn write_undo_deadline(run: &mut Run, at: RunPlace, book: &mut TurnBuilder) -> Result<(), Unstorable> {
+fn write_undo_deadline(run: &mut Run, at: RunPlace, builder: &mut TurnBuilder) -> Result<(), Unstorable> {
     let until = run.rollback.sent_until(at);
     let Some((task, step)) = run.tasks.task_mut(at).and_then(|task| task.step().map(|step| (task, step))) else {
         return Ok(());
     };
     let set = vec![(steps::retry_at, until.into())];
-    book.update(Update::versioned(&STEPS, vec![step.id.into()], step.version, set)?);
+    builder.update(Update::versioned(&STEPS, vec![step.id.into()], step.version, set)?);
     task.step_written();
     Ok(())
 }
@@ -211,7 +217,7 @@ fn step_cells(run: &Run, at: RunPlace, now: Timestamp) -> Result<Vec<(&'static s
     let Some(task) = run.tasks.task(at) else { return Ok(Vec::new()) };
     let output = match task.state() {
         TaskState::Completed { output, .. } | TaskState::Failed { output, .. } => Some(Json::encode(&**output)?),
-        _ => None,
+        _ => task.held().map(|held| Json::encode(&*held.output)).transpose()?,
     };
     let error = match task.state() {
         TaskState::Failed { error, .. } | TaskState::OutcomeUnknown { error } | TaskState::RetryWait { error, .. } => {
@@ -229,17 +235,33 @@ fn step_cells(run: &Run, at: RunPlace, now: Timestamp) -> Result<Vec<(&'static s
         (steps::started_at, task.started_at().into()),
         (steps::completed_at, settled.then_some(now).into()),
     ];
-    if output.is_some() {
+    if let Some(judgement) = task.judgement() {
+        cells.push((steps::judgement, Json::encode(judgement)?.into()));
+    }
+    // An output that was rejected or dropped does not stay in the row.
+    let is_dropped = task.judgement().is_some() && !matches!(task.state(), TaskState::RolledBack { .. });
+    if output.is_some() || is_dropped {
         cells.push((steps::output, output.into()));
     }
-    if let TaskState::AwaitingChild { run } = task.state() {
-        cells.push((steps::child_run_id, (*run).into()));
+    if let TaskState::Elsewhere { work: Elsewhere::Run(child), until } = task.state() {
+        cells.extend([(steps::child_run_id, (*child).into()), (steps::work_until, (*until).into())]);
+    }
+    if task.needs_work_row() {
+        let work = task.work();
+        cells.extend([
+            (steps::work_kind, work.map(|work| work.kind.as_str()).into()),
+            (steps::work_id, work.map(|work| work.id).into()),
+            (steps::work_until, work.map(|work| work.until).into()),
+        ]);
     }
     if let TaskState::Completed { seq, .. } | TaskState::Failed { seq, .. } = task.state() {
         cells.push((steps::completed_seq, (*seq).into()));
     }
     if task.needs_input_row() {
         cells.push((steps::input, task.input().map(Json::encode).transpose()?.into()));
+    } else if task.judgement().is_some() && matches!(task.state(), TaskState::Ready) {
+        // It is rendered again.
+        cells.push((steps::input, Value::Null));
     }
     Ok(cells)
 }

@@ -18,19 +18,19 @@ pub(crate) fn first_turn(
 ) -> Result<Turn, Unstorable> {
     run.budget.count_values(run.tasks.values(), &run.head.inputs);
     let mut cx = TurnContext::new(env, run.row.run_seq());
-    step::advance(run, vec![Event::Claimed { alone: true }], &mut cx)?;
+    step::advance(run, vec![Event::Claimed { owns_all_calls: true }], &mut cx)?;
     let mut answered = Vec::new();
-    for effect in std::mem::take(&mut cx.book.effects) {
+    for effect in std::mem::take(&mut cx.turn.effects) {
         match effect {
             Effect::Call(call) if call.mode == CallMode::Execute && run.is_pure_at(call.at) => {
                 match at_once(run, &call) {
                     Some(answer) => {
                         answered.push(Event::CallAnswered { at: call.at, call: call.id, answer, took_ms: 0 })
                     }
-                    None => cx.book.effects.push(Effect::Call(call)),
+                    None => cx.turn.effects.push(Effect::Call(call)),
                 }
             }
-            other => cx.book.effects.push(other),
+            other => cx.turn.effects.push(other),
         }
     }
     if !answered.is_empty() {

@@ -51,36 +51,36 @@ impl Doubts {
     /// The outcome of the last call of a place is unknown.
     pub(crate) fn begin(&mut self, at: RunPlace, reason: &str, tasks: &Tasks, cx: &mut TurnContext<'_>) {
         let since = *self.since.entry(at).or_insert(cx.env.now);
-        cx.book.dirty.insert(at);
+        cx.turn.dirty.insert(at);
         let Some(step) = tasks.step_id(at) else { return };
         let undo = !tasks.task(at).is_some_and(|task| matches!(task.state(), TaskState::OutcomeUnknown { .. }));
         let (node, reason) = (tasks.name(at).to_owned(), reason.to_owned());
         let tool = tasks.tool(at).map(|spec| spec.name.clone()).unwrap_or_default();
-        cx.book.unknown_outcomes.push(UnknownOutcome { step, node, item: at.item, tool, undo, reason, since });
+        cx.turn.unknown_outcomes.push(UnknownOutcome { step, node, item: at.item, tool, undo, reason, since });
     }
 
     /// The outcome is known, or no longer matters.
-    pub(crate) fn end(&mut self, at: RunPlace, book: &mut TurnBuilder) {
+    pub(crate) fn end(&mut self, at: RunPlace, turn: &mut TurnBuilder) {
         if self.since.remove(&at).is_some() {
-            book.settled.insert(at);
-            book.dirty.insert(at);
+            turn.settled.insert(at);
+            turn.dirty.insert(at);
         }
     }
 
     /// Ends all doubts: a person undid everything by hand.
-    pub(crate) fn end_all(&mut self, book: &mut TurnBuilder) {
+    pub(crate) fn end_all(&mut self, turn: &mut TurnBuilder) {
         while let Some((at, _)) = self.since.pop_first() {
-            book.settled.insert(at);
-            book.dirty.insert(at);
+            turn.settled.insert(at);
+            turn.dirty.insert(at);
         }
     }
 
     /// Writes the oldest doubt to the run's row, if it has changed.
-    pub(crate) fn write(&mut self, book: &mut TurnBuilder) {
+    pub(crate) fn write(&mut self, turn: &mut TurnBuilder) {
         let oldest = self.since.values().min().copied();
         if oldest != self.stored {
             self.stored = oldest;
-            book.set_run_column(runs::in_doubt_since, oldest);
+            turn.set_run_column(runs::in_doubt_since, oldest);
         }
     }
 }

@@ -13,6 +13,7 @@ use super::turn_builder::{TurnBuilder, TurnContext};
 use super::{ReplayMode, Run, RunStatus, replay, requesters, stop};
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
+use crate::flow::work::{Elsewhere, WorkStatus};
 use crate::json::Digest32;
 use crate::record::{Json, Unstorable};
 use crate::{id, limits};
@@ -23,14 +24,14 @@ use uuid::Uuid;
 
 /// Ends the run if nothing is left to do. Otherwise updates its status.
 pub(crate) fn conclude(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
-    if run.status.is_final() || cx.book.more {
+    if run.status.is_final() || cx.turn.more {
         return Ok(());
     }
     if run.stopping.is_stopping() {
         plan::cancel(run, cx)?;
         run.drafting.drop_draft();
         if stop::cancel_waiting(run, cx)? {
-            update_status(run, &mut cx.book);
+            update_status(run, &mut cx.turn);
             return Ok(());
         }
         let status = if run.stopping.cancellation().is_some() { RunStatus::Cancelled } else { RunStatus::Failed };
@@ -48,17 +49,17 @@ pub(crate) fn conclude(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Un
             }
         }
     }
-    update_status(run, &mut cx.book);
+    update_status(run, &mut cx.turn);
     Ok(())
 }
 
 /// Updates the status of a run that has not ended: it awaits approval if nothing else can happen.
-fn update_status(run: &mut Run, book: &mut TurnBuilder) {
+fn update_status(run: &mut Run, turn: &mut TurnBuilder) {
     let asks = run.drafting.is_plan_pending() || run.tasks.awaiting_approval() > 0;
     let status = if asks && run.tasks.calls().is_empty() { RunStatus::AwaitingApproval } else { RunStatus::Running };
     if run.status != status {
         run.status = status;
-        book.status = Some(status);
+        turn.status = Some(status);
     }
 }
 
@@ -88,15 +89,15 @@ fn checked_outputs(run: &Run) -> Result<Value, ErrorBody> {
 
 /// Ends the run, in this turn or, if too much has to be written, in a later one.
 pub(crate) fn finish(run: &mut Run, status: RunStatus, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
-    if !run.tasks.close_drafted(status == RunStatus::Completed, &mut cx.book) {
-        update_status(run, &mut cx.book);
+    if !run.tasks.close_drafted(status == RunStatus::Completed, &mut cx.turn) {
+        update_status(run, &mut cx.turn);
         return Ok(());
     }
     apply::drop_proposals(run, cx)?;
     run.status = status;
     run.completed_at = Some(cx.env.now);
-    cx.book.status = Some(status);
-    cx.book.ended = true;
+    cx.turn.status = Some(status);
+    cx.turn.ended = true;
     apply::close(run, cx)?;
     if replay::replay_mode(run) == Some(ReplayMode::Shadow) {
         let compared = json!({"result": run.result.as_deref(), "differences": replay::differences(run)});
@@ -110,18 +111,29 @@ pub(crate) fn finish(run: &mut Run, status: RunStatus, cx: &mut TurnContext<'_>)
     let digest = run.result.as_deref().map(Digest32::of);
     let error = run.stopping.failure().map(|error| json!({"code": error.code, "message": error.message}));
     let reason = run.stopping.cancellation().and_then(|stop| stop.reason.clone());
-    cx.book.add_note(event, None, by, json!({"result_digest": digest, "error": error, "reason": reason}));
+    cx.turn.add_note(event, None, by, json!({"result_digest": digest, "error": error, "reason": reason}));
     if run.stopping.cancellation().is_some() && run.stopping.failure().is_none() {
         let reason = reason.unwrap_or_else(|| "the run was cancelled".to_owned());
         run.stopping.fail_with(ErrorBody::new(Code::Cancelled, reason));
     }
     if let Some((parent, step)) = run.head.parent {
         let error = run.stopping.failure().cloned();
-        let (status, result) = (status.as_str().to_owned(), run.result.as_deref().cloned());
-        let told =
-            SignalKind::ChildEnded { step, status, result, error, changed_by: requesters::contributors_to_end(run) };
-        cx.book.send_signal(&run.head.tenant, parent, &told, &mut cx.env)?;
-        cx.book.effects.push(Effect::Wake(parent));
+        let kind = SignalKind::WorkEnded {
+            step,
+            work: Some(Elsewhere::Run(run.head.id)),
+            status: match status {
+                RunStatus::Completed => WorkStatus::Completed,
+                RunStatus::Cancelled => WorkStatus::Cancelled,
+                _ => WorkStatus::Failed,
+            },
+            result: run.result.as_deref().cloned(),
+            error,
+            may_have_happened: false,
+            took_ms: 0,
+            changed_by: requesters::contributors_to_end(run),
+        };
+        cx.turn.send_signal(&run.head.tenant, parent, &kind, &mut cx.env)?;
+        cx.turn.effects.push(Effect::Wake(parent));
     }
     // Dry runs and replays without effects send no notifications.
     let real = !run.head.dry_run && replay::replay_mode(run).is_none_or(|mode| mode == ReplayMode::Retry);
@@ -173,10 +185,10 @@ fn notify(run: &Run, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
         let target = head.notify.as_ref()?.get(channel)?.as_str()?;
         Some((channel, target))
     };
-    let told: Vec<(&str, &str)> = ["webhook", "email"].into_iter().filter_map(named).collect();
+    let targets: Vec<(&str, &str)> = ["webhook", "email"].into_iter().filter_map(named).collect();
     let (event_type, at) = (format!("run.{}", run.status.as_str()), cx.env.now);
-    if told.is_empty() {
-        cx.book.insert(inbox_row((cx.env.ids)(), head, &head.actor, (&event_type, None), at)?);
+    if targets.is_empty() {
+        cx.turn.insert(inbox_row((cx.env.ids)(), head, &head.actor, (&event_type, None), at)?);
         return Ok(());
     }
     let payload = RunEndedMessage {
@@ -192,10 +204,10 @@ fn notify(run: &Run, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
         timestamp: at.to_string(),
         event_type,
     };
-    for (channel, target) in told {
+    for (channel, target) in targets {
         let message = OutboxMessage { id: (cx.env.ids)(), approval: None, channel, target, at };
-        cx.book.insert(outbox_row(head, &message, &payload)?);
-        cx.book.effects.push(Effect::Notify);
+        cx.turn.insert(outbox_row(head, &message, &payload)?);
+        cx.turn.effects.push(Effect::Notify);
     }
     Ok(())
 }

@@ -4,6 +4,8 @@ use super::LaneOwner;
 use super::event::RunPlace;
 use crate::flow::air::Catalog;
 use crate::flow::policy::Policy;
+use crate::flow::projection::Projection;
+use crate::flow::work::Jobs;
 use crate::time::Timestamp;
 use serde_json::Value;
 use uuid::Uuid;
@@ -18,6 +20,10 @@ pub struct Env<'a> {
     pub policy: &'a dyn Policy,
     /// The tools and workflows that a patch may name.
     pub catalog: &'a dyn Catalog,
+    /// Derives rows of other rooms, for runs whose workflow asks for them.
+    pub projection: &'a dyn Projection,
+    /// Starts and cancels sandboxed jobs.
+    pub jobs: &'a dyn Jobs,
     /// The lane that this turn is committed through.
     pub owner: LaneOwner,
 }
@@ -29,6 +35,8 @@ pub struct SlotRequest<'a> {
     pub at: RunPlace,
     pub tenant: &'a str,
     pub tool: &'a str,
+    /// The version of the tool that the call is for.
+    pub version: &'a str,
     /// The input of the call, if it may reach an external system: it determines the host.
     pub input: Option<&'a Value>,
     /// One is most urgent, ten least.

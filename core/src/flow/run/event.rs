@@ -9,10 +9,13 @@ use super::status::RunStatus;
 use crate::access::Actor;
 use crate::error::ErrorBody;
 use crate::flow::call::CallOutcome;
+use crate::flow::event::{EventLookup, ReceivedEvent};
 use crate::flow::tables::{RUN_SIGNALS, SignalRow, run_signals};
+use crate::flow::work::{Elsewhere, WorkStatus};
 use crate::ledger::decision::{DecisionSource, Outcome};
 use crate::record::{Insert, Json, JsonError, Tx, Unstorable};
 use crate::time::Timestamp;
+use crate::tool::Spec;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
@@ -40,7 +43,7 @@ pub enum Event {
     /// It was created, or claimed and loaded by this process.
     Claimed {
         /// No other process can still be working on it.
-        alone: bool,
+        owns_all_calls: bool,
     },
     /// A call ended.
     CallAnswered {
@@ -53,6 +56,13 @@ pub enum Event {
     CacheLookedUp {
         at: RunPlace,
         hit: Option<Value>,
+    },
+    /// A lookup of an event ended.
+    EventLookedUp {
+        at: RunPlace,
+        /// Whether it began after the timeout of the wait.
+        last: bool,
+        found: EventLookup,
     },
     Signalled(Signal),
     /// A deadline may have passed, or a slot may be free.
@@ -82,7 +92,7 @@ pub struct ReceivedAnswer {
 pub struct Signal {
     /// The id of its row. Applying the signal deletes the row.
     pub id: Uuid,
-    pub told: SignalKind,
+    pub kind: SignalKind,
     /// Approval requests that were withdrawn in the same transaction.
     pub withdrawn: Vec<Uuid>,
 }
@@ -129,16 +139,29 @@ pub enum SignalKind {
         /// The request that was withdrawn with this signal.
         approval: Uuid,
     },
-    /// A child run ended.
-    ChildEnded {
-        /// The step that started it.
+    /// Work elsewhere ended. Stores written before there was other work than child runs have the kind `child_ended`.
+    #[serde(alias = "child_ended")]
+    WorkEnded {
+        /// The step that waits for it.
         step: Uuid,
-        status: String,
+        /// `None` in signals of that time: the child run of the step.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        work: Option<Elsewhere>,
+        status: WorkStatus,
         result: Option<Value>,
         error: Option<ErrorBody>,
+        /// It failed, and may have taken effect all the same.
+        #[serde(default)]
+        may_have_happened: bool,
+        #[serde(default)]
+        took_ms: i64,
         /// Everyone who contributed to its result.
         #[serde(default)]
         changed_by: Vec<String>,
+    },
+    /// An event was published that the run waited for.
+    EventReceived {
+        event: ReceivedEvent,
     },
     Cancel {
         by: Actor,
@@ -206,14 +229,15 @@ impl SignalKind {
 
     /// The value of `run_signals.kind`.
     #[must_use]
-    pub const fn kind(&self) -> &'static str {
+    pub const fn name(&self) -> &'static str {
         match self {
             Self::Unreadable { .. } => "unreadable",
             Self::Approved { .. } => "approved",
             Self::Denied { .. } => "denied",
             Self::Edited { .. } => "edited",
             Self::PlanEdited { .. } => "plan_edited",
-            Self::ChildEnded { .. } => "child_ended",
+            Self::WorkEnded { .. } => "work_ended",
+            Self::EventReceived { .. } => "event_received",
             Self::Cancel { .. } => "cancel",
             Self::Pause { .. } => "pause",
             Self::Resume { .. } => "resume",
@@ -238,7 +262,8 @@ impl SignalKind {
             | Self::Denied { .. }
             | Self::Edited { .. }
             | Self::PlanEdited { .. }
-            | Self::ChildEnded { .. }
+            | Self::WorkEnded { .. }
+            | Self::EventReceived { .. }
             | Self::Cancel { .. }
             | Self::Pause { .. }
             | Self::Resume { .. }
@@ -275,7 +300,8 @@ pub struct Call {
     pub key: String,
     /// Counts from one.
     pub attempt: u32,
-    pub tool: String,
+    /// The definition of the tool that is to be called, and no other.
+    pub tool: Arc<Spec>,
     pub mode: CallMode,
     pub input: Arc<Value>,
     /// When the call times out.
@@ -292,12 +318,28 @@ pub enum Effect {
     Cancel(RunPlace),
     /// Look up a cached output. Reply with `CacheLookedUp`.
     LookUpCache { at: RunPlace, key: String },
+    /// Look for the oldest event that the run has not received. Reply with `EventLookedUp`.
+    LookUpEvent(EventQuery),
     /// Another run has something to do: a child run was created, or a run was sent a signal.
     Wake(Uuid),
     /// There is a new row in `notifications`.
     Notify,
+    /// There is a new work item in this queue.
+    WorkQueued(String),
     /// Release the slot of this place.
     Release(RunPlace),
+}
+
+/// What a waiting place looks for in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventQuery {
+    pub at: RunPlace,
+    pub name: String,
+    pub key: String,
+    /// The ids of the events that the run has received.
+    pub received: Vec<String>,
+    /// The timeout of the wait has passed.
+    pub last: bool,
 }
 
 /// A ledger entry of the run.
@@ -366,8 +408,8 @@ const TAKEN_BACK: &str = "taken_back";
 impl Signal {
     /// A signal that withdraws no requests.
     #[must_use]
-    pub const fn new(id: Uuid, told: SignalKind) -> Self {
-        Self { id, told, withdrawn: Vec::new() }
+    pub const fn new(id: Uuid, kind: SignalKind) -> Self {
+        Self { id, kind, withdrawn: Vec::new() }
     }
 
     pub fn row(&self, tenant: &str, run: Uuid, now: Timestamp) -> Result<Insert, Unstorable> {
@@ -377,7 +419,7 @@ impl Signal {
                 (run_signals::run_id, run.into()),
                 (run_signals::id, self.id.into()),
                 (run_signals::tenant_id, tenant.into()),
-                (run_signals::kind, self.told.kind().into()),
+                (run_signals::kind, self.kind.name().into()),
                 (run_signals::payload, self.payload()?.into()),
                 (run_signals::created_at, now.into()),
             ],
@@ -386,9 +428,9 @@ impl Signal {
 
     fn payload(&self) -> Result<Json, Unstorable> {
         if self.withdrawn.is_empty() {
-            return Ok(Json::encode(&self.told)?);
+            return Ok(Json::encode(&self.kind)?);
         }
-        let mut payload = serde_json::to_value(&self.told).map_err(JsonError::Serialise)?;
+        let mut payload = serde_json::to_value(&self.kind).map_err(JsonError::Serialise)?;
         payload[TAKEN_BACK] = self.withdrawn.iter().map(Uuid::to_string).collect();
         Ok(Json::encode(&payload)?)
     }
@@ -400,7 +442,7 @@ impl Signal {
         let Ok(payload) = payload.value() else { return Self::new(id, SignalKind::Unreadable { kind }) };
         let requests = payload.get(TAKEN_BACK).and_then(Value::as_array).into_iter().flatten();
         let withdrawn = requests.filter_map(|id| Uuid::parse_str(id.as_str()?).ok()).collect();
-        let told = serde_json::from_value(payload).unwrap_or(SignalKind::Unreadable { kind });
-        Self { id, told, withdrawn }
+        let kind = serde_json::from_value(payload).unwrap_or(SignalKind::Unreadable { kind });
+        Self { id, kind, withdrawn }
     }
 }

@@ -61,6 +61,14 @@ pub struct Replay {
     pub from: Option<String>,
 }
 
+impl Replay {
+    /// The request, as it is stored with the run.
+    #[must_use]
+    pub fn request(&self) -> Value {
+        json!({"replay_of": self.of, "mode": self.mode.as_str(), "from": self.from})
+    }
+}
+
 /// The immutable part of a run. Only `co_requesters` grows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunHead {

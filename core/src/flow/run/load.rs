@@ -16,7 +16,7 @@ use crate::error::ErrorBody;
 use crate::flow::air::Graph;
 use crate::flow::approval::StoredApproval;
 use crate::flow::patch::Patch;
-use crate::flow::tables::{ApprovalRow, EffectRow, RunRow, StepRow};
+use crate::flow::tables::{ApprovalRow, EffectRow, RunRow, StepRow, WorkItemState};
 use crate::json::Digest32;
 use crate::record::{DamagedRows, Json};
 use serde_json::Value;
@@ -29,6 +29,8 @@ pub struct StoredRun {
     pub run: RunRow,
     pub steps: Vec<StepRow>,
     pub effects: Vec<EffectRow>,
+    /// The work items that its steps name.
+    pub work_items: Vec<WorkItemState>,
     pub approvals: Vec<ApprovalRow>,
     /// Applied and proposed patches, with the graph after each applied one.
     pub patches: Vec<StoredPatch>,
@@ -148,7 +150,7 @@ pub(crate) fn load(stored: StoredRun) -> Result<Run, DamagedRows> {
         ..Run::new(head, graph, stored.recorded)
     };
     requesters::add_co_requesters(&mut run, stored.author.as_deref());
-    tasks::loading::load(&mut run, &stored.steps, &stored.effects, &approvals)?;
+    tasks::loading::load(&mut run, &stored.steps, &stored.effects, &stored.work_items, &approvals)?;
     run.budget.count_values(run.tasks.values(), &run.head.inputs);
     map_calls::load_listed(&mut run);
     rollback::loading::load(&mut run, row, &stored.steps, &stored.effects)?;

@@ -16,10 +16,9 @@ use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::Graph;
 use crate::flow::approval::{ApprovalRequirement, StepApproval};
-use crate::flow::expand::{InitialScope, ItemScope};
+use crate::flow::expand::{InitialScope, ItemScope, expand_in_scope};
 use crate::flow::expr::{Preview, WorkMeter};
 use crate::flow::patch::Patch;
-use crate::flow::plan::Plan;
 use crate::flow::policy::{Action, Because, ExpandedRun, Policy};
 use crate::flow::risk::Score;
 use crate::json::{self, Digest32};
@@ -269,7 +268,7 @@ fn is_overridden(run: &Run) -> bool {
 
 /// The risk of the run, with everything known so far.
 pub(crate) fn score_known(run: &Run, policy: &dyn Policy) -> Score {
-    let (plan, specs) = (Plan::from_scope(run.tasks.graph(), &RunScope::of(run)), specs(run));
+    let (plan, specs) = (expand_in_scope(run.tasks.graph(), &RunScope::of(run)), specs(run));
     policy.score(&plan, &specs)
 }
 
@@ -482,5 +481,5 @@ pub fn too_many_with_patch(calls: usize, level: Level) -> String {
 /// The number of tool calls and child runs of a graph, as far as known from its inputs.
 fn calls_of(graph: &Graph, inputs: &Value) -> usize {
     let nested = graph.nodes.iter().filter(|node| node.node.child().is_some()).count();
-    Plan::from_scope(graph, &InitialScope::of(inputs, &WorkMeter::strict(PLAN_WORK_MAX))).calls().saturating_add(nested)
+    expand_in_scope(graph, &InitialScope::of(inputs, &WorkMeter::strict(PLAN_WORK_MAX))).calls().saturating_add(nested)
 }

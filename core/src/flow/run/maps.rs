@@ -30,7 +30,7 @@ pub(crate) fn start_map(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -
     match budget::check_map_size(run, at.node) {
         Ok(true) => {}
         Ok(false) => {
-            cx.book.more = true;
+            cx.turn.more = true;
             return Ok(false);
         }
         Err(error) => return answer::fail_step(run, at, error, cx).map(|()| true),
@@ -58,7 +58,7 @@ fn begin_map(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -> Result<()
     }
     run.tasks.enter(at, TaskState::Mapping(MapProgress { over, open, ..MapProgress::default() }));
     run.tasks.mark_dirty(at, cx);
-    cx.book.add_note(
+    cx.turn.add_note(
         "step.mapping",
         Some(step),
         None,
@@ -142,7 +142,7 @@ fn map_failed(run: &mut Run, node: usize, cx: &mut TurnContext<'_>) -> Result<()
         Some(TaskState::Failed { error, .. }) => (**error).clone(),
         _ => ErrorBody::new(Code::Internal, "an item failed"),
     };
-    answer::fail_step(run, RunPlace::node(node), error.with("item", index), cx)
+    answer::fail_with_part(run, RunPlace::node(node), error.with("item", index), cx)
 }
 
 /// Ends the maps of a loaded run in which an item has failed.
@@ -162,8 +162,10 @@ fn stop_items(run: &mut Run, node: usize, cx: &mut TurnContext<'_>) -> Result<()
     for item in items {
         let at = RunPlace { node, item: Some(item) };
         let waits = run.tasks.task(at).is_some_and(|task| {
-            matches!(task.state(), TaskState::Ready | TaskState::AwaitingApproval(_) | TaskState::RetryWait { .. })
-                && !task.is_in_doubt()
+            matches!(
+                task.state(),
+                TaskState::Ready | TaskState::Judging | TaskState::AwaitingApproval(_) | TaskState::RetryWait { .. }
+            ) && !task.is_in_doubt()
         });
         if waits {
             stop::stop_step(run, at, cx)?;

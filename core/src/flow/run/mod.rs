@@ -21,6 +21,7 @@ mod create;
 mod demands;
 mod doubts;
 mod drafting;
+mod elsewhere;
 mod end;
 pub mod env;
 pub mod event;
@@ -31,6 +32,8 @@ mod map_calls;
 mod maps;
 mod merge;
 mod patches;
+mod policy_verdict;
+mod projecting;
 mod refused_turn;
 mod renew;
 mod replay;
@@ -48,14 +51,17 @@ mod stop;
 mod stopping;
 mod tasks;
 mod turn_builder;
+mod waits;
 
 pub use crate::flow::approval::{ApprovalRequirement, SamePerson};
 pub use approval_rows::{ApprovalRequested, INBOX, OutboxMessage, inbox_row, outbox_row};
+pub use budget::check_output;
 pub use close::affinity;
 pub use doubts::UnknownOutcome;
 pub use env::{Env, Gate, SlotRequest};
 pub use event::{
-    Call, CallMode, Effect, Event, GovernanceDecision, LedgerNote, ReceivedAnswer, RunPlace, Signal, SignalKind, Turn,
+    Call, CallMode, Effect, Event, EventQuery, GovernanceDecision, LedgerNote, ReceivedAnswer, RunPlace, Signal,
+    SignalKind, Turn,
 };
 pub use head::{Replay, ReplayMode, RunHead, Source, WorkflowRef};
 pub use load::{RunRecording, StepRecording, StoredPatch, StoredRun, with_descendants};
@@ -255,6 +261,12 @@ impl Run {
         (self.tasks.has_ready() && start::may_start(self)) || self.rollback.wants_slot()
     }
 
+    /// The priority of the calls of a place: that of its node, or of the run.
+    pub(crate) fn priority_at(&self, at: RunPlace) -> i32 {
+        let node = self.tasks.graph().nodes.get(at.node).and_then(|compiled| compiled.node.priority);
+        node.unwrap_or(self.head.priority)
+    }
+
     /// Whether calls are in flight.
     #[must_use]
     pub fn is_busy(&self) -> bool {
@@ -307,7 +319,7 @@ impl Run {
     /// Whether its next turn may use much CPU time.
     #[must_use]
     pub fn may_take_long(&self) -> bool {
-        self.tasks.graph().may_take_long || self.budget.is_spent()
+        self.tasks.graph().may_take_long || self.budget.is_spent() || self.tasks.has_judging()
     }
 
     /// The number of unsupervised calls known so far, including those reserved for child runs.

@@ -28,7 +28,7 @@ pub(crate) fn reapply_answers(
     }
     for ReceivedAnswer { at, call, answer, took_ms, in_doubt } in answers {
         if expect_answer(run, at, call, in_doubt) {
-            cx.book.took_ms = took_ms;
+            cx.turn.took_ms = took_ms;
             answer::apply_answer(run, at, call, answer, cx)?;
         }
     }

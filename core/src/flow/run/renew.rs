@@ -8,7 +8,7 @@ use super::patches::apply;
 use super::start::Work;
 use super::tasks::task::TaskState;
 use super::turn_builder::TurnContext;
-use super::{Run, RunPlace, approve, map_calls, start};
+use super::{Run, RunPlace, approve, judge, map_calls, start};
 use crate::flow::approval::{ApprovalRequest, ApprovalRequirement, RequestStatus};
 use crate::flow::policy::PolicyVerdict;
 use crate::record::Unstorable;
@@ -23,7 +23,7 @@ pub(crate) fn renew_requests(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<
     let outdated: Vec<(RunPlace, ApprovalRequest)> =
         run.tasks.places().filter_map(|at| Some((at, outdated(run, at)?))).collect();
     for (at, asked) in outdated {
-        cx.book.close_approval_request(&asked, RequestStatus::Superseded, cx.env.now)?;
+        cx.turn.close_approval_request(&asked, RequestStatus::Superseded, cx.env.now)?;
         match judge_again(run, at, &cx.env) {
             PolicyVerdict::Deny { rule, reason } => start::refuse_by_policy(run, at, rule, reason, cx)?,
             PolicyVerdict::Ask(demand) => approve::request_approval(run, at, &demand, cx)?,
@@ -44,6 +44,9 @@ fn outdated(run: &Run, at: RunPlace) -> Option<ApprovalRequest> {
 }
 
 fn judge_again(run: &Run, at: RunPlace, env: &Env<'_>) -> PolicyVerdict {
+    if let Some(demand) = judge::demand_of_held(run, at) {
+        return PolicyVerdict::Ask(demand);
+    }
     match start::work(run, at) {
         Work::Tool(spec) => start::judge(run, at, &spec, env),
         _ => map_calls::demand_of_map(run, at.node, env).map_or(PolicyVerdict::Allow, PolicyVerdict::Ask),
@@ -65,7 +68,7 @@ pub(crate) fn renew_plan(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), 
     let Some(asked) = plan.request().cloned().filter(|_| outdated && !run.stopping.is_stopping()) else {
         return Ok(());
     };
-    cx.book.close_approval_request(&asked, RequestStatus::Superseded, cx.env.now)?;
+    cx.turn.close_approval_request(&asked, RequestStatus::Superseded, cx.env.now)?;
     apply::withdraw(run, |_| true, RequestStatus::Cancelled, CHANGED, cx)?;
     run.drafting.drop_plan();
     draft::begin(run, cx)

@@ -105,7 +105,7 @@ pub(crate) fn resolve_before_dispatch(
     if let Some(task) = run.tasks.task_mut(at) {
         task.set_in_doubt(true);
         let (key, tool, status) = (key.as_str(), spec.name.as_str(), EffectStatus::Unknown);
-        cx.book.write_effect(&head, task, EffectRecord { key, tool, status, deadline: now, at: now })?;
+        cx.turn.write_effect(&head, task, EffectRecord { key, tool, status, deadline: now, at: now })?;
     }
     if !checks {
         return answer::outcome_unknown(run, at, MAY_BE_DONE, cx).map(|()| true);

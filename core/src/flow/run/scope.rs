@@ -1,7 +1,9 @@
 //! The expression scope of a run.
 
+use super::tasks::task::Task;
 use super::{Run, RunPlace};
-use crate::flow::expr::{Lookup, Scope, WorkMeter};
+use crate::flow::expr::{Lookup, Scope, Template, WorkMeter};
+use crate::flow::judgement::{Judgement, no_feedback};
 use crate::json::unstorable_reason;
 use serde_json::Value;
 
@@ -10,6 +12,8 @@ pub(crate) struct RunScope<'a> {
     run: &'a Run,
     id: String,
     item: Option<(&'a Value, usize)>,
+    /// What earlier judgements of the place say, if its inputs read it.
+    judge: Option<Value>,
     /// Nodes that settled after this ledger entry of the run are hidden.
     until: i64,
 }
@@ -17,7 +21,7 @@ pub(crate) struct RunScope<'a> {
 impl<'a> RunScope<'a> {
     /// The scope of a node or an edge.
     pub(crate) fn of(run: &'a Run) -> Self {
-        Self { run, id: run.head.id.to_string(), item: None, until: i64::MAX }
+        Self { run, id: run.head.id.to_string(), item: None, judge: None, until: i64::MAX }
     }
 
     /// The scope as it was at the ledger entry with this number.
@@ -29,7 +33,11 @@ impl<'a> RunScope<'a> {
     pub(crate) fn at(run: &'a Run, at: RunPlace) -> Self {
         let index = at.item.and_then(|item| usize::try_from(item).ok());
         let item = index.and_then(|index| Some((run.tasks.map_list(at.node)?.get(index)?, index)));
-        Self { item, ..Self::of(run) }
+        let compiled = run.tasks.graph().nodes.get(at.node).filter(|node| node.judge.is_some());
+        let reads = compiled.and_then(|node| node.inputs.as_ref()).is_some_and(Template::reads_judge);
+        let judgement = run.tasks.task(at).and_then(Task::judgement);
+        let judge = reads.then(|| judgement.map_or_else(|| no_feedback().clone(), Judgement::feedback));
+        Self { item, judge, ..Self::of(run) }
     }
 }
 
@@ -53,6 +61,10 @@ impl Scope for RunScope<'_> {
 
     fn item(&self) -> Option<(&Value, usize)> {
         self.item
+    }
+
+    fn judge(&self) -> Option<&Value> {
+        self.judge.as_ref()
     }
 
     fn meter(&self) -> &WorkMeter {

@@ -4,7 +4,6 @@
 //! any effect. So a duplicate or late signal is harmless.
 
 use super::approve::{Rejection, StepEdit};
-use super::children::ChildEnd;
 use super::drafting::plan;
 use super::drafting::plan::PlanChange;
 use super::event::{Signal, SignalKind};
@@ -17,44 +16,48 @@ use super::rollback::undo::RollbackRequest;
 use super::start::Work;
 use super::tasks::task::TaskState;
 use super::turn_builder::TurnContext;
-use super::{EffectStatus, Run, RunPlace, answer, approve, approvers, children, requesters, start, stop};
+use super::{
+    EffectStatus, Run, RunPlace, answer, approve, approvers, children, elsewhere, requesters, start, stop, waits,
+};
 use crate::access::Actor;
 use crate::flow::approval::{ApprovalRequirement, Decision};
 use crate::flow::policy::PolicyVerdict;
+use crate::flow::work::WorkEnd;
 use crate::record::Unstorable;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 pub(crate) fn apply(run: &mut Run, signal: Signal, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
-    if !cx.book.consume_signal(run.head.id, signal.id) {
+    if !cx.turn.consume_signal(run.head.id, signal.id) {
         return Ok(());
     }
     approve::mark_withdrawn(run, &signal.withdrawn);
-    match signal.told {
+    match signal.kind {
         SignalKind::Rollback { steps, by, reason, for_parent } => {
             undo::begin(run, RollbackRequest { steps, by, reason, for_parent }, cx)
         }
         SignalKind::ChildUndone { step, whole } => child_undo::child_undone(run, step, whole, cx),
         SignalKind::MarkRolledBack { by, reason } => {
-            undo::mark_rolled_back(run, by, reason, &mut cx.book);
+            undo::mark_rolled_back(run, by, reason, &mut cx.turn);
             Ok(())
         }
         SignalKind::Unreadable { kind } => {
-            cx.book.add_note("run.signal_unreadable", None, None, json!({"kind": kind, "signal": signal.id}));
+            cx.turn.add_note("run.signal_unreadable", None, None, json!({"kind": kind, "signal": signal.id}));
             Ok(())
         }
         SignalKind::Patch { number, by, .. } if run.status.is_final() => {
-            apply::refuse(run, PatchVersion::proposed(number), &by, "the run has ended", &mut cx.book)
+            apply::refuse(run, PatchVersion::proposed(number), &by, "the run has ended", &mut cx.turn)
         }
         _ if run.status.is_final() => Ok(()),
         SignalKind::Patch { number, by, .. } if run.stopping.can_only_end() => {
-            apply::refuse(run, PatchVersion::proposed(number), &by, TURN_REFUSED, &mut cx.book)
+            apply::refuse(run, PatchVersion::proposed(number), &by, TURN_REFUSED, &mut cx.turn)
         }
         // A run that can only end ignores signals that would let it continue.
         SignalKind::Approved { .. }
         | SignalKind::Denied { .. }
         | SignalKind::Edited { .. }
         | SignalKind::PlanEdited { .. }
+        | SignalKind::EventReceived { .. }
         | SignalKind::Unpatch { .. }
             if run.stopping.can_only_end() =>
         {
@@ -71,20 +74,22 @@ pub(crate) fn apply(run: &mut Run, signal: Signal, cx: &mut TurnContext<'_>) -> 
         SignalKind::PlanEdited { node, input, by, approval } => {
             plan::edited(run, PlanChange { node, input, by, approval }, cx)
         }
-        SignalKind::ChildEnded { step, status, result, error, changed_by } => {
+        SignalKind::WorkEnded { step, work, status, result, error, may_have_happened, took_ms, changed_by } => {
             requesters::add_co_requesters(run, changed_by.iter().map(String::as_str));
-            children::child_ended(run, step, ChildEnd { status, result, error }, cx)
+            let end = WorkEnd { status, result, error, may_have_happened, took_ms };
+            elsewhere::work_ended(run, step, work, end, cx)
         }
+        SignalKind::EventReceived { event } => waits::event_received(run, event, cx),
         SignalKind::Cancel { by, reason } => {
             stop::cancel_run(run, by, reason, cx);
             Ok(())
         }
         SignalKind::Pause { by } => {
-            run.stopping.set_paused(true, by, &mut cx.book);
+            run.stopping.set_paused(true, by, &mut cx.turn);
             Ok(())
         }
         SignalKind::Resume { by } => {
-            run.stopping.set_paused(false, by, &mut cx.book);
+            run.stopping.set_paused(false, by, &mut cx.turn);
             Ok(())
         }
         // It is about another attempt: two people have resolved it, and the first one counted.
@@ -130,19 +135,20 @@ fn resolve_outcome(
     let data = json!({"node": run.tasks.name(at), "happened": output.is_some(), "notes": notes});
     // They count as requesters: they chose the output that later steps use, or that the call is made.
     requesters::add_co_requesters(run, [by.id.as_str()]);
-    cx.book.add_note("step.resolved", Some(step), Some(by), data);
-    run.doubts.end(at, &mut cx.book);
+    cx.turn.add_note("step.resolved", Some(step), Some(by), data);
+    run.doubts.end(at, &mut cx.turn);
+    elsewhere::forget_lost_item(run, at, cx)?;
     let Work::Tool(spec) = work else { return resolve_child_outcome(run, at, output, cx) };
     let now = cx.env.now;
     let Some(task) = run.tasks.task_mut(at) else { return Ok(()) };
     match output {
         Some(output) => {
             task.set_in_doubt(false);
-            cx.book.settle_effect(task, EffectStatus::Succeeded, now)?;
+            cx.turn.settle_effect(task, EffectStatus::Succeeded, now)?;
             answer::complete_without_call(run, at, output, "resolved", cx)
         }
         None => {
-            cx.book.settle_effect(task, EffectStatus::Failed, now)?;
+            cx.turn.settle_effect(task, EffectStatus::Failed, now)?;
             task.reset_doubt();
             let demand = match start::judge_anew(run, at, &spec, &cx.env) {
                 PolicyVerdict::Ask(demand) => Some(demand),

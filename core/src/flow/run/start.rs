@@ -1,7 +1,7 @@
 //! Starts a ready place.
 //!
-//! In this order: render and check the input, use a recording if the run is a replay, check the policy,
-//! request approval if required, look in the cache if the node allows it, take a slot, dispatch the
+//! In this order: render and check the input, use a recording if the run is a replay, let the node's judge decide on a
+//! write, check the policy, request approval if required, look in the cache if the node allows it, take a slot, dispatch the
 //! call. A call with external effects is recorded as dispatched first; a pure one needs no row before
 //! its result.
 
@@ -14,12 +14,14 @@ use super::tasks::task::{Task, TaskState};
 use super::turn_builder::EffectRecord;
 use super::turn_builder::{TurnBuilder, TurnContext};
 use super::{
-    EffectStatus, Run, RunPlace, answer, approve, approvers, children, demands, judge, maps, replay, restore, step,
+    EffectStatus, Run, RunPlace, answer, approve, approvers, children, demands, elsewhere, judge, maps, policy_verdict,
+    projecting, replay, restore, step, waits,
 };
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Body, ChildWorkflow, MapItem};
 use crate::flow::policy::{Action, PolicyVerdict};
+use crate::flow::projection::Refusal;
 use crate::id;
 use crate::json::{CanonicalJson, Digest32, TooDeep, check_depth};
 use crate::ledger::decision::{DecisionSource, Outcome};
@@ -35,6 +37,7 @@ pub(crate) enum Work {
     Child { workflow: String, version: Option<i64> },
     Person,
     Map,
+    Wait,
     Unsupported(&'static str),
 }
 
@@ -42,8 +45,8 @@ pub(crate) enum Work {
 pub(crate) fn start_ready(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
     let mut held = Vec::new();
     while may_start(run) {
-        if step::is_turn_full(run, &cx.book) {
-            cx.book.more |= run.tasks.has_ready();
+        if step::is_turn_full(run, &cx.turn) {
+            cx.turn.more |= run.tasks.has_ready();
             break;
         }
         if run.tasks.calls().len() >= limits::RUN_CALLS_MAX || held.len() >= limits::RUN_CALLS_MAX {
@@ -88,6 +91,7 @@ pub(crate) fn work(run: &Run, at: RunPlace) -> Work {
         (Body::Map(_), None) => Work::Map,
         (Body::Workflow(started), _) => child(started),
         (Body::Hitl(_), _) => Work::Person,
+        (Body::Wait(_), _) => Work::Wait,
         (Body::Agent(_), _) => Work::Unsupported("agent"),
         (Body::Swarm(_), _) => Work::Unsupported("swarm"),
     }
@@ -101,6 +105,7 @@ fn start(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -> Result<bool, 
         Work::Person => approve::start_person(run, at, cx).map(|()| true),
         Work::Child { workflow, version } => children::start_child(run, at, workflow, version, cx).map(|()| true),
         Work::Map => maps::start_map(run, at, cx),
+        Work::Wait => waits::start_wait(run, at, cx).map(|()| true),
         Work::Unsupported(kind) => {
             let message = format!("nodes of type {kind} are not supported yet");
             answer::fail_step(run, at, ErrorBody::new(Code::ToolUnavailable, message), cx).map(|()| true)
@@ -121,7 +126,10 @@ fn start_tool(run: &mut Run, at: RunPlace, spec: &Arc<Spec>, cx: &mut TurnContex
         RecordedOutcome::Missing => return replay::not_recorded(run, at, cx).map(|()| true),
     }
     if run.tasks.graph().nodes[at.node].is_tool_absent {
-        return answer::give_up(run, at, tool_absent(&spec.name), cx).map(|()| true);
+        return answer::give_up(run, at, tool_absent(spec), cx).map(|()| true);
+    }
+    if !judge::judge_before_sending(run, at, spec, cx)? {
+        return Ok(true);
     }
     match judge(run, at, spec, &cx.env) {
         PolicyVerdict::Allow => {}
@@ -134,8 +142,11 @@ fn start_tool(run: &mut Run, at: RunPlace, spec: &Arc<Spec>, cx: &mut TurnContex
     if restore::may_be_already_done(run, at, spec) {
         return restore::resolve_before_dispatch(run, at, spec, cx);
     }
-    if run.tasks.task(at).is_some_and(Task::may_be_cached) && look_in_cache(run, at, spec, &mut cx.book) {
+    if run.tasks.task(at).is_some_and(Task::may_be_cached) && look_in_cache(run, at, spec, &mut cx.turn) {
         return Ok(true);
+    }
+    if elsewhere::is_executed_elsewhere(run, at, spec) {
+        return elsewhere::start(run, at, spec, cx).map(|()| true);
     }
     if !take_slot(run, at, spec, &mut cx.env) {
         return Ok(false);
@@ -146,18 +157,19 @@ fn start_tool(run: &mut Run, at: RunPlace, spec: &Arc<Spec>, cx: &mut TurnContex
 
 /// Takes a slot for a call. False: none is free, and the request is queued.
 pub(crate) fn take_slot(run: &Run, at: RunPlace, spec: &Spec, env: &mut Env<'_>) -> bool {
-    let (id, tenant, priority) = (run.head.id, run.head.tenant.as_str(), run.head.priority);
+    let (id, tenant, priority) = (run.head.id, run.head.tenant.as_str(), run.priority_at(at));
     // The run's values grow only with the outputs of calls.
     if !env.gate.may_grow(id, run.memory_bytes()) {
         return false;
     }
     let input = run.tasks.input(at).filter(|_| spec.effect != EffectKind::Pure);
-    env.gate.enter(SlotRequest { run: id, at, tenant, tool: &spec.name, input, priority })
+    env.gate.enter(SlotRequest { run: id, at, tenant, tool: &spec.name, version: &spec.version, input, priority })
 }
 
 /// At L0, steps are approved one at a time: each after the previous one has ended.
 fn must_wait_to_ask(run: &Run) -> bool {
-    run.head.level == Level::Ask && (run.tasks.awaiting_approval() > 0 || !run.tasks.calls().is_empty())
+    let calls = run.tasks.calls().len() + run.tasks.calls_elsewhere();
+    run.head.level == Level::Ask && (run.tasks.awaiting_approval() > 0 || calls > 0)
 }
 
 /// Renders, checks and fixes the input of a place.
@@ -201,13 +213,13 @@ pub(crate) fn judge_anew(run: &Run, at: RunPlace, spec: &Spec, env: &Env<'_>) ->
     let Some(input) = task.input() else { return PolicyVerdict::Allow };
     let (tenant, actor, level) = (run.head.tenant.as_str(), run.head.actor.as_str(), run.head.level);
     let action = Action { tenant, actor, level, node: run.tasks.name(at), tool: spec, input };
-    let mut demand = match judge::judge_for_requesters(run, at, &action, env) {
+    let mut demand = match policy_verdict::judge_for_requesters(run, at, &action, env) {
         PolicyVerdict::Allow => None,
         PolicyVerdict::Ask(demand) => Some(demand),
         deny @ PolicyVerdict::Deny { .. } => return deny,
     };
     let own = demands::demand_of_node(run, at).into_iter().chain(demands::demand_of_level(run, at, spec, input, env));
-    for further in own {
+    for further in own.chain(judge::demand_of_judge(run, at)) {
         demand = Some(match demand {
             Some(demand) => demand.and(further),
             None => further,
@@ -224,7 +236,7 @@ pub(crate) fn refuse_by_policy(
     cx: &mut TurnContext<'_>,
 ) -> Result<(), Unstorable> {
     run.tasks.mark_dirty(at, cx);
-    cx.book.add_decision(
+    cx.turn.add_decision(
         "step.refused",
         run.tasks.step_id(at),
         json!({"node": run.tasks.name(at), "rule": rule}),
@@ -235,7 +247,9 @@ pub(crate) fn refuse_by_policy(
             policies: vec![rule.clone()],
         },
     );
-    answer::give_up(run, at, ErrorBody::new(Code::PolicyDenied, reason).with("rule", rule), cx)
+    let error = ErrorBody::new(Code::PolicyDenied, reason).with("rule", rule);
+    projecting::refused(run, at, Refusal::Policy, &error, cx)?;
+    answer::give_up(run, at, error, cx)
 }
 
 /// Dispatches the call. It is recorded first if it has external effects.
@@ -246,37 +260,58 @@ pub(crate) fn dispatch(
     mode: CallMode,
     cx: &mut TurnContext<'_>,
 ) -> Result<(), Unstorable> {
+    if let Some(made) = record_dispatch(run, at, spec, mode, cx)? {
+        run.tasks.enter(at, TaskState::Running { call: made.id, mode: made.mode.clone() });
+        run.tasks.call_started(at);
+        cx.turn.effects.push(Effect::Call(made));
+    }
+    Ok(())
+}
+
+/// Records a call that is about to be made, if it has external effects.
+pub(crate) fn record_dispatch(
+    run: &mut Run,
+    at: RunPlace,
+    spec: &Arc<Spec>,
+    mode: CallMode,
+    cx: &mut TurnContext<'_>,
+) -> Result<Option<Call>, Unstorable> {
     let deadline = call_deadline(run, at, spec, cx.env.now);
     let call = (cx.env.ids)();
     let step = run.tasks.ensure_step(at, &mut cx.env);
     let now = cx.env.now;
     let key = effect_key(run, at, &mode);
     let head = Arc::clone(&run.head);
-    let Some(task) = run.tasks.task_mut(at) else { return Ok(()) };
+    let Some(task) = run.tasks.task_mut(at) else { return Ok(None) };
     let attempt = task.begin_call(&mode, now);
+    let queue = elsewhere::queue_of(spec, task.input());
+    if mode == CallMode::Execute {
+        task.set_work(None);
+    }
     let input = task.shared_input();
     let digest = task.input_digest();
     // A check looks for the call as it was sent, even if the row of its effect is missing.
     let effect = if mode == CallMode::Check { id::effect(head.id, &key) } else { step };
-    let mut made = Call { at, id: call, step, effect, key, attempt, tool: spec.name.clone(), mode, input, deadline };
+    let mut made = Call { at, id: call, step, effect, key, attempt, tool: Arc::clone(spec), mode, input, deadline };
     if spec.effect != EffectKind::Pure && made.mode == CallMode::Execute {
         let (key, tool, status) = (made.key.as_str(), spec.name.as_str(), EffectStatus::Dispatched);
-        made.effect = cx.book.write_effect(&head, task, EffectRecord { key, tool, status, deadline, at: now })?;
-        cx.book.record_call_start(&head, &made, now)?;
-        cx.book.dirty.insert(at);
+        made.effect = cx.turn.write_effect(&head, task, EffectRecord { key, tool, status, deadline, at: now })?;
+        cx.turn.record_call_start(&head, &made, now)?;
+        cx.turn.dirty.insert(at);
         let mut data = json!({
             "node": run.tasks.name(at), "item": at.item, "tool": spec.name, "attempt": attempt,
             "effect_id": made.effect, "input_digest": digest,
         });
+        if let Some(queue) = queue {
+            data["queue"] = queue.into();
+        }
         note_dry(&mut data, &made.input);
-        cx.book.add_note("step.dispatched", Some(step), None, data);
+        cx.turn.add_note("step.dispatched", Some(step), None, data);
     } else if let Some(stored) = task.effect() {
         made.effect = stored.id;
     }
-    run.tasks.enter(at, TaskState::Running { call, mode: made.mode.clone() });
-    run.tasks.call_started(at);
-    cx.book.effects.push(Effect::Call(made));
-    Ok(())
+    projecting::call_started(run, &made, cx)?;
+    Ok(Some(made))
 }
 
 fn call_deadline(run: &Run, at: RunPlace, spec: &Spec, now: Timestamp) -> Timestamp {
@@ -289,11 +324,16 @@ fn call_deadline(run: &Run, at: RunPlace, spec: &Spec, now: Timestamp) -> Timest
 pub(crate) fn effect_key(run: &Run, at: RunPlace, mode: &CallMode) -> String {
     let item = at.item.map(|item| format!("[{item}]")).unwrap_or_default();
     let undo = if matches!(mode, CallMode::Undo { .. }) { ":undo" } else { "" };
-    format!("{}:{}{item}{undo}", run.head.id.simple(), run.tasks.name(at))
+    // What a judge rejected is asked for anew, and must not be answered from the call before.
+    let round = match run.tasks.task(at).map_or(0, Task::round) {
+        0 => String::new(),
+        round => format!(":{}", round + 1),
+    };
+    format!("{}:{}{item}{round}{undo}", run.head.id.simple(), run.tasks.name(at))
 }
 
 /// Looks in the cache if the node allows it.
-fn look_in_cache(run: &mut Run, at: RunPlace, spec: &Spec, book: &mut TurnBuilder) -> bool {
+fn look_in_cache(run: &mut Run, at: RunPlace, spec: &Spec, turn: &mut TurnBuilder) -> bool {
     if run.tasks.reach(at, spec) == EffectKind::Write || replay::replay_mode(run).is_some() {
         return false;
     }
@@ -304,7 +344,7 @@ fn look_in_cache(run: &mut Run, at: RunPlace, spec: &Spec, book: &mut TurnBuilde
     let key = cache_key(run.tasks.name(at), spec, digest);
     run.tasks.enter(at, TaskState::LookingUpCache);
     run.tasks.call_started(at);
-    book.effects.push(Effect::LookUpCache { at, key });
+    turn.effects.push(Effect::LookUpCache { at, key });
     true
 }
 
@@ -317,7 +357,7 @@ pub(crate) fn cache_looked_up(
     let Some(TaskState::LookingUpCache) = run.tasks.state(at) else { return Ok(()) };
     run.tasks.call_ended(at);
     match hit {
-        Some(output) => answer::complete_without_call(run, at, output, "cached", cx),
+        Some(output) => answer::use_cached(run, at, output, cx),
         None => {
             // It is judged again: the lookup took time.
             run.tasks.enter(at, TaskState::Ready);
@@ -349,9 +389,9 @@ pub(crate) fn cache_key(node: &str, spec: &Spec, digest: Digest32) -> String {
 }
 
 /// The error of a place whose tool is not configured here.
-pub(crate) fn tool_absent(name: &str) -> ErrorBody {
-    let message = format!("the tool {name} is not configured in this process; configure it and retry the run");
-    ErrorBody::new(Code::ToolUnavailable, message).with("tool", name)
+pub(crate) fn tool_absent(placeholder: &Spec) -> ErrorBody {
+    let message = format!("{}; configure it and retry the run", placeholder.description);
+    ErrorBody::new(Code::ToolUnavailable, message).with("tool", placeholder.name.as_str())
 }
 
 /// Checks an input against the tool's schema and the limits.

@@ -48,6 +48,8 @@ words! {
         /// Waiting for its next retry.
         RetryWait = "retry_wait",
         Paused = "paused",
+        /// Waiting for a time or an event.
+        Waiting = "waiting",
         /// It is unknown whether the call took effect.
         OutcomeUnknown = "outcome_unknown",
     }

@@ -1,7 +1,7 @@
 //! One turn: applies all events that have arrived, then advances the run as far as possible.
 //!
 //! This is the coordinator. It routes each event to the module that handles it, and calls the others in a fixed order:
-//! rollback, draft, timers, edges and starts, end.
+//! judgements that earlier turns left, rollback, draft, timers, edges and starts, end.
 
 use super::drafting::draft;
 use super::drafting::plan;
@@ -13,7 +13,8 @@ use super::tasks::edges;
 use super::tasks::task::TaskState;
 use super::turn_builder::{TurnBuilder, TurnContext};
 use super::{
-    Run, RunPlace, RunStatus, answer, approve, close, end, map_calls, maps, refused_turn, renew, signals, start,
+    Run, RunPlace, RunStatus, answer, approve, close, elsewhere, end, judge, map_calls, maps, refused_turn, renew,
+    signals, start, waits,
 };
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
@@ -41,12 +42,13 @@ fn count_work(run: &mut Run) {
 }
 
 /// Whether the turn has reached its limit of rows or work.
-pub(crate) fn is_turn_full(run: &Run, book: &TurnBuilder) -> bool {
-    book.row_count() >= limits::TURN_ROWS_MAX || run.budget.is_spent()
+pub(crate) fn is_turn_full(run: &Run, turn: &TurnBuilder) -> bool {
+    turn.row_count() >= limits::TURN_ROWS_MAX || run.budget.is_spent()
 }
 
 /// Applies events and advances as far as possible. Rows are written by `finish_turn`.
 pub(crate) fn advance(run: &mut Run, events: Vec<Event>, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
+    judge::proceed(run, cx)?;
     for event in events {
         apply_event(run, event, cx)?;
     }
@@ -55,22 +57,24 @@ pub(crate) fn advance(run: &mut Run, events: Vec<Event>, cx: &mut TurnContext<'_
         draft::proceed(run, cx)?;
     }
     handle_due(run, cx)?;
+    waits::start_lookups(run, cx);
     propagate_and_start(run, cx)?;
     end::conclude(run, cx)
 }
 
 fn apply_event(run: &mut Run, event: Event, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
     match event {
-        Event::Claimed { alone } if run.row.is_new() => {
-            debug_assert!(alone, "a run that is nowhere yet has no other owner");
+        Event::Claimed { owns_all_calls } if run.row.is_new() => {
+            debug_assert!(owns_all_calls, "a run that is nowhere yet has no other owner");
             begin(run, cx)
         }
-        Event::Claimed { alone } => resume_claimed(run, alone, cx),
+        Event::Claimed { owns_all_calls } => resume_claimed(run, owns_all_calls, cx),
         Event::CallAnswered { at, call, answer, took_ms } => {
-            cx.book.took_ms = took_ms;
+            cx.turn.took_ms = took_ms;
             answer::apply_answer(run, at, call, answer, cx)
         }
         Event::CacheLookedUp { at, hit } => start::cache_looked_up(run, at, hit, cx),
+        Event::EventLookedUp { at, last, found } => waits::looked_up(run, at, last, found, cx),
         Event::Signalled(signal) => signals::apply(run, signal, cx),
         Event::Tick => Ok(()),
         Event::TurnRefused { answers, again } => refused_turn::reapply_answers(run, answers, again, cx),
@@ -80,10 +84,10 @@ fn apply_event(run: &mut Run, event: Event, cx: &mut TurnContext<'_>) -> Result<
 /// Starts a new run with its root nodes, or with the draft.
 fn begin(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
     run.status = RunStatus::Running;
-    cx.book.status = Some(RunStatus::Running);
-    close::note_started(run, &mut cx.book);
+    cx.turn.status = Some(RunStatus::Running);
+    close::note_started(run, &mut cx.turn);
     if !run.row.is_new() {
-        pin(run, &mut cx.book);
+        pin(run, &mut cx.turn);
     }
     if let Err(error) = check_inputs(run) {
         run.stopping.fail_with(error);
@@ -94,7 +98,7 @@ fn begin(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
     }
     if map_calls::exceeds_call_limit(run) {
         Arc::make_mut(&mut run.head).level = Level::Draft;
-        cx.book.set_run_column(runs::autonomy_level, Level::Draft.as_str());
+        cx.turn.set_run_column(runs::autonomy_level, Level::Draft.as_str());
     }
     if draft::is_wanted(run) {
         return draft::begin(run, cx);
@@ -104,10 +108,10 @@ fn begin(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
 }
 
 /// Records the workflow version and timeout of a child run. They are fixed when it is first claimed.
-fn pin(run: &Run, book: &mut TurnBuilder) {
-    book.set_run_column(runs::workflow_version, run.head.workflow.version);
-    book.set_run_column(runs::workflow_digest, Value::Bytes(run.tasks.graph().digest.to_vec()));
-    book.set_run_column(runs::timeout_at, run.head.timeout_at);
+fn pin(run: &Run, turn: &mut TurnBuilder) {
+    turn.set_run_column(runs::workflow_version, run.head.workflow.version);
+    turn.set_run_column(runs::workflow_digest, Value::Bytes(run.tasks.graph().digest.to_vec()));
+    turn.set_run_column(runs::timeout_at, run.head.timeout_at);
 }
 
 /// Checks that the workflow is supported and accepts these inputs.
@@ -122,11 +126,11 @@ fn check_inputs(run: &Run) -> Result<(), ErrorBody> {
     })
 }
 
-/// Resumes a run that was loaded. If `alone`, no other process can still be making its calls, so a lost one is settled
+/// Resumes a run that was loaded. If `owns_all_calls`, no other process can still be making its calls, so a lost one is settled
 /// at once; otherwise at its deadline.
-fn resume_claimed(run: &mut Run, alone: bool, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
-    cx.book.claim = true;
-    if alone {
+fn resume_claimed(run: &mut Run, owns_all_calls: bool, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
+    cx.turn.claim = true;
+    if owns_all_calls {
         run.rollback.skip_lost_deadlines();
     }
     if run.status == RunStatus::Pending {
@@ -144,9 +148,10 @@ fn resume_claimed(run: &mut Run, alone: bool, cx: &mut TurnContext<'_>) -> Resul
     }
     run.tasks.queue_roots();
     maps::settle_maps(run, cx)?;
+    waits::resume(run, cx);
     let lost: Vec<RunPlace> = run.tasks.places().filter(|at| run.tasks.is_lost(*at)).collect();
     for at in lost {
-        if alone {
+        if owns_all_calls {
             answer::settle_lost(run, at, cx)?;
         }
     }
@@ -160,15 +165,15 @@ fn handle_due(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Unstorable>
     }
     if run.head.timeout_at.is_some_and(|end| end <= cx.env.now) && !run.stopping.is_stopping() {
         run.stopping.fail_with(ErrorBody::new(Code::RequestTimeout, "the run timed out"));
-        cx.book.effects.extend(run.tasks.calls().iter().map(|at| Effect::Cancel(*at)));
+        cx.turn.effects.extend(run.tasks.calls().iter().map(|at| Effect::Cancel(*at)));
     }
     plan::expire(run, cx)?;
     apply::expire(run, cx)?;
     apply::renew(run, cx)?;
     while let Some((due, at)) = run.tasks.take_due(cx.env.now) {
-        if cx.book.row_count() >= limits::TURN_ROWS_MAX {
+        if cx.turn.row_count() >= limits::TURN_ROWS_MAX {
             run.tasks.put_back_timer((due, at));
-            cx.book.more = true;
+            cx.turn.more = true;
             break;
         }
         handle_timer(run, at, cx)?;
@@ -188,6 +193,8 @@ fn handle_timer(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -> Result
             approve::expire(run, at, &asked, cx)
         }
         Some(TaskState::Lost { .. }) => answer::settle_lost(run, at, cx),
+        Some(TaskState::Elsewhere { .. }) => elsewhere::deadline_passed(run, at, cx),
+        Some(TaskState::Waiting(_)) => waits::time_has_come(run, at, cx),
         _ => Ok(()),
     }
 }
@@ -198,8 +205,8 @@ fn propagate_and_start(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Un
         edges::propagate(run, cx)?;
         start::start_ready(run, cx)?;
         let rest = run.tasks.has_undecided();
-        if !rest || is_turn_full(run, &cx.book) {
-            cx.book.more |= rest;
+        if !rest || is_turn_full(run, &cx.turn) {
+            cx.turn.more |= rest;
             return Ok(());
         }
     }

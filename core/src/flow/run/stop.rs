@@ -3,11 +3,10 @@
 //! A run that is cancelled or has failed starts nothing new. What only waits is cancelled at once; what is in flight, and
 //! every outcome that is not known, is waited for.
 
-use super::event::{Effect, SignalKind};
-use super::stopping::PARENT_STOPPED;
+use super::event::Effect;
 use super::tasks::task::TaskState;
 use super::turn_builder::TurnContext;
-use super::{EffectStatus, Run, RunPlace, answer};
+use super::{EffectStatus, Run, RunPlace, answer, elsewhere, waits};
 use crate::access::Actor;
 use crate::flow::approval::RequestStatus;
 use crate::limits;
@@ -15,8 +14,8 @@ use crate::record::Unstorable;
 
 /// Cancels the run: nothing new starts, and calls in flight are cancelled.
 pub(crate) fn cancel_run(run: &mut Run, by: Actor, reason: Option<String>, cx: &mut TurnContext<'_>) {
-    if !run.status.is_final() && run.stopping.cancel(by, reason, &mut cx.book) {
-        cx.book.effects.extend(run.tasks.calls().iter().map(|at| Effect::Cancel(*at)));
+    if !run.status.is_final() && run.stopping.cancel(by, reason, &mut cx.turn) {
+        cx.turn.effects.extend(run.tasks.calls().iter().map(|at| Effect::Cancel(*at)));
     }
 }
 
@@ -27,14 +26,16 @@ pub(crate) fn stop_step(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -
         _ => None,
     };
     if let Some(asked) = asked {
-        cx.book.close_approval_request(&asked, RequestStatus::Cancelled, cx.env.now)?;
+        cx.turn.close_approval_request(&asked, RequestStatus::Cancelled, cx.env.now)?;
     }
+    waits::close(run, at, &mut cx.turn);
     if answer::may_have_happened(run, at) {
         return answer::outcome_unknown(run, at, "the run was stopped before the outcome was known", cx);
     }
     let now = cx.env.now;
-    if let Some(task) = run.tasks.task_mut(at) {
-        cx.book.settle_effect(task, EffectStatus::Failed, now)?;
+    // A held output was returned: its call took place.
+    if let Some(task) = run.tasks.task_mut(at).filter(|task| task.held().is_none()) {
+        cx.turn.settle_effect(task, EffectStatus::Failed, now)?;
     }
     let recorded = run.tasks.task(at).is_some_and(|task| task.step().is_some());
     // The items of a map stay: their rows are written, and what they did can be undone.
@@ -59,29 +60,22 @@ pub(crate) fn cancel_waiting(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<
     run.tasks.clear_ready();
     let places: Vec<RunPlace> = run.tasks.places().collect();
     for at in places {
-        if cx.book.row_count() >= limits::TURN_ROWS_MAX {
-            cx.book.more = true;
+        if cx.turn.row_count() >= limits::TURN_ROWS_MAX {
+            cx.turn.more = true;
             return Ok(true);
         }
         let Some(task) = run.tasks.task(at) else { continue };
         match task.state() {
             TaskState::Delayed { .. }
             | TaskState::Ready
+            | TaskState::Judging
             | TaskState::AwaitingApproval(_)
+            | TaskState::Waiting(_)
             | TaskState::RetryWait { .. } => {
                 under_way |= answer::may_have_happened(run, at);
                 stop_step(run, at, cx)?;
             }
-            TaskState::AwaitingChild { run: child } => {
-                under_way = true;
-                let child = *child;
-                if run.children.mark_stopped(child) {
-                    let reason = Some(PARENT_STOPPED.to_owned());
-                    let by = run.stopping.stopped_by();
-                    cx.book.send_signal(&run.head.tenant, child, &SignalKind::Cancel { by, reason }, &mut cx.env)?;
-                    cx.book.effects.push(Effect::Wake(child));
-                }
-            }
+            TaskState::Elsewhere { .. } => under_way |= elsewhere::stop(run, at, cx)?,
             TaskState::Lost { .. } | TaskState::OutcomeUnknown { .. } => under_way = true,
             _ => {}
         }

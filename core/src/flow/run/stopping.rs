@@ -88,7 +88,7 @@ impl Stopping {
     }
 
     /// Records why the run is stopping, once per reason.
-    pub(crate) fn write(&mut self, book: &mut TurnBuilder) -> Result<(), Unstorable> {
+    pub(crate) fn write(&mut self, turn: &mut TurnBuilder) -> Result<(), Unstorable> {
         let reasons = (self.failure.is_some(), self.cancelled.is_some());
         if reasons == self.stored {
             return Ok(());
@@ -96,7 +96,7 @@ impl Stopping {
         self.stored = reasons;
         let (cancelled_by, reason) = self.cancelled.clone().map(|cancelled| (cancelled.by, cancelled.reason)).unzip();
         let stopping = StopReason { error: self.failure.as_deref().cloned(), cancelled_by, reason: reason.flatten() };
-        book.set_run_column(runs::error_data, Json::encode(&stopping)?);
+        turn.set_run_column(runs::error_data, Json::encode(&stopping)?);
         Ok(())
     }
 
@@ -125,34 +125,34 @@ impl Stopping {
     }
 
     /// Cancels the run. False: it was cancelled before.
-    pub(crate) fn cancel(&mut self, by: Actor, reason: Option<String>, book: &mut TurnBuilder) -> bool {
+    pub(crate) fn cancel(&mut self, by: Actor, reason: Option<String>, turn: &mut TurnBuilder) -> bool {
         if self.cancelled.is_some() {
             return false;
         }
-        book.add_note("run.cancel_requested", None, Some(by.clone()), json!({"reason": reason}));
-        book.set_run_column(runs::cancel_requested, true);
-        book.set_run_column(runs::error_message, reason.clone());
+        turn.add_note("run.cancel_requested", None, Some(by.clone()), json!({"reason": reason}));
+        turn.set_run_column(runs::cancel_requested, true);
+        turn.set_run_column(runs::error_message, reason.clone());
         self.cancelled = Some(Cancellation { by, reason });
         true
     }
 
     /// Pauses or resumes a run that has not ended.
-    pub(crate) fn set_paused(&mut self, pause: bool, by: Actor, book: &mut TurnBuilder) {
+    pub(crate) fn set_paused(&mut self, pause: bool, by: Actor, turn: &mut TurnBuilder) {
         // A second pause only changes who paused the run.
         if self.paused_by.is_none() && !pause {
             return;
         }
         if !may_change_pause(self.paused_by.as_ref(), by.kind) {
             let refused = if pause { "run.pause_refused" } else { "run.resume_refused" };
-            book.add_note(refused, None, Some(by), json!({"reason": "a person has paused the run"}));
+            turn.add_note(refused, None, Some(by), json!({"reason": "a person has paused the run"}));
             return;
         }
         let holder = pause.then(|| by.clone());
-        book.set_run_column(runs::pause_requested, pause);
-        book.set_run_column(runs::paused_by, holder.as_ref().map(|by| by.id.clone()));
-        book.set_run_column(runs::paused_by_kind, holder.as_ref().map(|by| by.kind.as_str().to_owned()));
+        turn.set_run_column(runs::pause_requested, pause);
+        turn.set_run_column(runs::paused_by, holder.as_ref().map(|by| by.id.clone()));
+        turn.set_run_column(runs::paused_by_kind, holder.as_ref().map(|by| by.kind.as_str().to_owned()));
         self.paused_by = holder;
-        book.add_note(if pause { "run.paused" } else { "run.resumed" }, None, Some(by), json!({}));
+        turn.add_note(if pause { "run.paused" } else { "run.resumed" }, None, Some(by), json!({}));
     }
 
     /// Its next state could not be stored: whether it can only end.

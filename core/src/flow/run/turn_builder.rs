@@ -13,6 +13,7 @@ use super::{EffectStatus, RunHead, RunPlace, RunStatus};
 use crate::access::Actor;
 use crate::flow::approval::{ApprovalRequest, RequestStatus};
 use crate::flow::call::{Sent, ToolError};
+use crate::flow::event::rows::{EventChannel, NewWait, end_of_wait};
 use crate::flow::tables::{
     APPROVAL_REQUESTS, CACHE_ENTRIES, EFFECTS, RUN_SIGNALS, RUNS, TOOL_CALLS, approval_requests, cache_entries,
     effects, run_signals, runs, tool_calls,
@@ -28,16 +29,17 @@ use uuid::Uuid;
 pub(crate) struct TurnContext<'e> {
     /// Time, ids, slots and the rules.
     pub(crate) env: Env<'e>,
-    pub(crate) book: TurnBuilder,
+    pub(crate) turn: TurnBuilder,
 }
 
 impl<'e> TurnContext<'e> {
     /// A turn that continues after the ledger entry with this sequence number.
     pub(crate) fn new(env: &'e mut Env<'_>, seq: i64) -> Self {
-        let Env { now, ids, gate, policy, catalog, owner } = env;
+        let Env { now, ids, gate, policy, catalog, projection, jobs, owner } = env;
         let (now, owner) = (*now, *owner);
-        let env = Env { now, ids: &mut **ids, gate: &mut **gate, policy: *policy, catalog: *catalog, owner };
-        Self { env, book: TurnBuilder { seq, ..TurnBuilder::default() } }
+        let (policy, catalog, projection, jobs) = (*policy, *catalog, *projection, *jobs);
+        let env = Env { now, ids: &mut **ids, gate: &mut **gate, policy, catalog, projection, jobs, owner };
+        Self { env, turn: TurnBuilder { seq, ..TurnBuilder::default() } }
     }
 }
 
@@ -76,6 +78,10 @@ struct TurnRows {
     steps: Vec<Step>,
     /// The columns of the run's row.
     run: Vec<(&'static str, Value)>,
+    /// Places whose error a projection has already recorded.
+    logged: BTreeSet<RunPlace>,
+    /// Places whose work this turn hands to somebody else.
+    handed_over: BTreeSet<RunPlace>,
 }
 
 /// The row of an effect whose call is about to be made.
@@ -197,8 +203,36 @@ impl TurnBuilder {
         self.rows.inserts.push(insert);
     }
 
+    /// Adds statements that run in order, after the inserts and updates.
+    pub(crate) fn add_steps(&mut self, steps: Vec<Step>) {
+        self.rows.steps.extend(steps);
+    }
+
     pub(crate) fn update(&mut self, update: Update) {
         self.rows.updates.push(update);
+    }
+
+    /// A projection has recorded the error of a place.
+    pub(crate) fn mark_logged(&mut self, at: RunPlace) {
+        self.rows.logged.insert(at);
+    }
+
+    pub(crate) fn is_logged(&self, at: RunPlace) -> bool {
+        self.rows.logged.contains(&at)
+    }
+
+    /// This turn asks somebody else to do the work of a place.
+    pub(crate) fn mark_handed_over(&mut self, at: RunPlace) {
+        self.rows.handed_over.insert(at);
+    }
+
+    pub(crate) fn is_handed_over(&self, at: RunPlace) -> bool {
+        self.rows.handed_over.contains(&at)
+    }
+
+    /// Adds a statement that runs after the bulk part.
+    pub(crate) fn add_ordered(&mut self, step: Step) {
+        self.rows.steps.push(step);
     }
 
     /// Closes a pending request without a decision.
@@ -229,15 +263,27 @@ impl TurnBuilder {
         fresh
     }
 
+    /// A step begins to wait for an event.
+    pub(crate) fn begin_wait(&mut self, channel: EventChannel<'_>, wait: NewWait) -> Result<(), Unstorable> {
+        self.rows.inserts.push(channel.wait_row(wait)?);
+        self.rows.steps.extend(channel.mark(wait)?);
+        Ok(())
+    }
+
+    /// A step no longer waits for an event.
+    pub(crate) fn end_wait(&mut self, step: Uuid) {
+        self.rows.steps.push(end_of_wait(step));
+    }
+
     /// Sends a signal to another run.
     pub(crate) fn send_signal(
         &mut self,
         tenant: &str,
         run: Uuid,
-        told: &SignalKind,
+        kind: &SignalKind,
         env: &mut Env<'_>,
     ) -> Result<(), Unstorable> {
-        let signal = Signal::new((env.ids)(), told.clone());
+        let signal = Signal::new((env.ids)(), kind.clone());
         self.rows.inserts.push(signal.row(tenant, run, env.now)?);
         Ok(())
     }
@@ -311,7 +357,7 @@ impl TurnBuilder {
             vec![
                 (tool_calls::id, call.id.into()),
                 (tool_calls::step_id, call.step.into()),
-                (tool_calls::tool_name, call.tool.as_str().into()),
+                (tool_calls::tool_name, call.tool.name.as_str().into()),
                 (tool_calls::tool_input, Json::encode(&*call.input)?.into()),
                 (tool_calls::dry_run, is_dry_run(&call.input).into()),
                 (tool_calls::idempotency_key, call.key.as_str().into()),

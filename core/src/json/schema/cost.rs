@@ -6,6 +6,7 @@
 //! be acyclic. What applies one level down is followed level by level, to the maximum depth of a value.
 
 use super::InvalidSchema;
+use super::pattern::{self, PatternWork};
 use crate::limits::{JSON_DEPTH_MAX, SCHEMA_APPLIED_MAX, SCHEMA_NODES_MAX, SCHEMA_PATTERNS_MAX, SCHEMA_STEPS_MAX};
 use serde_json::{Map, Value};
 use std::cell::Cell;
@@ -31,32 +32,53 @@ const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 /// Names and scalar values that are compared in the time of one subschema.
 const SCALARS_PER_SUBSCHEMA: usize = 16;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct Cost<'a> {
     /// Maximum number of subschemas that may apply to one location.
     pub(super) applied_max: u64,
     pub(super) patterns: Vec<&'a str>,
+    /// What the patterns may take, if there are any.
+    pub(super) pattern_work: Option<PatternWork>,
 }
 
 /// A subschema.
-#[derive(Default)]
-struct Subschema {
+#[derive(Debug, Default)]
+pub(super) struct Subschema {
     /// Its own cost.
     weight: u64,
+    /// States of its `pattern`.
+    pub(super) pattern_states: u64,
+    /// States of the patterns for names of members.
+    pub(super) member_pattern_states: u64,
     /// Subschemas that apply to the same location.
-    same_location: Vec<usize>,
+    pub(super) same_location: Vec<usize>,
     /// Subschemas for every member of an object.
-    members: Vec<usize>,
+    pub(super) members: Vec<usize>,
+    /// Those of them that apply to the name.
+    pub(super) names: Vec<usize>,
     /// Subschema for members without one of their own.
-    rest: Option<usize>,
-    /// Subschemas for the member of this name.
-    named: Vec<(String, usize)>,
+    pub(super) rest: Option<usize>,
+    /// Subschemas for the member of this name, in the order of names.
+    pub(super) named: Vec<(String, usize)>,
     /// Subschemas for every item of a list.
-    items: Vec<usize>,
+    pub(super) items: Vec<usize>,
     /// Subschemas for one item each.
-    tuple: Vec<usize>,
+    pub(super) tuple: Vec<usize>,
     /// Re-evaluates what adjacent keywords applied.
-    reevaluates: bool,
+    pub(super) reevaluates: bool,
+}
+
+impl Subschema {
+    pub(super) const fn has_pattern(&self) -> bool {
+        self.pattern_states > 0 || self.member_pattern_states > 0
+    }
+
+    /// The subschemas that it applies, there or further down.
+    pub(super) fn below(&self) -> impl Iterator<Item = usize> {
+        let named = self.named.iter().map(|(_, below)| below);
+        let lists = [&self.same_location, &self.members, &self.items, &self.tuple].into_iter().flatten();
+        lists.chain(&self.rest).chain(named).copied()
+    }
 }
 
 /// Computes the cost of `document`. Rejects schemas with too many subschemas per location, unresolvable or external
@@ -66,7 +88,10 @@ pub(super) fn estimate(document: &Value) -> Result<Cost<'_>, InvalidSchema> {
     parts.add(document)?;
     let left = Cell::new(SCHEMA_STEPS_MAX);
     let closures = closures(&parts.all, &left)?;
-    Ok(Cost { applied_max: max_applied(&parts.all, &closures, &left)?, patterns: parts.patterns })
+    let applied_max = max_applied(&parts.all, &closures, &left)?;
+    let Subschemas { patterns, all, .. } = parts;
+    let pattern_work = (!patterns.is_empty()).then(|| PatternWork::new(all));
+    Ok(Cost { applied_max, patterns, pattern_work })
 }
 
 /// Bounds the work of counting itself.
@@ -165,20 +190,25 @@ impl<'a> Subschemas<'a> {
                     }
                 }
                 ("additionalProperties", _) => part.rest = Some(meet(self, value)?),
-                (word, _) if MEMBERS.contains(&word) => part.members.push(meet(self, value)?),
+                (word, _) if MEMBERS.contains(&word) => {
+                    let below = meet(self, value)?;
+                    part.members.push(below);
+                    part.names.extend((word == "propertyNames").then_some(below));
+                }
                 (word, _) if ITEMS.contains(&word) => part.items.push(meet(self, value)?),
                 ("properties", Value::Object(by_name)) => {
                     for (name, schema) in by_name {
                         part.named.push((name.clone(), meet(self, schema)?));
                     }
+                    part.named.sort_unstable();
                 }
                 ("patternProperties", Value::Object(by_pattern)) => {
-                    self.patterns.extend(by_pattern.keys().map(String::as_str));
-                    for schema in by_pattern.values() {
+                    for (pattern, schema) in by_pattern {
                         part.members.push(meet(self, schema)?);
+                        part.member_pattern_states += self.add_pattern(pattern)?;
                     }
                 }
-                ("pattern", Value::String(pattern)) => self.patterns.push(pattern),
+                ("pattern", Value::String(pattern)) => part.pattern_states = self.add_pattern(pattern)?,
                 (word, Value::Object(by_name)) if DEFINITIONS.contains(&word) => {
                     for schema in by_name.values() {
                         meet(self, schema)?;
@@ -187,10 +217,16 @@ impl<'a> Subschemas<'a> {
                 _ => {}
             }
         }
-        if self.patterns.len() > SCHEMA_PATTERNS_MAX {
+        Ok(part)
+    }
+
+    /// Adds a pattern; returns the states that a byte of text may visit.
+    fn add_pattern(&mut self, pattern: &'a str) -> Result<u64, InvalidSchema> {
+        if self.patterns.len() >= SCHEMA_PATTERNS_MAX {
             return reject(format!("it has more than {SCHEMA_PATTERNS_MAX} patterns"));
         }
-        Ok(part)
+        self.patterns.push(pattern);
+        Ok(pattern::states(pattern))
     }
 
     /// Resolves a reference.

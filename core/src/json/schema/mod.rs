@@ -6,12 +6,15 @@
 //! before it is compiled; see `cost`.
 
 mod cost;
+mod pattern;
 
 use crate::limits::{
     FAULT_CHARS_MAX, PATTERN_BYTES_MAX, PATTERN_BYTES_MIN, SCHEMA_APPLIED_CHEAP_MAX, SCHEMA_FAULTS_MAX,
-    SCHEMA_FAULTS_WORK_MAX, SCHEMA_PATTERN_BYTES_MAX, SCHEMA_TEXT_MAX, SCHEMA_WORK_MAX,
+    SCHEMA_FAULTS_PATTERN_WORK_MAX, SCHEMA_FAULTS_WORK_MAX, SCHEMA_PATTERN_BYTES_MAX, SCHEMA_PATTERN_WORK_MAX,
+    SCHEMA_WORK_MAX,
 };
 use cost::Cost;
+use pattern::PatternWork;
 use serde::Serialize;
 use serde_json::Value;
 use std::fmt;
@@ -25,11 +28,20 @@ pub struct Schema {
     validator: jsonschema::Validator,
     /// Maximum number of subschemas that may apply to one location of a value.
     applied_max: u64,
-    patterns: usize,
+    /// What its patterns may take, if it has any.
+    pattern_work: Option<PatternWork>,
     /// Bytes that its compiled patterns take at most.
     pattern_bytes: usize,
-    /// Maximum of text bytes in a value times patterns.
-    text_max: u64,
+    trust: Trust,
+}
+
+/// Who wrote a schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trust {
+    /// We or an operator: its patterns run on whatever a caller sends.
+    Trusted,
+    /// A caller: the time that its patterns spend on text is bounded, and the memory that they take.
+    Untrusted,
 }
 
 /// A validation error.
@@ -50,16 +62,17 @@ pub struct InvalidSchema {
 impl Schema {
     /// Compiles a trusted schema, ours or an operator's (JSON Schema 2020-12 unless it says otherwise).
     pub fn compile(document: Value) -> Result<Self, InvalidSchema> {
-        Self::compile_bounded(document, u64::MAX, usize::MAX)
+        Self::compile_bounded(document, Trust::Trusted)
     }
 
     /// Compiles an untrusted schema: the time that its patterns spend on text is bounded, and the memory that they take.
     pub fn compile_untrusted(document: Value) -> Result<Self, InvalidSchema> {
-        Self::compile_bounded(document, SCHEMA_TEXT_MAX, SCHEMA_PATTERN_BYTES_MAX)
+        Self::compile_bounded(document, Trust::Untrusted)
     }
 
-    fn compile_bounded(document: Value, text_max: u64, pattern_bytes_max: usize) -> Result<Self, InvalidSchema> {
-        let Cost { applied_max, patterns } = cost::estimate(&document)?;
+    fn compile_bounded(document: Value, trust: Trust) -> Result<Self, InvalidSchema> {
+        let Cost { applied_max, patterns, pattern_work } = cost::estimate(&document)?;
+        let pattern_bytes_max = if trust == Trust::Trusted { usize::MAX } else { SCHEMA_PATTERN_BYTES_MAX };
         let mut pattern_bytes = 0;
         for pattern in &patterns {
             pattern_bytes += compiled_bytes(pattern);
@@ -71,10 +84,9 @@ impl Schema {
                 return Err(InvalidSchema { reason });
             }
         }
-        let patterns = patterns.len();
         let validator = validator(&document, PATTERN_BYTES_MAX);
         let validator = validator.map_err(|error| InvalidSchema { reason: error.to_string() })?;
-        Ok(Self { document, validator, applied_max, patterns, pattern_bytes, text_max })
+        Ok(Self { document, validator, applied_max, pattern_work, pattern_bytes, trust })
     }
 
     /// Bytes that the compiled patterns take at most.
@@ -91,25 +103,45 @@ impl Schema {
     /// Whether validation may be CPU-intensive.
     #[must_use]
     pub const fn is_expensive(&self) -> bool {
-        self.applied_max > SCHEMA_APPLIED_CHEAP_MAX || self.patterns > 0
+        self.applied_max > SCHEMA_APPLIED_CHEAP_MAX || self.pattern_work.is_some()
     }
 
-    fn exceeds_budget(&self, value: &Value) -> bool {
-        self.applied_max.saturating_mul(count_values(value)) > SCHEMA_WORK_MAX
-            || (self.patterns as u64).saturating_mul(text_bytes(value)) > self.text_max
+    /// Whether the patterns of a caller may take longer than this on a value.
+    fn exceeds_pattern_work(&self, value: &Value, max: u64) -> bool {
+        let work = self.pattern_work.as_ref().filter(|_| self.trust == Trust::Untrusted);
+        work.is_some_and(|work| work.on(value, max) > max)
+    }
+
+    /// Why a value is too large to be validated.
+    fn budget_violation(&self, value: &Value) -> Option<String> {
+        if !self.is_expensive() {
+            return None;
+        }
+        // First: counting the work of patterns takes as long as what this bounds.
+        if self.applied_max.saturating_mul(count_values(value)) > SCHEMA_WORK_MAX {
+            return Some("the value is too large for a schema with this many subschemas".to_owned());
+        }
+        self.exceeds_pattern_work(value, SCHEMA_PATTERN_WORK_MAX).then(|| {
+            format!(
+                "the text is too large for the patterns of the schema, which would take more than \
+                 {SCHEMA_PATTERN_WORK_MAX} steps; send less text, or use patterns with smaller counts such as {{5}}"
+            )
+        })
     }
 
     /// Validates `value`.
     pub fn check(&self, value: &Value) -> Result<(), Vec<SchemaViolation>> {
-        if self.is_expensive() && self.exceeds_budget(value) {
-            let message = "the value is too large for a schema with this many subschemas or patterns".to_owned();
+        if let Some(message) = self.budget_violation(value) {
             return Err(vec![SchemaViolation { pointer: String::new(), message }]);
         }
         if self.validator.is_valid(value) {
             return Ok(());
         }
-        // The validator collects the errors of every subschema before the first few are reported.
-        if self.applied_max.saturating_mul(count_values(value)) > SCHEMA_FAULTS_WORK_MAX {
+        // The validator collects the errors of every subschema before the first few are reported, and applies the
+        // patterns below nested alternatives several times for that.
+        if self.applied_max.saturating_mul(count_values(value)) > SCHEMA_FAULTS_WORK_MAX
+            || self.exceeds_pattern_work(value, SCHEMA_FAULTS_PATTERN_WORK_MAX)
+        {
             let message = "the value does not match the schema, and is too large to list the errors".to_owned();
             return Err(vec![SchemaViolation { pointer: String::new(), message }]);
         }
@@ -146,16 +178,6 @@ fn truncate(text: String) -> String {
     match text.char_indices().nth(FAULT_CHARS_MAX) {
         None => text,
         Some((end, _)) => format!("{}…", &text[..end]),
-    }
-}
-
-/// Bytes of text in a value, including member names.
-fn text_bytes(value: &Value) -> u64 {
-    match value {
-        Value::String(text) => text.len() as u64,
-        Value::Array(items) => items.iter().map(text_bytes).sum(),
-        Value::Object(members) => members.iter().map(|(name, value)| name.len() as u64 + text_bytes(value)).sum(),
-        _ => 0,
     }
 }
 
@@ -220,6 +242,26 @@ mod tests {
         for unbounded in ["(?=a)b", "^(a)\\1$", "(a{1000}){1000}"] {
             assert!(Schema::compile(json!({"pattern": unbounded})).is_err(), "{unbounded}");
         }
+    }
+
+    /// One pattern with many states, and one with few that is applied twenty times, took 36 and 11 seconds.
+    #[test]
+    fn a_pattern_is_not_run_where_it_would_take_seconds() {
+        let states = Schema::compile_untrusted(json!({"pattern": "[a-q][a-t]{1800}[u-z0-9A-Z]"})).unwrap();
+        let text = |bytes: usize| json!("abcdefghijklmnopq".repeat(bytes / 17));
+        assert!(states.check(&text(990_000)).unwrap_err()[0].message.contains("too large for the patterns"));
+        assert!(!states.check(&text(200)).unwrap_err()[0].message.contains("too large"));
+        let refs: Vec<Value> = (0..20).map(|_| json!({"$ref": "#/$defs/p"})).collect();
+        let defs = json!({"p": {"pattern": "[a-q][a-t]{1800}[u-z0-9A-Z]"}});
+        let often = Schema::compile_untrusted(json!({"$defs": defs, "anyOf": refs})).unwrap();
+        assert!(often.check(&text(15_000)).unwrap_err()[0].message.contains("too large for the patterns"));
+
+        let properties = json!({"id": {"pattern": "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"}, "slug": {"pattern": "^[a-z0-9-]{1,63}$"}});
+        let plain = Schema::compile_untrusted(json!({"properties": properties})).unwrap();
+        let long = json!({"id": "0e37df36-f698-11e6-8dd4-cb9ced3df976", "slug": "a-b", "body": "x".repeat(1_000_000)});
+        assert_eq!(plain.check(&long), Ok(()), "no pattern is applied to the long text");
+        let words = Schema::compile_untrusted(json!({"properties": {"body": {"pattern": "^[ -~]+$"}}})).unwrap();
+        assert_eq!(words.check(&long), Ok(()), "a simple pattern may read a long text");
     }
 
     #[test]

@@ -2,8 +2,10 @@
 //! nested and whatever an expression makes of it.
 
 use chimera_core::access::TenantSettings;
+use chimera_core::access::destination::destinations;
 use chimera_core::flow::Children;
 use chimera_core::flow::air::{Catalog, Document, Graph, WorkflowInfo, compile};
+use chimera_core::flow::expand;
 use chimera_core::flow::plan::Plan;
 use chimera_core::tool::{CallClass, EffectKind, Metadata, ReadOnlyInputs, Rollback, Spec, ToolDeclaration};
 use proptest::prelude::*;
@@ -66,7 +68,7 @@ impl Act {
     fn is_found(self, plan: &Plan) -> bool {
         let tenant = TenantSettings { domains: vec!["acme.example".to_owned()], ..TenantSettings::default() };
         let spec = Tools.tool(self.tool).unwrap();
-        let bad = |input: &Value| match spec.destinations(input) {
+        let bad = |input: &Value| match destinations(&spec, input) {
             Some(named) => named.iter().any(|named| tenant.is_outside(named)),
             None => spec.call_class(input) == CallClass::Delete,
         };
@@ -157,7 +159,7 @@ impl Act {
         }
         let source = json!({"id": "s", "type": "function", "fn": "http.request", "inputs": {"url": "https://a.test"}});
         let top = graph("w0", json!([source, graphs[0]]), json!([{"from": "s", "to": "c"}]));
-        Plan::from_graph(&top, inputs, &children)
+        expand(&top, inputs, &children)
     }
 }
 
@@ -204,7 +206,7 @@ fn only_what_depends_on_the_unknown_is_unknown() {
     ] {
         let below = graph("w", child(json!({"method": method, "whole": "${inputs.all}"})), json!([]));
         let children = Children::from([(("w".to_owned(), None), below)]);
-        let plan = Plan::from_graph(&top, &json!({}), &children);
+        let plan = expand(&top, &json!({}), &children);
         let input = &plan.steps[1].input;
         assert_eq!(ACTS[0].is_found(&plan), !reads, "{method}: {input}");
         assert_eq!(input["whole"]["method"], "GET", "{input}");

@@ -5,9 +5,11 @@ mod examples;
 mod faults;
 mod fuzzed;
 mod given;
+mod judge;
 mod patch;
 mod properties;
 mod types;
 #[path = "../../../../expr/tests/it/run_scope.rs"]
 #[allow(dead_code)]
 mod values;
+mod waits;

@@ -11,6 +11,11 @@ pub trait Tenancy: Send + Sync {
     /// What is shared with a tenant; `None` for the default tenant, which owns everything.
     fn guest(&self, tenant: &str) -> Option<Arc<Guest>>;
 
+    /// The id of the tenant with this slug, if there is one besides the default one.
+    fn id_of_slug(&self, _slug: &str) -> Option<String> {
+        None
+    }
+
     /// Whether there are tenants besides the default one. If so, each gets a share of common resources.
     fn is_shared(&self) -> bool;
 }

@@ -7,96 +7,83 @@ use crate::access::port::{ClaimOutcome, CounterError, Counters};
 use crate::access::{CounterFallback, Permit};
 use crate::act::Actions;
 use crate::error::EngineError;
-use crate::flow::{RunHandle, RunKey, StartRun};
+use crate::flow::{self, RunKey};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::tables::{RUNS, runs};
 use chimera_core::limits::{KEY_CLAIM_ABANDONED_SECONDS, KEY_CLAIM_POLL_INTERVAL, RECENT_KEYS_MAX};
-use chimera_core::record::{Scope, Select, Tx};
+use chimera_core::record::{Scope, Select};
 use chimera_core::time::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use uuid::Uuid;
 
 /// A key that this process has claimed.
-struct KeyClaim {
+pub(in crate::act) struct KeyClaim {
     counters: Arc<dyn Counters>,
     name: String,
     run: Uuid,
 }
 
-impl Actions {
-    /// Starts a run whose key, if it has one, is claimed first.
-    pub(in crate::act) async fn start_claimed(
-        &self,
-        permit: &Permit,
-        start: StartRun,
-        alongside: &Tx,
-    ) -> Result<RunHandle, EngineError> {
-        let claim = match (&start.idempotency_key, start.run_id) {
-            (Some(key), Some(run)) => self.claim(permit, key, run).await?,
-            _ => None,
-        };
-        let started = self.flow.start_with(permit, start, alongside).await;
-        if let Some(claim) = claim.filter(|_| started.is_err()) {
-            self.release_claim(claim).await;
-        }
-        started
-    }
-
-    /// Claims a key for a run; `None` if the store alone decides. Fails with the run of a faster request.
-    async fn claim(&self, permit: &Permit, key: &RunKey, run: Uuid) -> Result<Option<KeyClaim>, EngineError> {
-        let Some(counters) = &self.access.authenticator.claims else { return Ok(None) };
-        let (settings, clock) = (&self.access.directory.settings, &self.access.directory.parts.clock);
-        // Only the default tenant uses the key in plain, guessable form: no tenant waits for another's claim or takes
-        // it.
-        let name = match permit.tenant() == settings.tenant {
-            true => format!("idempotency:{}", key.said()),
-            false => format!("idempotency:{}", key.derived()),
-        };
-        loop {
-            let claimed = counters.claim(&name, &run.to_string(), settings.idempotency_ttl, clock.steady()).await;
-            let held = match claimed {
-                Ok(ClaimOutcome::Claimed) => {
-                    return Ok(Some(KeyClaim { counters: Arc::clone(counters), name, run }));
-                }
-                Ok(ClaimOutcome::Held(held)) => held,
-                Err(CounterError::Unavailable { .. }) if settings.counter_fallback == CounterFallback::Database => {
-                    return Ok(None);
-                }
-                Err(_) => {
-                    let message = "the idempotency key can't be reserved right now; retry";
-                    return Err(ErrorBody::new(Code::StoreUnavailable, message).retry_after(1).into());
-                }
-            };
-            // In this order: an existing run is also found by its key, unless it belongs to somebody else.
-            let is_run = self.is_run(&held).await?;
-            if let Some(run) = self.flow.find_by_key(permit, key).await? {
-                return Err(EngineError::KeyUsed(Box::new(run)));
-            }
-            if is_run {
-                // Our key is stored in another form, so the store decides.
-                return Ok(None);
-            }
-            if self.keys.foreign.is_abandoned(&name, &held, clock.steady()) {
-                // The claim's holder is gone and left no run.
-                let _ = counters.release(&name, &held, clock.steady()).await;
-            }
-            tokio::time::sleep(KEY_CLAIM_POLL_INTERVAL).await;
-        }
-    }
-
-    async fn is_run(&self, id: &str) -> Result<bool, EngineError> {
-        let Ok(id) = Uuid::parse_str(id) else { return Ok(false) };
-        let select = Select::from(&RUNS, Scope::System).with(runs::id, id).take(1);
-        Ok(!self.access.directory.parts.records.read(select).await?.rows.is_empty())
-    }
-
-    async fn release_claim(&self, held: KeyClaim) {
-        let now = self.access.directory.parts.clock.steady();
-        if let Err(error) = held.counters.release(&held.name, &held.run.to_string(), now).await {
+impl KeyClaim {
+    /// Gives the key back: no run was started with it.
+    pub(in crate::act) async fn release(self, now: Timestamp) {
+        if let Err(error) = self.counters.release(&self.name, &self.run.to_string(), now).await {
             tracing::warn!(error = %error, "the claim of an idempotency key could not be released");
         }
     }
+}
+
+/// Claims a key for a run; `None` if the store alone decides. Fails with the run of a faster request.
+pub(in crate::act) async fn claim_key(
+    actions: &Actions,
+    permit: &Permit,
+    key: &RunKey,
+    run: Uuid,
+) -> Result<Option<KeyClaim>, EngineError> {
+    let Some(counters) = &actions.access.authenticator.claims else { return Ok(None) };
+    let (settings, clock) = (&actions.access.directory.settings, &actions.access.directory.parts.clock);
+    // Only the default tenant uses the key in plain, guessable form: no tenant waits for another's claim or takes
+    // it.
+    let name = match permit.tenant() == settings.tenant {
+        true => format!("idempotency:{}", key.said()),
+        false => format!("idempotency:{}", key.derived()),
+    };
+    loop {
+        let claimed = counters.claim(&name, &run.to_string(), settings.idempotency_ttl, clock.steady()).await;
+        let held = match claimed {
+            Ok(ClaimOutcome::Claimed) => {
+                return Ok(Some(KeyClaim { counters: Arc::clone(counters), name, run }));
+            }
+            Ok(ClaimOutcome::Held(held)) => held,
+            Err(CounterError::Unavailable { .. }) if settings.counter_fallback == CounterFallback::Database => {
+                return Ok(None);
+            }
+            Err(_) => {
+                let message = "the idempotency key can't be reserved right now; retry";
+                return Err(ErrorBody::new(Code::StoreUnavailable, message).retry_after(1).into());
+            }
+        };
+        // In this order: an existing run is also found by its key, unless it belongs to somebody else.
+        let is_run = is_run(actions, &held).await?;
+        if let Some(run) = flow::find_run_by_key(&actions.flow, permit, key).await? {
+            return Err(EngineError::KeyUsed(Box::new(run)));
+        }
+        if is_run {
+            // Our key is stored in another form, so the store decides.
+            return Ok(None);
+        }
+        if actions.keys.foreign.is_abandoned(&name, &held, clock.steady()) {
+            // The claim's holder is gone and left no run.
+            let _ = counters.release(&name, &held, clock.steady()).await;
+        }
+        tokio::time::sleep(KEY_CLAIM_POLL_INTERVAL).await;
+    }
+}
+
+async fn is_run(actions: &Actions, id: &str) -> Result<bool, EngineError> {
+    let Ok(id) = Uuid::parse_str(id) else { return Ok(false) };
+    let select = Select::from(&RUNS, Scope::System).with(runs::id, id).take(1);
+    Ok(!actions.access.directory.parts.records.read(select).await?.rows.is_empty())
 }
 
 /// Claims of others without a run: the holder, and since when this process knows of it.

@@ -7,9 +7,10 @@ use chimera_core::act::tables::ScheduleRow;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::limits::{
     NOTES_BYTES_MAX, SCHEDULE_CATCH_UP_SECONDS_DEFAULT, SCHEDULE_CATCH_UP_SECONDS_MAX, SCHEDULE_INTERVAL_SECONDS_MAX,
-    SCHEDULE_INTERVAL_SECONDS_MIN, SCHEDULE_JITTER_SECONDS_MAX, SCHEDULE_NAME_CHARS_MAX, SCHEDULE_QUEUE_DEFAULT,
-    SCHEDULE_QUEUE_MAX,
+    SCHEDULE_INTERVAL_SECONDS_MIN, SCHEDULE_JITTER_SECONDS_MAX, SCHEDULE_JITTER_TICKS_MAX, SCHEDULE_NAME_CHARS_MAX,
+    SCHEDULE_QUEUE_DEFAULT, SCHEDULE_QUEUE_MAX,
 };
+use chimera_core::redact::Redactor;
 use chimera_core::time::Timestamp;
 use serde_json::{Value, json};
 
@@ -17,8 +18,10 @@ use serde_json::{Value, json};
 #[derive(Clone, Debug)]
 pub struct ScheduleDefinition {
     pub workflow_id: String,
-    /// `None`: the newest at every tick.
+    /// `None`: the newest version at the time of the request.
     pub version: Option<i64>,
+    /// Ticks start the newest version of their time instead of a fixed one.
+    pub follow_latest: bool,
     pub inputs: Value,
     /// Exactly one of `cron` and `every`.
     pub cron: Option<String>,
@@ -59,6 +62,7 @@ impl ScheduleDefinition {
         Self {
             workflow_id: workflow_id.into(),
             version: None,
+            follow_latest: false,
             inputs: json!({}),
             cron: None,
             time_zone: None,
@@ -88,6 +92,9 @@ impl ScheduleDefinition {
         if !(0..=SCHEDULE_JITTER_SECONDS_MAX).contains(&self.jitter_seconds) {
             let message = format!("jitter_seconds must be a number from 0 to {SCHEDULE_JITTER_SECONDS_MAX}");
             return Err(invalid("/jitter_seconds", message));
+        }
+        if self.follow_latest && self.version.is_some() {
+            return Err(invalid("/follow_latest", "follow_latest goes without a version"));
         }
         if let (Some(start), Some(end)) = (self.starts_at, self.ends_at)
             && end <= start
@@ -142,11 +149,28 @@ fn unknown_zone(name: &str) -> ErrorBody {
     invalid("/time_zone", format!("there is no time zone `{name}`; {hint}"))
 }
 
-/// Refuses a reason that is too long to be kept.
-pub(super) fn check_reason(reason: Option<&str>) -> Result<(), ErrorBody> {
-    match reason {
+/// A reason to keep, with credentials masked. Refuses one that is too long.
+pub(super) fn masked_reason(reason: Option<String>) -> Result<Option<String>, ErrorBody> {
+    match &reason {
         Some(text) if text.len() > NOTES_BYTES_MAX || text.contains('\0') => {
             Err(invalid("/reason", format!("the reason has more than {NOTES_BYTES_MAX} bytes or holds U+0000")))
+        }
+        _ => Ok(reason.map(|text| Redactor::default().text(&text).into_owned())),
+    }
+}
+
+/// Refuses a jitter that could delay a tick beyond the next one: ticks would come in bursts.
+pub(super) fn check_jitter(rules: &ScheduleRules, now: Timestamp) -> Result<(), ErrorBody> {
+    if rules.jitter_seconds == 0 {
+        return Ok(());
+    }
+    let ticks = || std::iter::successors(rules.first_from(now), |tick| rules.next_after(*tick));
+    let gaps = ticks().zip(ticks().skip(1)).take(SCHEDULE_JITTER_TICKS_MAX);
+    let shortest = gaps.map(|(tick, next)| next.micros() - tick.micros()).min();
+    match shortest.map(|micros| micros / 1_000_000) {
+        Some(seconds) if seconds <= rules.jitter_seconds => {
+            let message = format!("jitter_seconds must be smaller than {seconds}, the time between two ticks");
+            Err(invalid("/jitter_seconds", message))
         }
         _ => Ok(()),
     }

@@ -2,18 +2,22 @@
 
 use super::Schedules;
 use crate::error::EngineError;
-use crate::ledger::audit::{DecisionRecord, EventRecord, Writer};
-use chimera_core::act::schedule::{Backlog, ScheduleRules, TickOutcome};
+use crate::ledger::audit::{DecisionRecord, EventRecord};
+use chimera_core::act::schedule::{Backlog, ScheduleRules, Streak, TickOutcome, TickSummary};
 use chimera_core::act::tables::{SCHEDULES, ScheduleRow, schedules};
 use chimera_core::error::ErrorBody;
+use chimera_core::flow::tables::{INBOX_MESSAGES, inbox_messages};
 use chimera_core::ledger::decision::{DecisionSource, Outcome};
-use chimera_core::record::{Json, Tx, Update, Value as Cell};
+use chimera_core::record::{Insert, Json, Tx, Update, Value as Cell};
 use chimera_core::time::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 /// When a schedule is due that has nothing more to do: 9999-12-31.
 const NEVER: Timestamp = Timestamp::from_micros(253_402_214_400_000_000);
+
+/// Who pauses a schedule that can't go on.
+pub(super) const SYSTEM: &str = "system";
 
 pub(super) type Cells = Vec<(&'static str, Cell)>;
 
@@ -64,6 +68,71 @@ pub(super) fn report_cells(report: &TickReport) -> Result<Cells, EngineError> {
     Ok(cells)
 }
 
+/// The ticks in a row that started no run.
+pub(super) fn streak_of(row: &ScheduleRow) -> Option<Streak> {
+    row.streak.as_ref().and_then(|streak| streak.decode().ok())
+}
+
+/// The column of a streak; without one, null.
+pub(super) fn streak_cell(streak: Option<&Streak>) -> Result<(&'static str, Cell), EngineError> {
+    Ok((schedules::streak, streak.map(Json::encode).transpose()?.into()))
+}
+
+/// Records the ticks that the ledger does not have yet: nothing more is known about them.
+pub(super) fn add_summary(
+    scheduler: &Schedules,
+    tx: &mut Tx,
+    row: &ScheduleRow,
+    summary: Option<TickSummary>,
+) -> Result<(), EngineError> {
+    let Some(TickSummary { outcome, code, reason, ticks, first, last }) = summary else { return Ok(()) };
+    let data = json!({
+        "name": row.name, "outcome": outcome, "code": code, "reason": reason, "count": ticks, "first": first, "last": last,
+    });
+    scheduler.writer().event(tx, event_of(row, "schedule.ticks_not_started", data))?;
+    Ok(())
+}
+
+/// Adds the queued ticks that a change drops to the data of its entry.
+pub(super) fn add_dropped(data: &mut Value, row: &ScheduleRow) {
+    if !row.queued.is_empty() {
+        data["dropped_ticks"] = row.queued.clone().into();
+    }
+}
+
+/// The message to a schedule's owner that it was paused.
+pub(super) fn owner_message(scheduler: &Schedules, row: &ScheduleRow, reason: &str) -> Result<Insert, EngineError> {
+    let parts = &scheduler.actions.access.directory.parts;
+    let now = parts.clock.now();
+    let data = json!({
+        "schedule_id": row.id, "name": row.name, "workflow_id": row.workflow_id, "reason": reason, "paused_at": now,
+    });
+    Ok(Insert::new(
+        &INBOX_MESSAGES,
+        vec![
+            (inbox_messages::tenant_id, row.tenant_id.as_str().into()),
+            (inbox_messages::actor, row.owner.as_str().into()),
+            (inbox_messages::id, parts.random.row_id(now).into()),
+            // It is about no run.
+            (inbox_messages::run_id, Uuid::nil().into()),
+            (inbox_messages::event_type, "schedule.paused".into()),
+            (inbox_messages::data, Json::encode(&data)?.into()),
+            (inbox_messages::created_at, now.into()),
+        ],
+    )?)
+}
+
+/// The columns of a schedule that is paused from now on.
+pub(super) fn paused_cells(now: Timestamp, by: &str, reason: Option<String>) -> Cells {
+    let mut cells = idle_cells();
+    cells.extend([
+        (schedules::paused_at, now.into()),
+        (schedules::paused_by, by.into()),
+        (schedules::pause_reason, reason.into()),
+    ]);
+    cells
+}
+
 /// Changes a schedule that is still in the version that was read.
 pub(super) fn update(row: &ScheduleRow, cells: Cells) -> Result<Tx, EngineError> {
     let update = Update::versioned(&SCHEDULES, vec![row.id.into()], row.state_version, cells)?;
@@ -75,33 +144,26 @@ pub(super) fn event_of(row: &ScheduleRow, event_type: &str, data: Value) -> Even
     EventRecord::by_system(&row.tenant_id, row.id.to_string(), event_type, data)
 }
 
-impl Schedules {
-    pub(super) fn writer(&self) -> Writer<'_> {
-        let parts = &self.actions.access.directory.parts;
-        Writer { random: &*parts.random, clock: &*parts.clock }
-    }
-
-    /// Records a tick that was refused: a decision about the owner.
-    pub(super) fn add_refusal(
-        &self,
-        tx: &mut Tx,
-        event: EventRecord,
-        owner: &str,
-        body: &ErrorBody,
-    ) -> Result<(), EngineError> {
-        let decision = DecisionRecord {
-            event: EventRecord { actor_id: Some(owner.to_owned()), ..event },
-            source: DecisionSource::Access,
-            outcome: Outcome::Rejected,
-            rationale: body.message.clone(),
-            agent_id: None,
-            action_type: None,
-            action_data: None,
-            policies: vec![body.code.clone()],
-            campaign_id: None,
-            task_id: None,
-        };
-        self.writer().decision(tx, decision)?;
-        Ok(())
-    }
+/// Records a tick that was refused: a decision about the owner.
+pub(super) fn add_refusal(
+    scheduler: &Schedules,
+    tx: &mut Tx,
+    event: EventRecord,
+    owner: &str,
+    body: &ErrorBody,
+) -> Result<(), EngineError> {
+    let decision = DecisionRecord {
+        event: EventRecord { actor_id: Some(owner.to_owned()), ..event },
+        source: DecisionSource::Access,
+        outcome: Outcome::Rejected,
+        rationale: body.message.clone(),
+        agent_id: None,
+        action_type: None,
+        action_data: None,
+        policies: vec![body.code.clone()],
+        campaign_id: None,
+        task_id: None,
+    };
+    scheduler.writer().decision(tx, decision)?;
+    Ok(())
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 fn slot<'a>(run: u128, tenant: &'a str, tool: &'a str, priority: i32) -> SlotRequest<'a> {
-    SlotRequest { run: id(run), at: RunPlace::node(0), tenant, tool, input: None, priority }
+    SlotRequest { run: id(run), at: RunPlace::node(0), tenant, tool, version: "1", input: None, priority }
 }
 
 fn id(run: u128) -> Uuid {

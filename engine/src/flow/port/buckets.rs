@@ -28,8 +28,8 @@ pub trait Buckets: Send + Sync {
         None
     }
 
-    /// The URL of an object, whether it exists or not.
-    fn address(&self, bucket: &str, key: &str) -> String;
+    /// The URL of an object, whether it exists or not. Names that `put` refuses are refused, without asking the store.
+    fn address(&self, bucket: &str, key: &str) -> Result<String, BucketError>;
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

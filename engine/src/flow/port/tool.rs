@@ -1,5 +1,6 @@
 //! Tools: what the engine calls to act on the outside world.
 
+use super::CallLog;
 use async_trait::async_trait;
 use chimera_core::error::Code;
 pub use chimera_core::flow::call::{CheckResult, Sent, ToolError};
@@ -15,7 +16,9 @@ use uuid::Uuid;
 /// **Checked.** `input` has passed the input schema, in real and dry mode alike. The result of `execute` must pass the
 /// output schema, unless it is the result of a dry run.
 /// **Dry.** With `dry_run: true` in the input nothing outside is touched or changed. Only tools whose metadata says
-/// `dry_run_supported` are called this way, and they answer with `Spec::simulated`.
+/// `dry_run_supported` are called this way, and they answer with `Spec::simulated`. An input that `execute` rejects before
+/// it sends anything is rejected by a dry run too, with the same error: a person approves what a dry run says. Secrets are
+/// not resolved, and what only the receiver knows is not asked for.
 /// **Bounded.** It returns before `CallContext::deadline` and stops soon after `cancelled`; the caller drops the call a
 /// little later in any case. After the deadline it sends nothing that could have an effect, even if the process was
 /// suspended during the call: it reads the clock right before sending, since another node may have taken over the call.
@@ -82,6 +85,8 @@ pub struct CallContext {
     pub traceparent: String,
     /// Fires when the result is no longer needed.
     pub cancel: CancelToken,
+    /// Takes what the tool has to say about the call.
+    pub log: CallLog,
 }
 
 /// A cancellation token.

@@ -1,5 +1,6 @@
 //! Workflows and tools.
 
+use crate::flow::ToolOrigin;
 use chimera_core::flow::tables::WorkflowRow;
 use chimera_core::record::{DamagedRows, Json};
 use chimera_core::time::Timestamp;
@@ -38,6 +39,7 @@ pub struct WorkflowView {
 pub struct ToolView {
     pub name: String,
     pub version: String,
+    pub origin: ToolOrigin,
     pub description: String,
     pub metadata: Metadata,
     pub effect: EffectKind,
@@ -85,10 +87,11 @@ impl WorkflowView {
 }
 
 impl ToolView {
-    pub(in crate::flow) fn of(spec: &Spec) -> Self {
+    pub(in crate::flow) fn of(spec: &Spec, origin: ToolOrigin) -> Self {
         Self {
             name: spec.name.clone(),
             version: spec.version.clone(),
+            origin,
             description: spec.description.clone(),
             metadata: spec.metadata.clone(),
             effect: spec.effect,

@@ -21,12 +21,8 @@ pub enum DoubtfulCall {
 
 #[derive(Clone, Debug, Serialize)]
 pub struct DoubtView {
-    pub run_id: Uuid,
-    /// What a person calls the run.
-    pub title: String,
-    pub workflow_id: Option<String>,
-    pub actor: String,
-    pub run_status: RunStatus,
+    #[serde(flatten)]
+    pub run: DoubtRun,
     pub step_id: Uuid,
     pub node_id: String,
     pub map_index: Option<i64>,
@@ -35,6 +31,24 @@ pub struct DoubtView {
     pub attempt: i64,
     pub since: Option<Timestamp>,
     pub reason: Option<String>,
+    #[serde(flatten)]
+    pub resolution: DoubtResolution,
+}
+
+/// The run of a call in doubt.
+#[derive(Clone, Debug, Serialize)]
+pub struct DoubtRun {
+    pub run_id: Uuid,
+    /// What a person calls the run.
+    pub title: String,
+    pub workflow_id: Option<String>,
+    pub actor: String,
+    pub run_status: RunStatus,
+}
+
+/// How a person resolves a call in doubt.
+#[derive(Clone, Debug, Serialize)]
+pub struct DoubtResolution {
     /// `None` for an undo.
     pub resolve_url: Option<String>,
     pub settle_url: String,
@@ -47,11 +61,13 @@ impl DoubtView {
         let undo = step.status != StepStatus::OutcomeUnknown;
         let call = if undo { DoubtfulCall::Undo } else { DoubtfulCall::Execute };
         Ok(Self {
-            run_id: run.id,
-            title: title(&run.request_payload, run.workflow_id.as_deref()),
-            workflow_id: run.workflow_id.clone(),
-            actor: run.actor.clone(),
-            run_status: run.status,
+            run: DoubtRun {
+                run_id: run.id,
+                title: title(&run.request_payload, run.workflow_id.as_deref()),
+                workflow_id: run.workflow_id.clone(),
+                actor: run.actor.clone(),
+                run_status: run.status,
+            },
             step_id: step.id,
             call,
             reason: if undo { undo_reason(run, step.id)? } else { call_reason(step.error.as_ref())? },
@@ -60,9 +76,11 @@ impl DoubtView {
             tool: step.tool,
             attempt: step.attempt.into(),
             since: step.in_doubt_since,
-            resolve_url: (!undo).then(|| call.settle_url(run.id, step.id)),
-            settle_url: call.settle_url(run.id, step.id),
-            settle_with: call.resolve_commands(run.id, step.id).into(),
+            resolution: DoubtResolution {
+                resolve_url: (!undo).then(|| call.settle_url(run.id, step.id)),
+                settle_url: call.settle_url(run.id, step.id),
+                settle_with: call.resolve_commands(run.id, step.id).into(),
+            },
         })
     }
 }

@@ -10,7 +10,8 @@ pub struct InboxMessage {
     pub message_id: Uuid,
     pub r#type: String,
     pub at: Option<Timestamp>,
-    pub run_id: Uuid,
+    /// `None`: the message is about no run.
+    pub run_id: Option<Uuid>,
     /// What a person calls the run.
     pub title: Option<String>,
     /// The payload of a webhook of this type.

@@ -17,6 +17,7 @@ mod risk;
 mod rollback;
 mod run;
 mod step;
+mod work;
 
 pub use approval::{ApprovalDecision, ClosedApproval, PendingApproval};
 pub use call::{CallView, ListedCall};
@@ -28,13 +29,14 @@ pub use message::{DeliveryAttempt, DeliveryOutcome, MessageView, NotifyTargets};
 pub use patch::{DigestChange, GraphDiff, MemberDiff, PatchChanges, PatchInverse, PatchView};
 pub use plan::{
     CheckedCall, CoveredItems, Deferral, DryRunResult, LineKind, LineStatus, PlanLine, PlanView, PlannedChild,
-    PlannedMap,
+    PlannedJudge, PlannedMap,
 };
 pub use risk::RiskView;
 pub use rollback::{RollbackLine, RollbackView};
 pub(super) use run::title;
 pub use run::{RunDetails, RunSummary};
 pub use step::{StepPage, StepView};
+pub use work::{ElsewhereView, WaitsFor, WorkItemView};
 
 use serde::Serialize;
 

@@ -1,6 +1,7 @@
 //! The plan of a run: as drafted by a dry run, or as its workflow says.
 
 use chimera_core::error::ErrorBody;
+use chimera_core::flow::judgement::{CheckFailure, JudgedPart, Verdict};
 use chimera_core::flow::plan::Plan;
 use chimera_core::record::{DamagedRows, Json, JsonError};
 use serde::{Deserialize, Serialize};
@@ -38,6 +39,9 @@ pub struct PlanLine {
     pub deferred: Option<Deferral>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
+    /// The node's judge, and what it says if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judge: Option<PlannedJudge>,
     #[serde(flatten)]
     pub call: CheckedCall,
     #[serde(flatten)]
@@ -61,6 +65,18 @@ pub struct CheckedCall {
     /// The risk score.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub risk: Option<u32>,
+}
+
+/// The judge of a call.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PlannedJudge {
+    pub of: JudgedPart,
+    /// `None` if it depends on what a dry run does not know.
+    #[serde(default)]
+    pub verdict: Option<Verdict>,
+    /// What fails.
+    #[serde(default)]
+    pub failed: Vec<CheckFailure>,
 }
 
 /// The items of a map that a line is about.
@@ -111,6 +127,7 @@ pub enum LineKind {
     Hitl,
     Workflow,
     Map,
+    Wait,
 }
 
 /// What the input of a line waits for.

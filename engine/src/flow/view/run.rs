@@ -6,6 +6,7 @@ use super::{
 };
 use chimera_core::access::Level;
 use chimera_core::error::ErrorBody;
+use chimera_core::flow::cause::ScheduleCause;
 use chimera_core::flow::run::{ReplayMode, RunStatus};
 use chimera_core::flow::tables::ListedRun;
 use chimera_core::flow::title::title_of_request;
@@ -80,6 +81,8 @@ pub(in crate::flow) fn title(request: &Json, workflow: Option<&str>) -> String {
 pub struct RunDetails {
     #[serde(flatten)]
     pub summary: RunSummary,
+    /// The schedule that started it.
+    pub schedule: Option<ScheduleCause>,
     pub inputs: Option<Json>,
     pub plan: PlanView,
     /// For a drafted run, in the order of the plan.

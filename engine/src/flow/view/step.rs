@@ -1,11 +1,12 @@
 //! Steps. A node that has not started has no row: it is shown as pending, or as skipped or cancelled once the run has
 //! ended.
 
-use super::CallView;
+use super::{CallView, ElsewhereView};
 use chimera_core::error::ErrorBody;
 use chimera_core::flow::air::{CompiledNode, NodeKind};
+use chimera_core::flow::judgement::Judgement;
 use chimera_core::flow::run::StepStatus;
-use chimera_core::flow::tables::StepRow;
+use chimera_core::flow::tables::{StepRow, WorkItemBrief};
 use chimera_core::record::{DamagedRows, Json};
 use chimera_core::time::Timestamp;
 use serde::Serialize;
@@ -29,19 +30,46 @@ pub struct StepView {
     pub attempt: i64,
     pub input: Option<Json>,
     pub input_digest: Option<String>,
-    /// As in `nodes.<id>.outputs` of an expression.
-    pub outputs: Option<Json>,
-    pub error: Option<ErrorBody>,
+    #[serde(flatten)]
+    pub result: StepResult,
     pub child_run_id: Option<Uuid>,
-    pub retry_at: Option<Timestamp>,
-    pub started_at: Option<Timestamp>,
-    pub completed_at: Option<Timestamp>,
+    /// What a running step waits for, if its work is done elsewhere.
+    pub elsewhere: Option<ElsewhereView>,
+    #[serde(flatten)]
+    pub times: StepTimes,
     /// Dry calls first.
     pub tool_calls: Vec<CallView>,
 }
 
+/// What came out of a step.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct StepResult {
+    /// As in `nodes.<id>.outputs` of an expression.
+    pub outputs: Option<Json>,
+    /// An output that the judge has not released, which no expression sees.
+    pub held_output: Option<Json>,
+    /// What the node's judge decided last.
+    pub judgement: Option<Judgement>,
+    pub error: Option<ErrorBody>,
+}
+
+/// When a step started and ended, and when it is tried again.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct StepTimes {
+    pub retry_at: Option<Timestamp>,
+    pub started_at: Option<Timestamp>,
+    pub completed_at: Option<Timestamp>,
+}
+
 impl StepView {
-    pub(in crate::flow) fn started(step: StepRow, tool_calls: Vec<CallView>) -> Result<Self, DamagedRows> {
+    pub(in crate::flow) fn started(
+        step: StepRow,
+        item: Option<WorkItemBrief>,
+        tool_calls: Vec<CallView>,
+    ) -> Result<Self, DamagedRows> {
+        let elsewhere = ElsewhereView::of(&step, item);
+        let is_held = matches!(step.status, StepStatus::Judging | StepStatus::AwaitingApproval);
+        let (held_output, outputs) = if is_held { (step.output, None) } else { (None, step.output) };
         Ok(Self {
             step_id: Some(step.id),
             node_id: step.node_id,
@@ -52,13 +80,20 @@ impl StepView {
             attempt: step.attempt.into(),
             input: step.input,
             input_digest: step.input_digest.map(|digest| digest.to_string()),
-            outputs: step.output,
-            error: step.error.as_ref().map(Json::decode).transpose()?,
+            result: StepResult {
+                outputs,
+                held_output,
+                judgement: step.judgement.as_ref().map(Json::decode).transpose()?,
+                error: step.error.as_ref().map(Json::decode).transpose()?,
+            },
             child_run_id: step.child_run_id,
-            // For a finished step the column records that an undo was sent.
-            retry_at: step.retry_at.filter(|_| step.completed_at.is_none()),
-            started_at: step.started_at,
-            completed_at: step.completed_at,
+            elsewhere,
+            times: StepTimes {
+                // For a finished step the column records that an undo was sent.
+                retry_at: step.retry_at.filter(|_| step.completed_at.is_none()),
+                started_at: step.started_at,
+                completed_at: step.completed_at,
+            },
             tool_calls,
         })
     }
@@ -74,12 +109,10 @@ impl StepView {
             attempt: 0,
             input: None,
             input_digest: None,
-            outputs: None,
-            error: None,
+            result: StepResult::default(),
             child_run_id: None,
-            retry_at: None,
-            started_at: None,
-            completed_at: None,
+            elsewhere: None,
+            times: StepTimes::default(),
             tool_calls: tried,
         }
     }

@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn what_the_schema_or_the_rights_lack_is_named() {
-        for (code, words, told) in [
+        for (code, words, expected) in [
             (
                 "42501",
                 "permission denied for table steps",
@@ -151,7 +151,7 @@ mod tests {
                 "the database has no schema yet; chimera migrate creates it",
             ),
         ] {
-            assert_eq!(lacking(&SqlState::from_code(code), words), told);
+            assert_eq!(lacking(&SqlState::from_code(code), words), expected);
         }
         let lacks =
             ["42703", "42883", "3F000", "23505", "22P02", "40001"].map(|code| lacks(&SqlState::from_code(code)));

@@ -20,6 +20,8 @@ mod trial;
 mod watch;
 mod worker;
 
+pub use silence::until_postgres_silent;
+
 use super::OpenError;
 use super::failed_commits::Unproven;
 use super::health::Health;
@@ -111,7 +113,7 @@ impl PostgresRecords {
                 .map_err(|error| failure::unavailable(&error))?;
         } else {
             let used = state::was_used(&client).await?;
-            note = marks.as_ref().and_then(|marks| marks.missing_note(used));
+            note = marks.as_ref().and_then(|marks| marks.missing_note(used, true));
             hold.set(found.hold);
         }
         drop(client);

@@ -109,10 +109,10 @@ fn complaints(
 }
 
 fn found(faults: &[String]) -> Unavailable {
-    let told = faults.iter().take(limits::STORE_FAULTS_SHOWN_MAX).cloned().collect::<Vec<_>>().join(", ");
+    let shown = faults.iter().take(limits::STORE_FAULTS_SHOWN_MAX).cloned().collect::<Vec<_>>().join(", ");
     let more = faults.len().saturating_sub(limits::STORE_FAULTS_SHOWN_MAX);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    Unavailable::new(Outage::Damaged, format!("the data file is damaged: {told}{more}"))
+    Unavailable::new(Outage::Damaged, format!("the data file is damaged: {shown}{more}"))
 }
 
 fn quoted(name: &str) -> String {

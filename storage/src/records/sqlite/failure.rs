@@ -100,7 +100,7 @@ mod tests {
     fn what_the_schema_lacks_is_named_and_is_no_fault_of_the_transaction() {
         let conn = rusqlite::Connection::open_in_memory().unwrap();
         conn.execute_batch("CREATE TABLE steps (id)").unwrap();
-        for (text, told) in [
+        for (text, expected) in [
             ("SELECT 1 FROM runs", "the data's schema is not whole: no such table: runs"),
             ("SELECT status FROM steps", "the data's schema is not whole: no such column: status"),
             (
@@ -110,7 +110,7 @@ mod tests {
             ("SELECT 1 FROM schema_migrations", "the data has no schema yet; chimera migrate creates it"),
         ] {
             let error = conn.prepare(text).unwrap_err();
-            assert_eq!(of_statement(&error), Ok(TxRejection::Lacking(Unavailable::new(Outage::Unusable, told))));
+            assert_eq!(of_statement(&error), Ok(TxRejection::Lacking(Unavailable::new(Outage::Unusable, expected))));
         }
     }
 

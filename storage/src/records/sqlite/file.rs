@@ -176,9 +176,10 @@ fn restrict_permissions(path: &Path) {
 }
 
 /// Adds the operating system's reason, if there is one: SQLite says that a file can't be opened or written, not why.
-pub(super) fn with_cause(path: &Path, told: Unavailable) -> Unavailable {
-    let obstacle = matches!(told.outage, Outage::Transient | Outage::DiskError).then(|| write_obstacle(path)).flatten();
-    obstacle.map_or(told, |error| {
+pub(super) fn with_cause(path: &Path, unavailable: Unavailable) -> Unavailable {
+    let obstacle =
+        matches!(unavailable.outage, Outage::Transient | Outage::DiskError).then(|| write_obstacle(path)).flatten();
+    obstacle.map_or(unavailable, |error| {
         Unavailable::new(Outage::from_io(&error), format!("the data folder can't be used: {}", io_reason(&error)))
     })
 }
@@ -190,7 +191,7 @@ fn write_obstacle(path: &Path) -> Option<io::Error> {
     let writable = access(path, Access::READ_OK | Access::WRITE_OK).map_err(io::Error::from);
     let writable = match writable {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        told => told,
+        unavailable => unavailable,
     };
     let within = || access(folder, Access::WRITE_OK | Access::EXEC_OK).map_err(io::Error::from);
     writable.and_then(|()| within()).and_then(|()| File::open(folder).map(drop)).err()

@@ -157,7 +157,7 @@ impl LogStates {
             return Ok(None);
         }
         let mut frame = vec![0; FRAME_HEADER_BYTES + page_bytes as usize];
-        let (mut found, mut told): (Option<Self>, Option<(u32, u32)>) = (None, None);
+        let (mut found, mut pair): (Option<Self>, Option<(u32, u32)>) = (None, None);
         while filled(&mut log, &mut frame)? {
             let (head, page) = frame.split_at(FRAME_HEADER_BYTES);
             sums.add(&head[..8]);
@@ -166,10 +166,10 @@ impl LogStates {
                 break;
             }
             if word(head, 0) == 1 {
-                told = Some((word(page, BEFORE_AT), word(page, STATE_AT)));
+                pair = Some((word(page, BEFORE_AT), word(page, STATE_AT)));
             }
             if word(head, 4) > 0
-                && let Some((before, state)) = told.take()
+                && let Some((before, state)) = pair.take()
             {
                 found.get_or_insert(Self { before, made: Vec::new() }).made.push(state);
             }
@@ -264,13 +264,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (_conn, names) = made(folder.path());
         let log = std::fs::read(log_of(&path_in(folder.path()))).unwrap();
-        let told = |log: &[u8]| LogStates::of(log).unwrap().map(|states| states.made);
-        assert_eq!(told(&log[..log.len() - 1]).as_deref(), Some(&names[..1]));
-        assert_eq!(told(&log[..LOG_HEADER_BYTES]), None);
+        let made = |log: &[u8]| LogStates::of(log).unwrap().map(|states| states.made);
+        assert_eq!(made(&log[..log.len() - 1]).as_deref(), Some(&names[..1]));
+        assert_eq!(made(&log[..LOG_HEADER_BYTES]), None);
         for at in [0, 8, 16, 24, 40, LOG_HEADER_BYTES + FRAME_HEADER_BYTES] {
             let mut damaged = log.clone();
             damaged[at] ^= 1;
-            assert_eq!(told(&damaged), None, "byte {at}");
+            assert_eq!(made(&damaged), None, "byte {at}");
         }
     }
 

@@ -121,7 +121,7 @@ impl SqliteRecords {
             leapt.map_err(|error| failure::unavailable(&error))?;
         } else {
             let used = state::was_used(&conn).map_err(|error| failure::unavailable(&error))?;
-            note = marks.missing_note(used);
+            note = marks.missing_note(used, false);
             hold.set(found.hold);
         }
         let (inbox, messages) = sync_channel(limits::LANE_QUEUE_MAX);

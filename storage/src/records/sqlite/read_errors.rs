@@ -1,14 +1,15 @@
 //! Tells a disk that fails from data that is damaged.
 //!
 //! SQLite reports a read that the disk fails with `EIO` as damage. Such a failure may pass, and damage does not. So
-//! when SQLite reports damage, the files are read once more without it.
+//! when SQLite reports damage, the files are read again without it, small ones several times: a disk may fail only now
+//! and then.
 
 use super::super::OpenError;
 use super::file::{log_of, path_in};
 use chimera_core::limits;
 use chimera_engine::port::{Outage, Unavailable};
 use std::fs::File;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -73,14 +74,47 @@ fn file_fails(path: &Path) -> bool {
 
 /// Whether the disk reads the file, to its end or to a limit.
 fn is_readable(file: &File) -> bool {
-    let (mut page, mut at) = ([0; 4096], 0);
-    while at < limits::SQLITE_READ_PROBE_BYTES_MAX {
-        match file.read_at(&mut page, at) {
-            Ok(0) => break,
-            Ok(bytes) => at += bytes as u64,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(_) => return false,
+    reads_succeed(|page, at| file.read_at(page, at))
+}
+
+/// Whether every read succeeds. A disk may fail only some of the reads of one place, so a small file is read several
+/// times.
+fn reads_succeed(mut read: impl FnMut(&mut [u8], u64) -> io::Result<usize>) -> bool {
+    let (mut page, mut bytes_read) = ([0; 4096], 0);
+    for _ in 0..limits::SQLITE_READ_PROBE_ROUNDS {
+        let mut at = 0;
+        while bytes_read < limits::SQLITE_READ_PROBE_BYTES_MAX {
+            match read(&mut page, at) {
+                Ok(0) => break,
+                Ok(bytes) => (at, bytes_read) = (at + bytes as u64, bytes_read + bytes as u64),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return false,
+            }
         }
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A disk that fails one read in a hundred, under a file of a few pages.
+    #[test]
+    fn a_disk_that_fails_now_and_then_is_found_under_a_small_file() {
+        let file = |pages: u64, fails_at: Option<usize>| {
+            let mut reads = 0;
+            reads_succeed(move |page, at| {
+                reads += 1;
+                match fails_at {
+                    Some(read) if reads == read => Err(io::Error::from_raw_os_error(5)),
+                    _ if at < pages * 4096 => Ok(page.len()),
+                    _ => Ok(0),
+                }
+            })
+        };
+        assert!(file(20, None));
+        assert!(!file(20, Some(15)));
+        assert!(!file(20, Some(100)), "the first rounds succeed");
+    }
 }

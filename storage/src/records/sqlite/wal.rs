@@ -41,9 +41,9 @@ impl Checkpointer {
     pub(super) fn start(data: DataFile, marks: Arc<MarkFile>) -> std::io::Result<Self> {
         let (nudge, nudged) = sync_channel::<()>(1);
         let shared = Arc::new(CheckpointFlags::default());
-        let (log, told, file) = (file::log_of(data.path()), Arc::clone(&shared), data.clone());
+        let (log, state, file) = (file::log_of(data.path()), Arc::clone(&shared), data.clone());
         let thread = std::thread::Builder::new().name("chimera-wal".to_owned());
-        let thread = thread.spawn(move || run_checkpoints(&file, &marks, &nudged, &told))?;
+        let thread = thread.spawn(move || run_checkpoints(&file, &marks, &nudged, &state))?;
         Ok(Self { data, log, thread, nudge, shared, batches: 0, txs: 0 })
     }
 

@@ -80,6 +80,7 @@ impl TamperedLedger {
             run_id: Some(Uuid::from_u128(n.unsigned_abs().into())),
             run_seq: Some(n),
             trace_id: even.then(|| "0af7651916cd43dd8448eb211c80319c".to_owned()),
+            operator_of: None,
         }
     }
 

@@ -49,3 +49,92 @@ fn no_index_begins_another() {
         assert!(covered.is_none(), "{name} ({columns}) beside {covered:?}");
     }
 }
+
+/// What wakes a parked run, and what the keeper looks for every second, must cost the same with a million parked runs.
+#[test]
+fn parked_runs_and_work_items_are_found_by_an_index() {
+    for (query, index) in [
+        // Waking a run: its row, its signals, its steps, its work items.
+        ("SELECT * FROM runs WHERE id = ?1 ORDER BY id LIMIT 2", "sqlite_autoindex_runs_1 (id=?)"),
+        ("SELECT * FROM run_signals WHERE run_id = ?1 ORDER BY run_id, id LIMIT 101", "PRIMARY KEY (run_id=?)"),
+        ("SELECT * FROM steps WHERE run_id = ?1 ORDER BY position, id LIMIT 1001", "idx_steps_run (run_id=?)"),
+        ("SELECT * FROM work_items WHERE run_id = ?1 ORDER BY id LIMIT 1001", "idx_work_items_run (run_id=?)"),
+        // The keeper: due runs, and expired leases.
+        (
+            "SELECT id FROM runs WHERE owner_lane IS NULL AND next_deadline <= ?1 ORDER BY next_deadline, id \
+             LIMIT 1001",
+            "idx_runs_next_deadline (next_deadline<?)",
+        ),
+        (
+            "SELECT * FROM work_items WHERE state = 'claimed' AND lease_until <= ?1 ORDER BY lease_until, id LIMIT \
+             1001",
+            "idx_work_items_lease (state=? AND lease_until<?)",
+        ),
+        ("SELECT * FROM runs WHERE owner_lane = ?1 ORDER BY id LIMIT 1001", "(owner_lane=?"),
+        // A claim, a repeated claim, a report, and the list.
+        (
+            "SELECT * FROM work_items WHERE tenant_id = 'acme' AND queue = ?1 AND state = 'queued' AND deadline > 5 \
+             ORDER BY priority, id LIMIT 2",
+            "idx_work_items_claim (tenant_id=? AND queue=? AND state=?)",
+        ),
+        (
+            "SELECT * FROM work_items WHERE tenant_id = 'acme' AND claim_digest = ?1 AND state = 'claimed' ORDER BY id \
+             LIMIT 1001",
+            "idx_work_items_claim_digest (tenant_id=? AND claim_digest=? AND state=?)",
+        ),
+        (
+            "SELECT * FROM work_items WHERE tenant_id = 'acme' AND id = ?1 LIMIT 2",
+            "sqlite_autoindex_work_items_1 (id=?)",
+        ),
+        (
+            "SELECT * FROM work_items WHERE tenant_id = 'acme' AND state = ?1 ORDER BY id LIMIT 101",
+            "idx_work_items_open (tenant_id=? AND state=?)",
+        ),
+    ] {
+        let plan = plan(query);
+        assert!(plan[0].contains(index), "{query}: {plan:?}");
+        assert!(plan.iter().all(|step| !step.starts_with("SCAN")), "{query}: {plan:?}");
+    }
+}
+
+#[test]
+fn the_execution_records_of_a_run_are_found_by_its_trace() {
+    let query =
+        "SELECT * FROM scoped_agent_executions WHERE tenant_id = 'acme' AND trace_id = ?1 ORDER BY execution_id";
+    let plan = plan(query);
+    assert!(plan[0].contains("idx_record_scopes_executions (tenant_id=? AND trace_id=?)"), "{plan:?}");
+}
+
+/// Publishing, a run that begins to wait, and what the keeper deletes must not depend on how many events are kept.
+#[test]
+fn events_and_those_who_wait_for_them_are_found_by_an_index() {
+    let channel = "tenant_id = 'acme' AND event_name = ?1 AND event_key = 'k'";
+    for (query, index) in [
+        (
+            format!("SELECT id FROM external_events WHERE {channel} AND expires_at > 5 ORDER BY id LIMIT 101"),
+            "idx_external_events_channel (tenant_id=? AND event_name=? AND event_key=?)",
+        ),
+        (
+            format!("SELECT * FROM event_waits WHERE {channel} ORDER BY step_id LIMIT 1001"),
+            "idx_event_waits_channel (tenant_id=? AND event_name=? AND event_key=?)",
+        ),
+        (
+            format!("SELECT * FROM event_channels WHERE {channel} LIMIT 2"),
+            "sqlite_autoindex_event_channels_1 (tenant_id=? AND event_name=? AND event_key=?)",
+        ),
+        (
+            "SELECT id FROM external_events WHERE expires_at <= ?1 ORDER BY expires_at, id LIMIT 501".to_owned(),
+            "idx_external_events_expires_at (expires_at<?)",
+        ),
+        (
+            "SELECT * FROM event_channels WHERE updated_at <= ?1 ORDER BY updated_at, tenant_id, event_name, event_key \
+             LIMIT 501"
+                .to_owned(),
+            "idx_event_channels_updated_at (updated_at<?)",
+        ),
+    ] {
+        let plan = plan(&query);
+        assert!(plan[0].contains(index), "{query}: {plan:?}");
+        assert!(plan.iter().all(|step| !step.starts_with("SCAN")), "{query}: {plan:?}");
+    }
+}

@@ -7,6 +7,9 @@ use std::collections::BTreeMap;
 
 const MACHINE_PATHS: &[&str] = &["/home/", "/root/", "/work/", "/Users/", "C:\\", "../shared"];
 
+/// Routes of the API that begin like one of them.
+const ROUTES: &[&str] = &["/work/claim", "/work/renew", "/work/complete", "/work/fail", "/work/{what}"];
+
 /// Line and target of every link in a Markdown text, outside code.
 fn links(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
@@ -79,7 +82,8 @@ fn broken(path: &str, exists: &dyn Fn(&str) -> bool, texts: &BTreeMap<&str, &str
 /// Whether a text contains the path, not as the middle of another path.
 fn names(text: &str, machine: &str) -> bool {
     let inside = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '}');
-    text.match_indices(machine).any(|(at, _)| !text[..at].ends_with(inside))
+    let is_route = |rest: &str| ROUTES.iter().any(|route| rest.starts_with(route));
+    text.match_indices(machine).any(|(at, _)| !text[..at].ends_with(inside) && !is_route(&text[at..]))
 }
 
 fn machine_paths(path: &str, lines: &[(usize, &str)]) -> Vec<Finding> {

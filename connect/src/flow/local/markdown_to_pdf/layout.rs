@@ -10,6 +10,7 @@ use super::lines::{TextLine, TextShaper, wrap};
 use super::page::{Color, DrawOp, Heading, Layout, PaperSize, PdfPage};
 use super::parse::{Block, Inline, Item, Style, plain};
 use super::picture::Picture;
+use super::table::draw_table;
 use chimera_core::limits::PDF_PAGES_MAX;
 
 const TEXT: f32 = 10.5;
@@ -93,7 +94,7 @@ impl LayoutBuilder<'_> {
             Block::Code(text) => self.code(text),
             Block::Quote(blocks) => self.quote(blocks),
             Block::List(start, items) => self.list(*start, items),
-            Block::Table(table) => self.table(table),
+            Block::Table(table) => draw_table(self, table),
             Block::Rule => self.rule(),
             Block::PageBreak => self.start_page(),
         }

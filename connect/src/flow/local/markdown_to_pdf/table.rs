@@ -31,87 +31,85 @@ struct Grid<'t> {
     head: Option<Row>,
 }
 
-impl LayoutBuilder<'_> {
-    pub(super) fn table(&mut self, table: &Table) -> Result<(), RenderError> {
-        let rows: Vec<Vec<Vec<Cell>>> =
-            table.rows.iter().map(|row| row.iter().map(|cell| self.setter.cells(cell)).collect()).collect();
-        let widths = widths(&rows, table.alignments.len(), self.right - self.left);
-        let mut x = self.left;
-        let mut columns = Vec::with_capacity(widths.len());
-        for width in widths {
-            columns.push((x, width));
-            x += width;
-        }
-        let set = |row: &Vec<Vec<Cell>>| -> Row {
-            row.iter().zip(&columns).map(|(cells, (_, width))| wrap(cells, SIZE, width - 2.0 * PAD_X)).collect()
-        };
-        let rows: Vec<Row> = rows.iter().map(set).collect();
-        let head = rows.first().filter(|head| height(head) < self.page_room() / 3.0).cloned();
-        let grid = Grid { alignments: &table.alignments, columns, width: x - self.left, head };
-        if let Some(first) = rows.get(1) {
-            // The header never stands alone at the bottom of a page.
-            self.ensure_space((rows.first().map_or(0.0, height) + height(first)).min(self.page_room()))?;
-        }
-        for (at, row) in rows.iter().enumerate() {
-            self.row(&grid, row, at == 0)?;
-        }
-        self.space(10.0);
-        Ok(())
+pub(super) fn draw_table(layout: &mut LayoutBuilder<'_>, table: &Table) -> Result<(), RenderError> {
+    let rows: Vec<Vec<Vec<Cell>>> =
+        table.rows.iter().map(|row| row.iter().map(|cell| layout.setter.cells(cell)).collect()).collect();
+    let widths = widths(&rows, table.alignments.len(), layout.right - layout.left);
+    let mut x = layout.left;
+    let mut columns = Vec::with_capacity(widths.len());
+    for width in widths {
+        columns.push((x, width));
+        x += width;
     }
-
-    fn row(&mut self, grid: &Grid<'_>, row: &Row, is_head: bool) -> Result<(), RenderError> {
-        let whole = height(row);
-        let head = grid.head.as_ref().map_or(0.0, height);
-        if !is_head && whole > self.room() && whole + head <= self.page_room() {
-            self.next_page(grid)?;
-        } else {
-            self.ensure_space(HEIGHT + 2.0 * PAD_Y)?;
-        }
-        let mut from = 0;
-        let lines = lines(row);
-        while from < lines {
-            let fit = ((self.room() - 2.0 * PAD_Y) / HEIGHT).floor().max(1.0) as usize;
-            let count = fit.min(lines - from);
-            self.part(grid, row, from..from + count, is_head);
-            from += count;
-            if from < lines {
-                self.next_page(grid)?;
-            }
-        }
-        Ok(())
+    let set = |row: &Vec<Vec<Cell>>| -> Row {
+        row.iter().zip(&columns).map(|(cells, (_, width))| wrap(cells, SIZE, width - 2.0 * PAD_X)).collect()
+    };
+    let rows: Vec<Row> = rows.iter().map(set).collect();
+    let head = rows.first().filter(|head| height(head) < layout.page_room() / 3.0).cloned();
+    let grid = Grid { alignments: &table.alignments, columns, width: x - layout.left, head };
+    if let Some(first) = rows.get(1) {
+        // The header never stands alone at the bottom of a page.
+        layout.ensure_space((rows.first().map_or(0.0, height) + height(first)).min(layout.page_room()))?;
     }
-
-    fn next_page(&mut self, grid: &Grid<'_>) -> Result<(), RenderError> {
-        self.start_page()?;
-        if let Some(head) = &grid.head {
-            self.part(grid, head, 0..lines(head), true);
-        }
-        Ok(())
+    for (at, row) in rows.iter().enumerate() {
+        draw_row(layout, &grid, row, at == 0)?;
     }
+    layout.space(10.0);
+    Ok(())
+}
 
-    /// Draws some lines of a row and moves below them.
-    fn part(&mut self, grid: &Grid<'_>, row: &Row, shown: Range<usize>, is_head: bool) {
-        let top = self.place();
-        let y = self.y + PAD_Y + (HEIGHT - (ASCENT + DESCENT) * SIZE) / 2.0 + ASCENT * SIZE;
-        let left = self.left;
-        self.draw_markers(y);
-        for (at, (cell, (x, width))) in row.iter().zip(&grid.columns).enumerate() {
-            for (number, line) in cell.iter().skip(shown.start).take(shown.len()).enumerate() {
-                let free = width - 2.0 * PAD_X - line.width;
-                let shift = match grid.alignments.get(at) {
-                    Some(Alignment::Right) => free,
-                    Some(Alignment::Center) => free / 2.0,
-                    _ => 0.0,
-                };
-                self.runs(line, x + PAD_X + shift.max(0.0), y + number as f32 * HEIGHT);
-            }
+fn draw_row(layout: &mut LayoutBuilder<'_>, grid: &Grid<'_>, row: &Row, is_head: bool) -> Result<(), RenderError> {
+    let whole = height(row);
+    let head = grid.head.as_ref().map_or(0.0, height);
+    if !is_head && whole > layout.room() && whole + head <= layout.page_room() {
+        table_on_next_page(layout, grid)?;
+    } else {
+        layout.ensure_space(HEIGHT + 2.0 * PAD_Y)?;
+    }
+    let mut from = 0;
+    let lines = lines(row);
+    while from < lines {
+        let fit = ((layout.room() - 2.0 * PAD_Y) / HEIGHT).floor().max(1.0) as usize;
+        let count = fit.min(lines - from);
+        draw_part(layout, grid, row, from..from + count, is_head);
+        from += count;
+        if from < lines {
+            table_on_next_page(layout, grid)?;
         }
-        self.advance(shown.len() as f32 * HEIGHT + 2.0 * PAD_Y);
-        let (below, width) = (self.y - 0.4, grid.width);
-        self.draw(DrawOp::Fill { x: left, y: below, width, height: 0.6, color: Color::LINE });
-        if is_head {
-            self.draw_behind(top, |y, height| DrawOp::Fill { x: left, y, width, height, color: Color::SHADE });
+    }
+    Ok(())
+}
+
+fn table_on_next_page(layout: &mut LayoutBuilder<'_>, grid: &Grid<'_>) -> Result<(), RenderError> {
+    layout.start_page()?;
+    if let Some(head) = &grid.head {
+        draw_part(layout, grid, head, 0..lines(head), true);
+    }
+    Ok(())
+}
+
+/// Draws some lines of a row and moves below them.
+fn draw_part(layout: &mut LayoutBuilder<'_>, grid: &Grid<'_>, row: &Row, shown: Range<usize>, is_head: bool) {
+    let top = layout.place();
+    let y = layout.y + PAD_Y + (HEIGHT - (ASCENT + DESCENT) * SIZE) / 2.0 + ASCENT * SIZE;
+    let left = layout.left;
+    layout.draw_markers(y);
+    for (at, (cell, (x, width))) in row.iter().zip(&grid.columns).enumerate() {
+        for (number, line) in cell.iter().skip(shown.start).take(shown.len()).enumerate() {
+            let free = width - 2.0 * PAD_X - line.width;
+            let shift = match grid.alignments.get(at) {
+                Some(Alignment::Right) => free,
+                Some(Alignment::Center) => free / 2.0,
+                _ => 0.0,
+            };
+            layout.runs(line, x + PAD_X + shift.max(0.0), y + number as f32 * HEIGHT);
         }
+    }
+    layout.advance(shown.len() as f32 * HEIGHT + 2.0 * PAD_Y);
+    let (below, width) = (layout.y - 0.4, grid.width);
+    layout.draw(DrawOp::Fill { x: left, y: below, width, height: 0.6, color: Color::LINE });
+    if is_head {
+        layout.draw_behind(top, |y, height| DrawOp::Fill { x: left, y, width, height, color: Color::SHADE });
     }
 }
 

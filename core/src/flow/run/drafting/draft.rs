@@ -10,6 +10,7 @@ use crate::flow::air::Body;
 use crate::flow::approval::ApprovalRequirement;
 use crate::flow::call::{CallEnd, CallOutcome};
 use crate::flow::expr::Preview;
+use crate::flow::judgement::{JudgedPart, Judgement};
 use crate::flow::outputs;
 use crate::flow::policy::{Action, PolicyVerdict};
 use crate::flow::run::budget::dry_result;
@@ -22,7 +23,7 @@ use crate::flow::run::event::{Call, CallMode, Effect, GovernanceDecision};
 use crate::flow::run::map_calls::CallList;
 use crate::flow::run::start::{Work, check_input, tool_absent};
 use crate::flow::run::turn_builder::{TurnBuilder, TurnContext};
-use crate::flow::run::{ReplayMode, Run, RunPlace, demands, judge, replay, start};
+use crate::flow::run::{ReplayMode, Run, RunPlace, demands, judge, policy_verdict, replay, start};
 use crate::flow::tables::{TOOL_CALLS, tool_calls};
 use crate::json::Digest32;
 use crate::ledger::decision::{DecisionSource, Outcome};
@@ -109,7 +110,7 @@ pub(crate) fn proceed(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Uns
     loop {
         let Some(draft) = run.drafting.draft.as_mut().filter(|draft| draft.waiting.is_none()) else { return Ok(()) };
         if !draft.queue.is_empty() && run.budget.is_spent() {
-            cx.book.more = true;
+            cx.turn.more = true;
             return Ok(());
         }
         let Some(at) = draft.queue.pop_front() else { return finish(run, cx) };
@@ -117,7 +118,7 @@ pub(crate) fn proceed(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Uns
             Ok(DraftOutcome::Done) => {}
             Ok(DraftOutcome::Call(call)) => {
                 run.tasks.call_started(at);
-                cx.book.effects.push(Effect::Call(call));
+                cx.turn.effects.push(Effect::Call(call));
                 return Ok(());
             }
             Ok(DraftOutcome::NoSlot) => {
@@ -126,7 +127,7 @@ pub(crate) fn proceed(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Uns
             }
             Err(error) => {
                 run.drafting.draft = None;
-                note_refusal(run, at, &error, &mut cx.book);
+                note_refusal(run, at, &error, &mut cx.turn);
                 run.stopping.fail_with(error.with("node", run.tasks.name(at)));
                 return Ok(());
             }
@@ -134,7 +135,7 @@ pub(crate) fn proceed(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Uns
     }
 }
 
-fn note_refusal(run: &Run, at: RunPlace, error: &ErrorBody, book: &mut TurnBuilder) {
+fn note_refusal(run: &Run, at: RunPlace, error: &ErrorBody, turn: &mut TurnBuilder) {
     let Some(rule) = error.details.get("rule").and_then(Value::as_str) else { return };
     let verdict = GovernanceDecision {
         source: DecisionSource::Policy,
@@ -142,7 +143,7 @@ fn note_refusal(run: &Run, at: RunPlace, error: &ErrorBody, book: &mut TurnBuild
         rationale: error.message.clone(),
         policies: vec![rule.to_owned()],
     };
-    book.add_decision("step.refused", None, json!({"node": run.tasks.name(at), "rule": rule}), verdict);
+    turn.add_decision("step.refused", None, json!({"node": run.tasks.name(at), "rule": rule}), verdict);
 }
 
 /// Drafts one place and returns the dry call that it needs.
@@ -166,14 +167,21 @@ fn visit(run: &mut Run, at: RunPlace, env: &mut Env<'_>) -> Result<DraftOutcome,
         }
     }
     let line = match start::work(run, at) {
-        Work::Tool(spec) if run.tasks.graph().nodes[at.node].is_tool_absent => return Err(tool_absent(&spec.name)),
+        Work::Tool(spec) if run.tasks.graph().nodes[at.node].is_tool_absent => return Err(tool_absent(&spec)),
         Work::Tool(spec) => return draft_tool(run, at, spec, env),
         Work::Map => return draft_map(run, at, env).map(|()| DraftOutcome::Done),
         Work::Person => json!({"node": node, "type": "hitl", "would_execute": "a person decides"}),
-        Work::Child { workflow, version } => json!({
-            "node": node, "item": at.item, "type": "workflow", "would_execute": format!("workflow {workflow}"),
-            "workflow_id": workflow, "version": version, "input": draft_inputs(run, at)?,
+        Work::Wait => json!({
+            "node": node, "type": "wait", "would_execute": "waits", "input": draft_inputs(run, at)?,
         }),
+        Work::Child { workflow, version } => {
+            let mut line = json!({
+                "node": node, "item": at.item, "type": "workflow", "would_execute": format!("workflow {workflow}"),
+                "workflow_id": workflow, "version": version, "input": draft_inputs(run, at)?,
+            });
+            add_judge(&mut line, judge::has_judge(run, at).then_some(JudgedPart::Output), None);
+            line
+        }
         Work::Unsupported(kind) => {
             return Err(ErrorBody::new(Code::ToolUnavailable, format!("nodes of type {kind} are not supported yet")));
         }
@@ -226,17 +234,20 @@ fn draft_tool(run: &mut Run, at: RunPlace, spec: Arc<Spec>, env: &mut Env<'_>) -
         Preview::Exact(input) => input,
         Preview::Deferred { shown, from } => {
             planned_node(run, &node, &spec, env.policy.score_call(&spec, &shown).score);
-            let line = json!({
+            let mut line = json!({
                 "node": node, "item": at.item, "tool": spec.name, "tool_version": spec.version, "input": shown,
                 "deferred": from, "result": {"status": "dry_run", "deferred": true,
                 "warning": "This input depends on results that a dry run can't know"},
             });
+            add_judge(&mut line, judge::part_judged(run, at, &spec), None);
             add_draft_line(run, at, line);
             return Ok(DraftOutcome::Done);
         }
     };
     check_input(&spec, &input)?;
-    let demand = draft_demand(run, at, &spec, &input, env)?;
+    let judged = judge::judged_input(run, at, &spec, &input, &view);
+    let escalated = judged.as_ref().and_then(|judged| judge::demand_if_escalated(run, at, judged));
+    let demand = draft_demand(run, at, &spec, &input, env)?.chain(escalated);
     let digest = Digest32::of(&input);
     if merge_identical_item(run, at, &input, digest) {
         return Ok(DraftOutcome::Done);
@@ -245,10 +256,11 @@ fn draft_tool(run: &mut Run, at: RunPlace, spec: Arc<Spec>, env: &mut Env<'_>) -
         at.item.is_none() || draft.tried.get(&at.node).is_none_or(|tried| *tried < limits::DRAFT_ITEMS_MAX)
     });
     let risk = env.policy.score_call(&spec, &input).score;
-    let line = json!({
+    let mut line = json!({
         "node": node, "item": at.item, "tool": spec.name, "tool_version": spec.version, "input": input,
         "input_digest": digest, "risk": risk,
     });
+    add_judge(&mut line, judge::part_judged(run, at, &spec), judged.as_ref());
     let fits = at.item.is_none() || run.drafting.draft.as_ref().is_some_and(|draft| draft.lines.fits(&line));
     if fits && is_tried && spec.metadata.dry_run_supported && !start::take_slot(run, at, &spec, env) {
         return Ok(DraftOutcome::NoSlot);
@@ -278,6 +290,17 @@ fn draft_tool(run: &mut Run, at: RunPlace, spec: Arc<Spec>, env: &mut Env<'_>) -
     Ok(draft_call(run, at, spec, Arc::new(dry), env))
 }
 
+/// Shows that a call has a judge and, if it is known, what the judge says about its input.
+fn add_judge(line: &mut Value, of: Option<JudgedPart>, judgement: Option<&Judgement>) {
+    match (of, judgement) {
+        (_, Some(made)) => {
+            line["judge"] = json!({"of": made.of, "verdict": made.verdict, "failed": made.failed});
+        }
+        (Some(of), None) => line["judge"] = json!({ "of": of }),
+        (None, None) => {}
+    }
+}
+
 /// Whether an earlier item of the map has the identical call. Then they share one line.
 fn merge_identical_item(run: &mut Run, at: RunPlace, input: &Value, digest: Digest32) -> bool {
     let node = run.tasks.name(at).to_owned();
@@ -302,7 +325,7 @@ fn draft_call(run: &mut Run, at: RunPlace, spec: Arc<Spec>, input: Arc<Value>, e
     let ms = i64::try_from(spec.timeout_ms).unwrap_or(60_000);
     let deadline = Timestamp::from_micros(env.now.micros().saturating_add(ms * 1_000));
     let key = format!("{}:dry", start::effect_key(run, at, &CallMode::DryRun));
-    let (tool, mode) = (spec.name.clone(), CallMode::DryRun);
+    let (tool, mode) = (Arc::clone(&spec), CallMode::DryRun);
     if let Some(draft) = &mut run.drafting.draft {
         draft.waiting = Some((id, at, spec, Arc::clone(&input)));
     }
@@ -328,7 +351,7 @@ fn draft_demand(
 ) -> Result<impl Iterator<Item = ApprovalRequirement> + use<>, ErrorBody> {
     let (tenant, actor, level) = (run.head.tenant.as_str(), run.head.actor.as_str(), run.head.level);
     let action = Action { tenant, actor, level, node: run.tasks.name(at), tool: spec, input };
-    let policy = match judge::judge_for_requesters(run, at, &action, env) {
+    let policy = match policy_verdict::judge_for_requesters(run, at, &action, env) {
         PolicyVerdict::Allow => None,
         PolicyVerdict::Ask(demand) => Some(demand),
         PolicyVerdict::Deny { rule, reason } => {
@@ -406,7 +429,7 @@ pub(crate) fn answered(
             (tool_calls::tool_input, Json::encode(&*input)?.into()),
             (tool_calls::tool_output, Json::encode(&result)?.into()),
             (tool_calls::error, error.clone().into()),
-            (tool_calls::duration_ms, cx.book.took_ms.into()),
+            (tool_calls::duration_ms, cx.turn.took_ms.into()),
             (tool_calls::dry_run, true.into()),
             (tool_calls::created_at, cx.env.now.into()),
             (tool_calls::actor, run.head.actor.as_str().into()),
@@ -421,12 +444,12 @@ pub(crate) fn answered(
         draft.calls.push(DryCall { node: at.node, row });
         if draft.calls.len() >= limits::DRAFT_CALLS_BUFFERED_MAX {
             let calls = std::mem::take(&mut draft.calls);
-            write_dry_calls(calls, &mut cx.book);
+            write_dry_calls(calls, &mut cx.turn);
         }
     }
     let real = error.is_none();
     draft_result(run, at, &spec, result, real);
-    cx.book.effects.push(Effect::Release(at));
+    cx.turn.effects.push(Effect::Release(at));
     if run.stopping.is_stopping() {
         run.drafting.draft = None;
         return Ok(true);
@@ -452,15 +475,15 @@ fn finish(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
     subject["lines"] = draft.lines.into_lines().into();
     let digest = run.approvals.next_digest(Digest32::of(&subject));
     let lines = subject["lines"].take();
-    write_dry_calls(draft.calls, &mut cx.book);
+    write_dry_calls(draft.calls, &mut cx.turn);
     let Draft { planned, demand, .. } = draft;
     plan::fix(run, FinishedDraft { digest, planned, lines, demand }, cx)
 }
 
 /// Writes dry calls and their steps.
-fn write_dry_calls(calls: Vec<DryCall>, book: &mut TurnBuilder) {
+fn write_dry_calls(calls: Vec<DryCall>, turn: &mut TurnBuilder) {
     for DryCall { node, row } in calls {
-        book.dirty.insert(RunPlace::node(node));
-        book.insert(row);
+        turn.dirty.insert(RunPlace::node(node));
+        turn.insert(row);
     }
 }

@@ -3,6 +3,7 @@
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Graph, Join};
 use crate::flow::expr::{Lookup, Preview, Scope, WorkMeter};
+use crate::flow::judgement::no_feedback;
 use crate::flow::run::drafting::draft::Draft;
 use crate::flow::run::{RunHead, RunPlace};
 use crate::json::unstorable_reason;
@@ -114,6 +115,10 @@ impl Scope for DraftScope<'_> {
             (None, Some(Reachability::Yes | Reachability::Maybe)) => Lookup::Unknown,
             _ => Lookup::Absent,
         }
+    }
+
+    fn judge(&self) -> Option<&Value> {
+        Some(no_feedback())
     }
 
     fn item(&self) -> Option<(&Value, usize)> {

@@ -179,12 +179,12 @@ pub(crate) fn fix(run: &mut Run, drafted: FinishedDraft, cx: &mut TurnContext<'_
     if let (Value::Object(document), Value::Object(edits)) = (&mut document, edits_document(run)) {
         document.extend(edits.into_iter().filter(|_| !run.drafting.edits.is_empty()));
     }
-    cx.book.set_run_column(runs::plan, Json::encode(&document)?);
+    cx.turn.set_run_column(runs::plan, Json::encode(&document)?);
     if run.head.risk.is_none() {
-        cx.book.set_run_column(runs::risk, Json::encode(&json!({"score": risk}))?);
+        cx.turn.set_run_column(runs::risk, Json::encode(&json!({"score": risk}))?);
     }
     let data = json!({"digest": digest, "steps": steps, "risk": risk});
-    cx.book.add_note("plan.drafted", None, None, data);
+    cx.turn.add_note("plan.drafted", None, None, data);
     if run.head.dry_run {
         let mut result = json!({"status": "dry_run"});
         result["dry_run_results"] = document["steps"].take();
@@ -199,11 +199,11 @@ pub(crate) fn fix(run: &mut Run, drafted: FinishedDraft, cx: &mut TurnContext<'_
     let (requesters, at) = (requesters::requesters_of_plan(run), run.approvals.last_at());
     let request =
         NewRequest { asked: &asked, step: None, action: &RequestedAction::Plan, data, demand: &demand, requesters, at };
-    approval_rows::add_request(&run.head, request, &mut cx.book)?;
+    approval_rows::add_request(&run.head, request, &mut cx.turn)?;
     let data = json!({"approval_id": asked.id, "digest": digest, "needed": demand.people()});
     let (source, outcome) = (DecisionSource::Approval, Outcome::Deferred);
     let verdict = GovernanceDecision { source, outcome, rationale: demand.reason, policies: Vec::new() };
-    cx.book.add_decision("approval.requested", None, data, verdict);
+    cx.turn.add_decision("approval.requested", None, data, verdict);
     run.drafting.plan = Some(DraftedPlan { digest, nodes: planned, asked: Some(asked), by: Vec::new() });
     Ok(())
 }
@@ -219,7 +219,7 @@ pub(crate) fn edited(run: &mut Run, edit: PlanChange, cx: &mut TurnContext<'_>) 
     let digest = Digest32::of(&input);
     let planned = run.drafting.planned(&node);
     let same = planned.is_some_and(|planned| planned.exact == Some(digest));
-    cx.book.add_note("plan.edited", None, Some(by.clone()), json!({"node": node, "input_digest": digest}));
+    cx.turn.add_note("plan.edited", None, Some(by.clone()), json!({"node": node, "input_digest": digest}));
     apply::withdraw(run, |_| true, RequestStatus::Cancelled, "the plan was edited", cx)?;
     run.drafting.plan = None;
     // An edit that changes nothing does not make its author a requester.
@@ -228,7 +228,7 @@ pub(crate) fn edited(run: &mut Run, edit: PlanChange, cx: &mut TurnContext<'_>) 
         run.drafting.edits.insert(node, PlanEdit { input, by: merge_names(before, [by.id.as_str()]) });
     }
     // If the run is claimed before the draft is complete, it is drafted again with the stored edits.
-    cx.book.set_run_column(runs::plan, Json::encode(&edits_document(run))?);
+    cx.turn.set_run_column(runs::plan, Json::encode(&edits_document(run))?);
     if run.approvals.is_exhausted() {
         run.stopping
             .fail_with(ErrorBody::new(Code::ValidationFailed, "the run exceeds its limit of approval requests"));
@@ -251,7 +251,7 @@ pub(crate) fn approved(
     run: &mut Run,
     approval: Uuid,
     by: &[String],
-    book: &mut TurnBuilder,
+    turn: &mut TurnBuilder,
 ) -> Result<bool, Unstorable> {
     let Some(plan) = run.drafting.plan.as_mut().filter(|plan| plan.approval() == Some(approval)) else {
         return Ok(false);
@@ -259,8 +259,8 @@ pub(crate) fn approved(
     plan.asked = None;
     plan.by = by.to_vec();
     let digest = plan.digest;
-    book.set_run_column(runs::plan_digest, Cell::Bytes(digest.to_vec()));
-    book.add_note("plan.approved", None, by.first().map(Actor::person), json!({"digest": digest, "by": by}));
+    turn.set_run_column(runs::plan_digest, Cell::Bytes(digest.to_vec()));
+    turn.add_note("plan.approved", None, by.first().map(Actor::person), json!({"digest": digest, "by": by}));
     run.tasks.queue_roots();
     Ok(true)
 }
@@ -275,7 +275,7 @@ pub(crate) fn expire(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Unst
     let (source, outcome) = (DecisionSource::Approval, Outcome::Rejected);
     let verdict = GovernanceDecision { source, outcome, rationale: rationale.clone(), policies: Vec::new() };
     let approval = run.drafting.plan.as_ref().and_then(DraftedPlan::approval);
-    cx.book.add_decision("approval.expired", None, json!({"approval_id": approval}), verdict);
+    cx.turn.add_decision("approval.expired", None, json!({"approval_id": approval}), verdict);
     close(run, RequestStatus::Expired, cx)?;
     stop::cancel_run(run, Actor::system(), Some(rationale), cx);
     Ok(())
@@ -289,7 +289,7 @@ pub(crate) fn cancel(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Unst
 fn close(run: &mut Run, status: RequestStatus, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
     let asked = run.drafting.plan.as_mut().and_then(|plan| plan.asked.take());
     if let Some(asked) = asked {
-        cx.book.close_approval_request(&asked, status, cx.env.now)?;
+        cx.turn.close_approval_request(&asked, status, cx.env.now)?;
     }
     Ok(())
 }

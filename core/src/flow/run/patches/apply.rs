@@ -145,18 +145,18 @@ pub(crate) fn propose(run: &mut Run, proposed: ProposedPatch, cx: &mut TurnConte
     };
     let patch = match fits {
         Ok(patch) => patch,
-        Err(why) => return refuse(run, PatchVersion::proposed(number), &by, &why, &mut cx.book),
+        Err(why) => return refuse(run, PatchVersion::proposed(number), &by, &why, &mut cx.turn),
     };
     let (mut patch, patched) = match patched_graph(run, &patch, &cx.env) {
         Ok((graph, inverse)) => (Patch { add_edges: inverse.remove_edges, ..patch }, graph),
         Err(problems) => {
-            return refuse(run, PatchVersion::proposed(number), &by, &join_problems(&problems), &mut cx.book);
+            return refuse(run, PatchVersion::proposed(number), &by, &join_problems(&problems), &mut cx.turn);
         }
     };
     patch.record_tool_versions(cx.env.catalog);
     let refused = judge(run, &patch, &by.id, &cx.env).err();
     if let Some(why) = refused.or_else(|| map_calls::patch_excess(run, &patch, &patched)) {
-        return refuse(run, PatchVersion::proposed(number), &by, &why, &mut cx.book);
+        return refuse(run, PatchVersion::proposed(number), &by, &why, &mut cx.turn);
     }
     let (asked, before, approved_by) = (None, None, Vec::new());
     let overlay = RunPatch { patch, by, version: 1, asked, before, seq: i64::MAX, risk, approved_by };
@@ -182,13 +182,13 @@ fn ask(run: &mut Run, number: u32, covered: Digest32, cx: &mut TurnContext<'_>) 
     let data = json!({"patch": document, "number": number, "reason": demand.reason, "risk": overlay.risk});
     let (action, at) = (&RequestedAction::Patch, run.approvals.last_at());
     let request = NewRequest { asked: &asked, step: None, action, data, demand: &demand, requesters, at };
-    approval_rows::add_request(&run.head, request, &mut cx.book)?;
+    approval_rows::add_request(&run.head, request, &mut cx.turn)?;
     let (source, outcome) = (DecisionSource::Approval, Outcome::Deferred);
     let verdict = GovernanceDecision { source, outcome, rationale: demand.reason, policies: Vec::new() };
     let data = json!({"approval_id": asked.id, "digest": digest, "patch": number});
-    cx.book.add_note("approval.requested", None, Some(overlay.by.clone()), data);
-    cx.book.mark_decision(verdict);
-    cx.book.update(Update::versioned(&RUN_PATCHES, key(run.head.id, number), overlay.version, set)?);
+    cx.turn.add_note("approval.requested", None, Some(overlay.by.clone()), data);
+    cx.turn.mark_decision(verdict);
+    cx.turn.update(Update::versioned(&RUN_PATCHES, key(run.head.id, number), overlay.version, set)?);
     if let Some(stored) = run.patches.by_number.get_mut(&number) {
         stored.version += 1;
         stored.asked = Some(asked);
@@ -213,10 +213,10 @@ pub(crate) fn renew(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Unsto
             continue;
         }
         let (version, by) = (overlay.version, overlay.by.clone());
-        cx.book.close_approval_request(&asked, RequestStatus::Superseded, cx.env.now)?;
+        cx.turn.close_approval_request(&asked, RequestStatus::Superseded, cx.env.now)?;
         if run.approvals.is_exhausted() {
             let why = "the run exceeds its limit of approval requests";
-            refuse(run, PatchVersion { number, version }, &by, why, &mut cx.book)?;
+            refuse(run, PatchVersion { number, version }, &by, why, &mut cx.turn)?;
         } else {
             ask(run, number, covered, cx)?;
         }
@@ -298,8 +298,8 @@ pub(crate) fn withdraw(
         Some((*number, overlay.version, overlay.by.clone(), asked))
     });
     for (number, version, by, asked) in waiting.collect::<Vec<_>>() {
-        cx.book.close_approval_request(&asked, status, cx.env.now)?;
-        refuse(run, PatchVersion { number, version }, &by, why, &mut cx.book)?;
+        cx.turn.close_approval_request(&asked, status, cx.env.now)?;
+        refuse(run, PatchVersion { number, version }, &by, why, &mut cx.turn)?;
     }
     Ok(())
 }
@@ -309,12 +309,12 @@ pub(crate) fn refuse(
     patch: PatchVersion,
     by: &Actor,
     why: &str,
-    book: &mut TurnBuilder,
+    turn: &mut TurnBuilder,
 ) -> Result<(), Unstorable> {
     let PatchVersion { number, version } = patch;
     let set = vec![(run_patches::status, PatchStatus::Refused.into()), (run_patches::reason, why.into())];
-    book.update(Update::versioned(&RUN_PATCHES, key(run.head.id, number), version, set)?);
-    book.add_note("patch.refused", None, Some(by.clone()), json!({"number": number, "reason": why}));
+    turn.update(Update::versioned(&RUN_PATCHES, key(run.head.id, number), version, set)?);
+    turn.add_note("patch.refused", None, Some(by.clone()), json!({"number": number, "reason": why}));
     run.patches.by_number.remove(&number);
     Ok(())
 }
@@ -327,7 +327,7 @@ fn apply(run: &mut Run, number: u32, cx: &mut TurnContext<'_>) -> Result<(), Uns
         Err(problems) => {
             return {
                 let row = PatchVersion { number, version: overlay.version };
-                refuse(run, row, &overlay.by, &join_problems(&problems), &mut cx.book)
+                refuse(run, row, &overlay.by, &join_problems(&problems), &mut cx.turn)
             };
         }
     };
@@ -336,7 +336,7 @@ fn apply(run: &mut Run, number: u32, cx: &mut TurnContext<'_>) -> Result<(), Uns
     run.patches.count += 1;
     let data =
         json!({"number": number, "graph_digest": run.tasks.graph().digest, "nodes": run.tasks.nodes().len() - nodes});
-    let seq = cx.book.add_note("patch.applied", None, Some(overlay.by.clone()), data);
+    let seq = cx.turn.add_note("patch.applied", None, Some(overlay.by.clone()), data);
     let (inverse, document) =
         (Json::encode(&inverse.to_value_applied_at(seq))?, Json::encode(&overlay.patch.to_value())?);
     let set = vec![
@@ -344,8 +344,8 @@ fn apply(run: &mut Run, number: u32, cx: &mut TurnContext<'_>) -> Result<(), Uns
         (run_patches::inverse, inverse.into()),
         (run_patches::patch, document.into()),
     ];
-    cx.book.update(Update::versioned(&RUN_PATCHES, key(run.head.id, number), overlay.version, set)?);
-    cx.book.set_run_column(runs::patches, i64::from(run.patches.count));
+    cx.turn.update(Update::versioned(&RUN_PATCHES, key(run.head.id, number), overlay.version, set)?);
+    cx.turn.set_run_column(runs::patches, i64::from(run.patches.count));
     if let Some(stored) = run.patches.by_number.get_mut(&number) {
         stored.version += 1;
         (stored.before, stored.seq) = (Some(before), seq);
@@ -380,20 +380,20 @@ pub(crate) fn approved(
         // This turn requests approval again.
         asked.withdraw();
         let data = json!({"number": number, "approval_id": approval, "digest": asked.digest});
-        cx.book.add_note("patch.approval_stale", None, by.first().map(Actor::person), data);
+        cx.turn.add_note("patch.approval_stale", None, by.first().map(Actor::person), data);
         return Ok(true);
     }
-    cx.book.add_note("patch.approved", None, by.first().map(Actor::person), json!({"number": number, "by": by}));
+    cx.turn.add_note("patch.approved", None, by.first().map(Actor::person), json!({"number": number, "by": by}));
     overlay.approved_by = by.to_vec();
     apply(run, number, cx)?;
     Ok(true)
 }
 
 /// A patch was rejected. False: the approval is about something else.
-pub(crate) fn denied(run: &mut Run, approval: Uuid, by: &Actor, book: &mut TurnBuilder) -> Result<bool, Unstorable> {
+pub(crate) fn denied(run: &mut Run, approval: Uuid, by: &Actor, turn: &mut TurnBuilder) -> Result<bool, Unstorable> {
     let Some(number) = patch_of(run, approval) else { return Ok(false) };
     let version = run.patches.by_number.get(&number).map_or(1, |overlay| overlay.version);
-    refuse(run, PatchVersion { number, version }, by, "the approval was denied", book)?;
+    refuse(run, PatchVersion { number, version }, by, "the approval was denied", turn)?;
     Ok(true)
 }
 
@@ -408,10 +408,10 @@ pub(crate) fn drop_proposals(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<
         .collect();
     for (number, overlay) in waiting {
         if let Some(asked) = &overlay.asked {
-            cx.book.close_approval_request(asked, RequestStatus::Cancelled, cx.env.now)?;
+            cx.turn.close_approval_request(asked, RequestStatus::Cancelled, cx.env.now)?;
         }
         let row = PatchVersion { number, version: overlay.version };
-        refuse(run, row, &overlay.by, "the run has ended", &mut cx.book)?;
+        refuse(run, row, &overlay.by, "the run has ended", &mut cx.turn)?;
     }
     Ok(())
 }
@@ -427,7 +427,7 @@ pub(crate) fn revert(run: &mut Run, number: u32, by: Actor, cx: &mut TurnContext
     let last = applied.max_by_key(|(number, overlay)| (overlay.seq, **number)).map(|(number, _)| *number);
     let before = run.patches.by_number.get(&number).and_then(|overlay| overlay.before.clone());
     let Some(before) = before.filter(|_| last == Some(number)) else {
-        cx.book.add_note(
+        cx.turn.add_note(
             "patch.revert_refused",
             None,
             Some(by),
@@ -438,7 +438,7 @@ pub(crate) fn revert(run: &mut Run, number: u32, by: Actor, cx: &mut TurnContext
     let begun =
         run.tasks.nodes()[before.nodes.len()..].iter().any(|task| !matches!(task.state(), TaskState::Pending { .. }));
     if begun {
-        cx.book.add_note(
+        cx.turn.add_note(
             "patch.revert_refused",
             None,
             Some(by),
@@ -449,8 +449,8 @@ pub(crate) fn revert(run: &mut Run, number: u32, by: Actor, cx: &mut TurnContext
     let version = run.patches.by_number.remove(&number).map_or(1, |overlay| overlay.version);
     run.tasks.truncate_graph(before);
     let set = vec![(run_patches::status, PatchStatus::Reverted.into())];
-    cx.book.update(Update::versioned(&RUN_PATCHES, key(run.head.id, number), version, set)?);
-    cx.book.add_note(
+    cx.turn.update(Update::versioned(&RUN_PATCHES, key(run.head.id, number), version, set)?);
+    cx.turn.add_note(
         "patch.reverted",
         None,
         Some(by),

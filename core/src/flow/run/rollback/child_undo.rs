@@ -20,10 +20,10 @@ pub(crate) fn undo_child(run: &mut Run, at: RunPlace, child: Uuid, cx: &mut Turn
     let Some(undo) = &mut run.rollback.progress else { return Ok(()) };
     let (by, reason) = (undo.by.clone(), undo.reason.clone());
     undo.current = Some(asked);
-    let told = SignalKind::Rollback { steps: None, by, reason, for_parent: true };
-    cx.book.send_signal(&run.head.tenant, child, &told, &mut cx.env)?;
-    cx.book.effects.push(Effect::Wake(child));
-    undo::write_compensation(run, EffectStatus::Dispatched, None, cx.env.now, &mut cx.book)
+    let kind = SignalKind::Rollback { steps: None, by, reason, for_parent: true };
+    cx.turn.send_signal(&run.head.tenant, child, &kind, &mut cx.env)?;
+    cx.turn.effects.push(Effect::Wake(child));
+    undo::write_compensation(run, EffectStatus::Dispatched, None, cx.env.now, &mut cx.turn)
 }
 
 pub(crate) fn child_undo(run: &Run, at: RunPlace, child: Uuid) -> CurrentUndo {
@@ -44,7 +44,7 @@ pub(crate) fn child_undone(run: &mut Run, step: Uuid, whole: bool, cx: &mut Turn
     };
     let other = undo.current.replace(asked);
     let status = if whole { EffectStatus::Succeeded } else { EffectStatus::Failed };
-    undo::write_compensation(run, status, None, cx.env.now, &mut cx.book)?;
+    undo::write_compensation(run, status, None, cx.env.now, &mut cx.turn)?;
     if let Some(undo) = &mut run.rollback.progress {
         undo.current = other;
     }
@@ -65,7 +65,7 @@ pub(crate) fn signal_parent(
     cx: &mut TurnContext<'_>,
 ) -> Result<(), Unstorable> {
     let Some((parent, step)) = run.head.parent.filter(|_| for_parent) else { return Ok(()) };
-    cx.book.send_signal(&run.head.tenant, parent, &SignalKind::ChildUndone { step, whole }, &mut cx.env)?;
-    cx.book.effects.push(Effect::Wake(parent));
+    cx.turn.send_signal(&run.head.tenant, parent, &SignalKind::ChildUndone { step, whole }, &mut cx.env)?;
+    cx.turn.effects.push(Effect::Wake(parent));
     Ok(())
 }

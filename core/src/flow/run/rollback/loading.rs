@@ -110,11 +110,11 @@ pub(crate) fn abandon_restored(run: &mut Run, cx: &mut TurnContext<'_>) -> Resul
     let Some(undo) = run.rollback.progress.as_mut().filter(|undo| undo.from_backup) else { return Ok(()) };
     undo.from_backup = false;
     let (current, queue) = (undo.current.take(), std::mem::take(&mut undo.queue));
-    cx.book.undoing.extend(current.iter().filter(|current| current.child.is_none()).map(|current| current.at));
+    cx.turn.undoing.extend(current.iter().filter(|current| current.child.is_none()).map(|current| current.at));
     if let Some(current) = current.as_ref().filter(|current| current.version > 0) {
         let set =
             vec![(effects::status, EffectStatus::Unknown.as_str().into()), (effects::settled_at, cx.env.now.into())];
-        cx.book.update(Update::versioned(&EFFECTS, vec![current.effect.into()], current.version, set)?);
+        cx.turn.update(Update::versioned(&EFFECTS, vec![current.effect.into()], current.version, set)?);
     }
     let places: Vec<RunPlace> = current.iter().map(|current| current.at).chain(queue).collect();
     for at in places {

@@ -104,7 +104,7 @@ pub(crate) fn begin(run: &mut Run, wanted: RollbackRequest, cx: &mut TurnContext
     let RollbackRequest { steps, by, reason, for_parent } = wanted;
     if let Some(undo) = run.rollback.progress.as_mut().filter(|_| for_parent) {
         undo.for_parent = true;
-        return write_progress(run, false, &mut cx.book);
+        return write_progress(run, false, &mut cx.turn);
     }
     let refusal = match run.status {
         _ if run.rollback.is_under_way() => Some("a rollback is under way"),
@@ -114,18 +114,18 @@ pub(crate) fn begin(run: &mut Run, wanted: RollbackRequest, cx: &mut TurnContext
         _ => None,
     };
     if let Some(why) = refusal {
-        cx.book.add_note("run.rollback_refused", None, Some(by), json!({"reason": why}));
+        cx.turn.add_note("run.rollback_refused", None, Some(by), json!({"reason": why}));
         return child_undo::signal_parent(run, for_parent, run.status == RunStatus::RolledBack, cx);
     }
     let mut done: Vec<(i64, RunPlace)> =
         run.tasks.places().filter_map(|at| Some((undoable(run, at, steps.as_deref())?, at))).collect();
     if run.rollback.undos.saturating_add(done.len()) > limits::RUN_UNDOS_MAX {
         let why = format!("a run has at most {} recorded undos; undo it by hand", limits::RUN_UNDOS_MAX);
-        cx.book.add_note("run.rollback_refused", None, Some(by), json!({"reason": why}));
+        cx.turn.add_note("run.rollback_refused", None, Some(by), json!({"reason": why}));
         return child_undo::signal_parent(run, for_parent, false, cx);
     }
     done.sort_unstable_by_key(|(seq, _)| std::cmp::Reverse(*seq));
-    cx.book.add_note("run.rollback_started", None, Some(by.clone()), json!({"reason": reason, "steps": done.len()}));
+    cx.turn.add_note("run.rollback_started", None, Some(by.clone()), json!({"reason": reason, "steps": done.len()}));
     run.rollback.rounds += 1;
     run.rollback.progress = Some(RollbackProgress {
         by,
@@ -141,7 +141,7 @@ pub(crate) fn begin(run: &mut Run, wanted: RollbackRequest, cx: &mut TurnContext
         retry_at: None,
         from_backup: false,
     });
-    write_progress(run, false, &mut cx.book)?;
+    write_progress(run, false, &mut cx.turn)?;
     proceed(run, cx)
 }
 
@@ -192,15 +192,15 @@ pub(crate) fn place_undone(run: &mut Run, at: RunPlace, data: Value, cx: &mut Tu
     let step = run.tasks.step_id(at);
     let line = json!({"node": run.tasks.name(at), "item": at.item, "step_id": step});
     run.rollback.progress.iter_mut().for_each(|undo| undo.undone.push(line.clone()));
-    cx.book.add_note("step.rolled_back", step, None, data);
+    cx.turn.add_note("step.rolled_back", step, None, data);
     let output = run.tasks.task(at).and_then(|task| task.output().cloned()).unwrap_or_default();
     run.tasks.enter(at, TaskState::RolledBack { output });
     run.tasks.mark_dirty(at, cx);
-    run.doubts.end(at, &mut cx.book);
+    run.doubts.end(at, &mut cx.turn);
 }
 
 /// Marks an ended run as rolled back by hand. No tool is called.
-pub(crate) fn mark_rolled_back(run: &mut Run, by: Actor, reason: Option<String>, book: &mut TurnBuilder) {
+pub(crate) fn mark_rolled_back(run: &mut Run, by: Actor, reason: Option<String>, turn: &mut TurnBuilder) {
     let refusal = match run.status {
         _ if run.rollback.is_under_way() => Some("a rollback is under way"),
         RunStatus::RolledBack => Some("it is already rolled back"),
@@ -208,13 +208,13 @@ pub(crate) fn mark_rolled_back(run: &mut Run, by: Actor, reason: Option<String>,
         _ => None,
     };
     if let Some(why) = refusal {
-        book.add_note("run.rollback_refused", None, Some(by), json!({"reason": why}));
+        turn.add_note("run.rollback_refused", None, Some(by), json!({"reason": why}));
         return;
     }
-    run.doubts.end_all(book);
+    run.doubts.end_all(turn);
     run.status = RunStatus::RolledBack;
-    book.status = Some(RunStatus::RolledBack);
-    book.add_note("run.rolled_back", None, Some(by), json!({"by_hand": true, "reason": reason}));
+    turn.status = Some(RunStatus::RolledBack);
+    turn.add_note("run.rolled_back", None, Some(by), json!({"by_hand": true, "reason": reason}));
 }
 
 fn may_undo(run: &Run, at: RunPlace, env: &Env<'_>) -> Result<(), String> {
@@ -223,7 +223,7 @@ fn may_undo(run: &Run, at: RunPlace, env: &Env<'_>) -> Result<(), String> {
         return Err("its output can't be used, so it is unknown what to undo".to_owned());
     }
     if run.tasks.graph().nodes[at.node].is_tool_absent {
-        return Err(format!("the tool {} is not configured in this process", spec.name));
+        return Err(spec.description.clone());
     }
     if !spec.is_reversible() {
         return Err(format!("{} does not support rollback", spec.name));
@@ -261,7 +261,7 @@ pub(crate) fn write_compensation(
     status: EffectStatus,
     deadline: Option<Timestamp>,
     now: Timestamp,
-    book: &mut TurnBuilder,
+    turn: &mut TurnBuilder,
 ) -> Result<(), Unstorable> {
     let Some(current) = run.rollback.current() else { return Ok(()) };
     let (at, effect, version, attempt) = (current.at, current.effect, current.version, i64::from(current.attempt));
@@ -277,14 +277,14 @@ pub(crate) fn write_compensation(
                 (effects::dispatched_at, now.into()),
             ]);
         }
-        book.update(Update::versioned(&EFFECTS, vec![effect.into()], version, set)?);
+        turn.update(Update::versioned(&EFFECTS, vec![effect.into()], version, set)?);
     } else {
         let Some(digest) = run.tasks.task(at).map(Task::input_digest) else { return Ok(()) };
         let tool = match child {
             Some(_) => "workflow".to_owned(),
             None => run.tasks.function(at).map(|function| function.tool.clone()).unwrap_or_default(),
         };
-        book.insert(Insert::new(
+        turn.insert(Insert::new(
             &EFFECTS,
             vec![
                 (effects::id, effect.into()),
@@ -309,11 +309,11 @@ pub(crate) fn write_compensation(
                 Some(child) => json!({"node": run.tasks.name(at), "item": at.item, "child_run_id": child}),
                 None => json!({"node": run.tasks.name(at), "tool": tool, "effect_id": effect}),
             };
-            book.add_note("step.undoing", run.tasks.step_id(at), None, data);
+            turn.add_note("step.undoing", run.tasks.step_id(at), None, data);
         }
     }
     if child.is_none() {
-        book.undoing.insert(at);
+        turn.undoing.insert(at);
     }
     if let Some(current) = run.rollback.current_mut() {
         current.version += 1;
@@ -346,17 +346,17 @@ fn send(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
     if let Some(current) = &mut undo.current {
         (current.call, current.attempt, current.deadline) = (Some(call), attempt, Some(deadline));
     }
-    write_compensation(run, EffectStatus::Dispatched, Some(deadline), cx.env.now, &mut cx.book)?;
+    write_compensation(run, EffectStatus::Dispatched, Some(deadline), cx.env.now, &mut cx.turn)?;
     let Some(task) = run.tasks.task(at) else { return Ok(()) };
     let mode = CallMode::Undo { output: task.output().cloned().unwrap_or_default() };
-    cx.book.effects.push(Effect::Call(Call {
+    cx.turn.effects.push(Effect::Call(Call {
         at,
         id: call,
         step: run.tasks.step_id(at).unwrap_or_default(),
         effect,
         key: start::effect_key(run, at, &mode),
         attempt,
-        tool: spec.name.clone(),
+        tool: Arc::clone(&spec),
         input: task.shared_input(),
         mode,
         deadline,
@@ -412,7 +412,7 @@ pub(crate) fn answered(
     let Some(undo) = &mut run.rollback.progress else { return Ok(()) };
     let Some(current) = undo.current.as_mut().filter(|current| current.call == Some(call)) else { return Ok(()) };
     run.tasks.call_ended(at);
-    cx.book.effects.push(Effect::Release(at));
+    cx.turn.effects.push(Effect::Release(at));
     current.call = None;
     let error = match answer {
         CallOutcome::Output(_) => {
@@ -435,7 +435,7 @@ pub(crate) fn answered(
             if in_doubt {
                 Ok(())
             } else {
-                write_compensation(run, EffectStatus::Prepared, None, cx.env.now, &mut cx.book)
+                write_compensation(run, EffectStatus::Prepared, None, cx.env.now, &mut cx.turn)
             }
         }
         None => failed(run, at, &error.body, cx),
@@ -446,7 +446,7 @@ pub(crate) fn answered(
 /// resolves it.
 fn failed(run: &mut Run, at: RunPlace, error: &ErrorBody, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
     let data = json!({"node": run.tasks.name(at), "code": error.code, "message": error.message});
-    cx.book.add_note("step.rollback_failed", run.tasks.step_id(at), None, data);
+    cx.turn.add_note("step.rollback_failed", run.tasks.step_id(at), None, data);
     report_not_undone(run, at, &error.message);
     let current = run.rollback.current();
     let status = if current.is_some_and(|current| current.in_doubt) {
@@ -460,13 +460,13 @@ fn failed(run: &mut Run, at: RunPlace, error: &ErrorBody, cx: &mut TurnContext<'
 
 /// Settles the current undo and continues with the next.
 fn settled(run: &mut Run, status: EffectStatus, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
-    write_compensation(run, status, None, cx.env.now, &mut cx.book)?;
+    write_compensation(run, status, None, cx.env.now, &mut cx.turn)?;
     run.rollback.set_current(None);
     proceed(run, cx)
 }
 
 pub(crate) fn finish(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
-    write_progress(run, true, &mut cx.book)?;
+    write_progress(run, true, &mut cx.turn)?;
     let Some(undo) = run.rollback.progress.take() else { return Ok(()) };
     let whole = undo.not_undone.is_empty() && !undo.partial;
     // The run's row has the complete list.
@@ -476,16 +476,16 @@ pub(crate) fn finish(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Unst
     });
     if whole {
         run.status = RunStatus::RolledBack;
-        cx.book.status = Some(RunStatus::RolledBack);
-        cx.book.add_note("run.rolled_back", None, Some(undo.by), data);
+        cx.turn.status = Some(RunStatus::RolledBack);
+        cx.turn.add_note("run.rolled_back", None, Some(undo.by), data);
     } else {
-        cx.book.add_note("run.rollback_ended", None, Some(undo.by), data);
+        cx.turn.add_note("run.rollback_ended", None, Some(undo.by), data);
     }
     child_undo::signal_parent(run, undo.for_parent, whole, cx)
 }
 
 /// Writes the progress of the rollback to `runs.rollback`.
-pub(crate) fn write_progress(run: &Run, ended: bool, book: &mut TurnBuilder) -> Result<(), Unstorable> {
+pub(crate) fn write_progress(run: &Run, ended: bool, turn: &mut TurnBuilder) -> Result<(), Unstorable> {
     let Some(undo) = &run.rollback.progress else { return Ok(()) };
     // A reloaded run considers only the steps listed here, whatever their state.
     let current = undo.current.as_ref().map(|current| current.at);
@@ -497,6 +497,6 @@ pub(crate) fn write_progress(run: &Run, ended: bool, book: &mut TurnBuilder) -> 
         "for_parent": undo.for_parent, "began_at": undo.began_at.map(Timestamp::micros), "restored_at": run.row.restored_at().map(Timestamp::micros),
         "undone": undo.undone, "left": undo.not_undone, "steps": if ended { Vec::new() } else { only },
     });
-    book.set_run_column(runs::rollback, Json::encode(&document)?);
+    turn.set_run_column(runs::rollback, Json::encode(&document)?);
     Ok(())
 }

@@ -63,7 +63,7 @@ pub enum IncomingEdges {
 /// Starts the root nodes and decides the outgoing edges of every settled node.
 pub(crate) fn propagate(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
     while let Some(node) = run.tasks.next_root() {
-        if step::is_turn_full(run, &cx.book) {
+        if step::is_turn_full(run, &cx.turn) {
             run.tasks.put_back_root(node);
             return Ok(());
         }
@@ -72,7 +72,7 @@ pub(crate) fn propagate(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), U
     while let Some(mut settled) = run.tasks.next_settled() {
         let node = settled.node;
         while let Some(edge) = run.tasks.graph().nodes[node].outgoing.get(settled.edge).copied() {
-            if step::is_turn_full(run, &cx.book) {
+            if step::is_turn_full(run, &cx.turn) {
                 run.tasks.put_back_settled(settled);
                 return Ok(());
             }
@@ -155,7 +155,7 @@ pub(crate) fn edge_decided(
         if delay > 0 && !replay::uses_recording(run, node) {
             run.tasks.enter(at, TaskState::Delayed { until: cx.env.now.plus_seconds(i64::from(delay)) });
             run.tasks.mark_dirty(at, cx);
-            cx.book.add_note(
+            cx.turn.add_note(
                 "step.delayed",
                 run.tasks.step_id(at),
                 None,
@@ -168,7 +168,7 @@ pub(crate) fn edge_decided(
     } else if undecided == 0 {
         run.tasks.enter(at, TaskState::Skipped);
         run.tasks.mark_dirty(at, cx);
-        cx.book.add_note("step.skipped", run.tasks.step_id(at), None, json!({"node": run.tasks.name(at)}));
+        cx.turn.add_note("step.skipped", run.tasks.step_id(at), None, json!({"node": run.tasks.name(at)}));
         place_ended(run, at, cx)?;
     }
     Ok(())

@@ -14,6 +14,7 @@ use super::env::Env;
 use super::event::RunPlace;
 use super::turn_builder::{TurnBuilder, TurnContext};
 use crate::flow::air::{Body, Function, Graph, MapItem};
+use crate::flow::work::Elsewhere;
 use crate::json::{CanonicalJson, Digest32};
 use crate::limits;
 use crate::time::Timestamp;
@@ -36,14 +37,20 @@ pub(crate) struct Tasks {
     pending_roots: VecDeque<usize>,
     /// Settled nodes whose outgoing edges are not decided yet.
     settled: VecDeque<SettledNode>,
+    /// Places whose judge decides in the next turn.
+    judging: VecDeque<RunPlace>,
     /// Places with a timer.
     timers: BTreeSet<(Timestamp, RunPlace)>,
     /// Places with a call in flight.
     calls: BTreeSet<RunPlace>,
+    /// Places that are to look for their event, and whether for the last time.
+    lookups: VecDeque<(RunPlace, bool)>,
     /// The number of nodes that have not settled.
     open_nodes: usize,
     /// The number of places that await approval.
     awaiting_approval: usize,
+    /// The number of places whose call is executed elsewhere.
+    calls_elsewhere: usize,
     places_by_step: BTreeMap<Uuid, RunPlace>,
 }
 
@@ -58,9 +65,12 @@ impl Tasks {
             ready: VecDeque::new(),
             pending_roots: VecDeque::new(),
             settled: VecDeque::new(),
+            judging: VecDeque::new(),
             timers: BTreeSet::new(),
             calls: BTreeSet::new(),
+            lookups: VecDeque::new(),
             awaiting_approval: 0,
+            calls_elsewhere: 0,
             places_by_step: BTreeMap::new(),
         }
     }
@@ -164,11 +174,15 @@ impl Tasks {
     pub(crate) fn enter(&mut self, at: RunPlace, state: TaskState) {
         let Some(task) = self.task_mut(at) else { return };
         let before = task.deadline();
-        let asked = usize::from(matches!(task.state, TaskState::AwaitingApproval(_)));
+        let (asked, was_elsewhere) = (is_asking(&task.state), is_call_elsewhere(&task.state));
+        if !matches!(state, TaskState::Judging | TaskState::AwaitingApproval(_)) {
+            task.judging.held = None;
+        }
         task.state = state;
         let after = task.deadline();
-        let asks = usize::from(matches!(task.state, TaskState::AwaitingApproval(_)));
+        let (asks, is_elsewhere) = (is_asking(&task.state), is_call_elsewhere(&task.state));
         self.awaiting_approval = (self.awaiting_approval + asks).saturating_sub(asked);
+        self.calls_elsewhere = (self.calls_elsewhere + is_elsewhere).saturating_sub(was_elsewhere);
         if let Some(due) = before {
             self.timers.remove(&(due, at));
         }
@@ -180,7 +194,7 @@ impl Tasks {
     /// Marks a place as changed: its row is written at the end of the turn.
     pub(crate) fn mark_dirty(&mut self, at: RunPlace, cx: &mut TurnContext<'_>) {
         self.ensure_step(at, &mut cx.env);
-        cx.book.dirty.insert(at);
+        cx.turn.dirty.insert(at);
     }
 
     /// The id of a place's step, created if it has none.
@@ -226,6 +240,11 @@ impl Tasks {
         self.awaiting_approval
     }
 
+    /// The number of places whose call is executed elsewhere.
+    pub(crate) const fn calls_elsewhere(&self) -> usize {
+        self.calls_elsewhere
+    }
+
     /// Queues a place that has become ready.
     pub(crate) fn push_ready(&mut self, at: RunPlace) {
         self.ready.push_back(at);
@@ -246,6 +265,20 @@ impl Tasks {
 
     pub(crate) fn clear_ready(&mut self) {
         self.ready.clear();
+    }
+
+    /// Its judge decides in the next turn.
+    pub(crate) fn push_judging(&mut self, at: RunPlace) {
+        self.judging.push_back(at);
+    }
+
+    /// The places whose judge decides in this turn.
+    pub(crate) fn take_judging(&mut self) -> VecDeque<RunPlace> {
+        std::mem::take(&mut self.judging)
+    }
+
+    pub(crate) fn has_judging(&self) -> bool {
+        !self.judging.is_empty()
     }
 
     /// Queues the root nodes; each turn starts as many as fit.
@@ -297,9 +330,9 @@ impl Tasks {
         self.open_nodes == 0 && self.settled.is_empty()
     }
 
-    /// Whether nothing is in flight and no edge is to be decided.
+    /// Whether nothing is in flight, no edge is to be decided and nothing is to be judged.
     pub(crate) fn are_idle(&self) -> bool {
-        self.calls.is_empty() && !self.has_undecided()
+        self.calls.is_empty() && self.lookups.is_empty() && !self.has_undecided() && !self.has_judging()
     }
 
     /// When the next timer is due.
@@ -333,6 +366,16 @@ impl Tasks {
         self.calls.remove(&at);
     }
 
+    /// A place is to look for its event once fewer calls are in flight.
+    pub(crate) fn queue_lookup(&mut self, at: RunPlace, last: bool) {
+        self.lookups.push_back((at, last));
+    }
+
+    /// The next place that is to look for its event, if another call may be in flight.
+    pub(crate) fn next_lookup(&mut self) -> Option<(RunPlace, bool)> {
+        if self.calls.len() < limits::RUN_CALLS_MAX { self.lookups.pop_front() } else { None }
+    }
+
     /// The places with a call or lookup in flight.
     pub(crate) const fn calls(&self) -> &BTreeSet<RunPlace> {
         &self.calls
@@ -359,15 +402,15 @@ impl Tasks {
 
     /// Closes steps that have a row from the dry run but never started, as many as a turn takes. Returns whether all are
     /// closed; otherwise the next turn goes on.
-    pub(crate) fn close_drafted(&mut self, is_completed: bool, book: &mut TurnBuilder) -> bool {
+    pub(crate) fn close_drafted(&mut self, is_completed: bool, turn: &mut TurnBuilder) -> bool {
         for (node, task) in self.nodes.iter_mut().enumerate() {
             if matches!(task.state, TaskState::Pending { .. }) && task.step.is_some() {
-                if book.row_count() >= limits::TURN_ROWS_MAX {
-                    book.more = true;
+                if turn.row_count() >= limits::TURN_ROWS_MAX {
+                    turn.more = true;
                     return false;
                 }
                 task.state = if is_completed { TaskState::Skipped } else { TaskState::Cancelled { items: Vec::new() } };
-                book.dirty.insert(RunPlace::node(node));
+                turn.dirty.insert(RunPlace::node(node));
             }
         }
         true
@@ -376,7 +419,10 @@ impl Tasks {
     /// All inputs and outputs.
     pub(crate) fn values(&self) -> impl Iterator<Item = &Value> {
         let tasks = self.nodes.iter().flat_map(|task| std::iter::once(task).chain(task.items()));
-        tasks.flat_map(|task| task.input.as_deref().into_iter().chain(task.output().map(|output| &**output)))
+        tasks.flat_map(|task| {
+            let outputs = task.output().into_iter().chain(task.held().map(|held| &held.output));
+            task.input.as_deref().into_iter().chain(outputs.map(|output| &**output))
+        })
     }
 
     /// Replaces the graph by one with more nodes. Returns the graph before.
@@ -433,14 +479,19 @@ impl Tasks {
             if task.is_settled() && at.item.is_none() {
                 settled.push((task.seq(), at.node));
             }
-            let asks = matches!(task.state, TaskState::AwaitingApproval(_));
+            let (asks, is_elsewhere) = (is_asking(&task.state), is_call_elsewhere(&task.state));
+            let judged = matches!(task.state, TaskState::Judging);
             if let Some(due) = due {
                 self.timers.insert((due, at));
             }
             if ready {
                 self.ready.push_back(at);
             }
-            self.awaiting_approval += usize::from(asks);
+            if judged {
+                self.judging.push_back(at);
+            }
+            self.awaiting_approval += asks;
+            self.calls_elsewhere += is_elsewhere;
         }
         // In the order in which they settled: the first unhandled failure counts.
         settled.sort_unstable();
@@ -453,4 +504,12 @@ impl Tasks {
             }
         }
     }
+}
+
+fn is_asking(state: &TaskState) -> usize {
+    usize::from(matches!(state, TaskState::AwaitingApproval(_)))
+}
+
+fn is_call_elsewhere(state: &TaskState) -> usize {
+    usize::from(matches!(state, TaskState::Elsewhere { work: Elsewhere::Job(_) | Elsewhere::Worker(_), .. }))
 }

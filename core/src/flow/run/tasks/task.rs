@@ -4,16 +4,20 @@
 //! |--------------------------------------|----------------------------------------|---|
 //! | `Pending`                            | its last edge is decided; the run ends | `Delayed`, `Ready`, `Skipped`; `Skipped`, `Cancelled` |
 //! | `Delayed`                            | its time has come                      | `Ready` |
-//! | `Ready`                              | it is started                          | `AwaitingApproval`, `LookingUpCache`, `Running`, `AwaitingChild`, `Mapping`, `Completed` (a recording), `Failed` |
+//! | `Ready`                              | it is started                          | `AwaitingApproval`, `Judging`, `LookingUpCache`, `Running`, `Elsewhere`, `Mapping`, `Waiting`, `Completed` (a recording), `Failed` |
 //! | `AwaitingApproval`                   | approved, edited                       | `Ready` or, at a `hitl` node, `Completed`; `AwaitingApproval` |
 //! | `AwaitingApproval`                   | rejected, expired                      | `Cancelled`, and the run stops; a rejected `hitl` node: `Failed` |
-//! | `LookingUpCache`                     | found, not found                       | `Completed`, `Ready` |
-//! | `Running`                            | output, error, check                   | `Completed`, `RetryWait`, `Running` (a check), `Ready` (sent again), `Lost` (checked later), `Failed`, `OutcomeUnknown` |
+//! | `LookingUpCache`                     | found, not found                       | `Completed`, `Judging`, `Ready` |
+//! | `Judging`                            | its judge decides                      | `Ready` (sent, or tried again), `Completed`, `AwaitingApproval`, `Failed` |
+//! | `Running`                            | output, error, check                   | `Completed`, `Judging`, `RetryWait`, `Running` (a check), `Ready` (sent again), `Lost` (checked later), `Failed`, `OutcomeUnknown` |
 //! | `Lost`                               | no process can still be making it      | `Running` (a check), `Ready` (sent again), `OutcomeUnknown` |
 //! | `RetryWait`                          | its time has come                      | `Ready` |
-//! | `AwaitingChild`                      | the child ended                        | `Completed`, `Failed` |
+//! | `Elsewhere`                          | the work ended                         | `Completed`, `Judging`, `Failed`, `RetryWait`, `OutcomeUnknown` |
+//! | `Elsewhere`                          | its deadline passed                    | `Failed`, `OutcomeUnknown`; `Elsewhere` (a child run, which is cancelled) |
 //! | `Mapping`                            | the last item ended                    | `Completed`, `Failed` |
+//! | `Waiting`                            | its time has come, its event, timeout  | `Completed`; `Completed`; `Completed`, `Failed` |
 //! | `OutcomeUnknown`                     | a person resolves the outcome          | `Completed`, `Ready`, `AwaitingApproval` |
+//! | `OutcomeUnknown`                     | a worker reports the outcome late      | `Completed`, `RetryWait`, `Failed` |
 //! | `Completed`                          | undone                                 | `RolledBack` |
 //! | `Failed`                             | undone                                 | `RolledBack` |
 //! | `Skipped`, `Cancelled`, `RolledBack` |                                        | final |
@@ -22,9 +26,12 @@
 
 use crate::error::ErrorBody;
 use crate::flow::approval::{ApprovalRequest, StepApproval};
+use crate::flow::judgement::{JudgedPart, Judgement};
 use crate::flow::run::event::CallMode;
 use crate::flow::run::requesters::merge_names;
 use crate::flow::run::status::{EffectStatus, StepStatus};
+use crate::flow::run::waits::WaitState;
+use crate::flow::work::{Elsewhere, WorkKind, WorkState};
 use crate::json::Digest32;
 use crate::limits;
 use crate::time::Timestamp;
@@ -45,10 +52,7 @@ pub(crate) struct Task {
     pub(super) digest: Option<Digest32>,
     /// Attempts so far.
     pub(super) attempt: u32,
-    /// Resends after a crash. They don't count as retries.
-    pub(super) resends: u32,
-    /// How often the tool was asked for the outcome.
-    pub(super) checks: u32,
+    pub(super) recovery: Recovery,
     /// The error that made the outcome unknown, while the tool is checked. `None` after a crash.
     pub(super) doubt: Option<Box<ErrorBody>>,
     /// One of its sends may have taken effect.
@@ -59,8 +63,8 @@ pub(crate) struct Task {
     pub(super) approved: Option<StepApproval>,
     /// Everyone who edited the input.
     pub(super) changed_by: Vec<String>,
-    /// The child run that it started.
-    pub(super) child: Option<Uuid>,
+    pub(super) elsewhere: TaskWork,
+    pub(super) judging: JudgeState,
     pub(super) started_at: Option<Timestamp>,
 }
 
@@ -82,6 +86,74 @@ pub(crate) struct StoredEffect {
     pub(crate) since_restore: bool,
 }
 
+/// How often a call whose answer never came was pursued.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recovery {
+    /// Resends after a crash. They don't count as retries.
+    pub(super) resends: u32,
+    /// How often the tool was asked for the outcome.
+    pub(super) checks: u32,
+}
+
+/// What the judge of a place has done.
+#[derive(Clone, Debug)]
+pub(crate) struct JudgeState {
+    /// What it decided last.
+    pub(super) judgement: Option<Box<Judgement>>,
+    /// An output that it has not released.
+    pub(super) held: Option<HeldOutput>,
+}
+
+/// An output that nothing else sees until the judge or a person releases it.
+#[derive(Clone, Debug)]
+pub(crate) struct HeldOutput {
+    pub(crate) output: Arc<Value>,
+    /// How it came about, as in the ledger.
+    pub(crate) how: &'static str,
+}
+
+/// What a place has elsewhere, or had last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TaskWork {
+    /// The child run that it started.
+    pub(super) child: Option<Uuid>,
+    /// The work that executes its call, or executed the last one.
+    pub(super) call: Option<CallWork>,
+    /// Its row names work that executes its call.
+    pub(super) is_stored: bool,
+}
+
+/// Work elsewhere that executes a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CallWork {
+    pub(crate) kind: WorkKind,
+    /// The id of the call.
+    pub(crate) id: Uuid,
+    pub(crate) until: Timestamp,
+    /// The last known state of the work item, if a worker executes it and it is still in the store.
+    pub(crate) item: Option<StoredItem>,
+}
+
+/// The row in `work_items`. It may have changed since: whoever writes it compares state and claims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StoredItem {
+    pub(crate) state: WorkState,
+    /// How often it was claimed.
+    pub(crate) claims: u32,
+    pub(crate) cancel_requested: bool,
+    /// An earlier attempt of the call may have taken effect.
+    pub(crate) in_doubt: bool,
+}
+
+impl CallWork {
+    pub(crate) const fn elsewhere(&self) -> Elsewhere {
+        match self.kind {
+            WorkKind::Job => Elsewhere::Job(self.id),
+            WorkKind::Worker => Elsewhere::Worker(self.id),
+        }
+    }
+}
+
 /// A running map node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MapProgress {
@@ -99,22 +171,57 @@ pub(crate) struct MapProgress {
 /// See the table at the top.
 #[derive(Clone, Debug)]
 pub(crate) enum TaskState {
-    Pending { undecided: u32, taken: bool },
-    Delayed { until: Timestamp },
+    Pending {
+        undecided: u32,
+        taken: bool,
+    },
+    Delayed {
+        until: Timestamp,
+    },
     Ready,
     AwaitingApproval(ApprovalRequest),
     LookingUpCache,
-    Running { call: Uuid, mode: CallMode },
-    Lost { deadline: Timestamp },
-    RetryWait { until: Timestamp, error: Box<ErrorBody> },
-    AwaitingChild { run: Uuid },
+    /// Its judge decides in the next turn: on the held output or, if there is none, on the input.
+    Judging,
+    Running {
+        call: Uuid,
+        mode: CallMode,
+    },
+    Lost {
+        deadline: Timestamp,
+    },
+    RetryWait {
+        until: Timestamp,
+        error: Box<ErrorBody>,
+    },
+    /// The work is done elsewhere, until then at most. The run holds no slot and no memory for it.
+    Elsewhere {
+        work: Elsewhere,
+        until: Timestamp,
+    },
     Mapping(MapProgress),
-    OutcomeUnknown { error: Box<ErrorBody> },
-    Completed { output: Arc<Value>, seq: i64, items: Vec<Task> },
-    Failed { error: Box<ErrorBody>, output: Arc<Value>, seq: i64, items: Vec<Task> },
+    Waiting(WaitState),
+    OutcomeUnknown {
+        error: Box<ErrorBody>,
+    },
+    Completed {
+        output: Arc<Value>,
+        seq: i64,
+        items: Vec<Task>,
+    },
+    Failed {
+        error: Box<ErrorBody>,
+        output: Arc<Value>,
+        seq: i64,
+        items: Vec<Task>,
+    },
     Skipped,
-    Cancelled { items: Vec<Task> },
-    RolledBack { output: Arc<Value> },
+    Cancelled {
+        items: Vec<Task>,
+    },
+    RolledBack {
+        output: Arc<Value>,
+    },
 }
 
 impl MapProgress {
@@ -143,14 +250,14 @@ impl Task {
             input: None,
             digest: None,
             attempt: 0,
-            resends: 0,
-            checks: 0,
+            recovery: Recovery { resends: 0, checks: 0 },
             doubt: None,
             in_doubt: false,
             cache_missed: false,
             approved: None,
             changed_by: Vec::new(),
-            child: None,
+            elsewhere: TaskWork { child: None, call: None, is_stored: false },
+            judging: JudgeState { judgement: None, held: None },
             started_at: None,
         }
     }
@@ -174,6 +281,7 @@ impl Task {
 
     /// The next version of its row was written.
     pub(crate) const fn step_written(&mut self) {
+        self.elsewhere.is_stored = self.elsewhere.call.is_some();
         if let Some(step) = &mut self.step {
             step.version += 1;
         }
@@ -217,7 +325,7 @@ impl Task {
 
     /// Attempts so far, without resends after a crash.
     pub(crate) const fn tries(&self) -> u32 {
-        self.attempt.saturating_sub(self.resends)
+        self.attempt.saturating_sub(self.recovery.resends)
     }
 
     /// A call begins. Returns the number of its attempt: a check belongs to the last one.
@@ -238,13 +346,35 @@ impl Task {
     }
 
     pub(crate) const fn begin_child(&mut self, child: Uuid, now: Timestamp) {
-        self.child = Some(child);
+        self.elsewhere.child = Some(child);
         self.begin(now);
     }
 
     /// The child run that it started.
     pub(crate) const fn child(&self) -> Option<Uuid> {
-        self.child
+        self.elsewhere.child
+    }
+
+    /// The work elsewhere that executes its call, or executed the last one.
+    pub(crate) const fn work(&self) -> Option<&CallWork> {
+        self.elsewhere.call.as_ref()
+    }
+
+    /// Its call is executed by this work, or in this process.
+    pub(crate) const fn set_work(&mut self, work: Option<CallWork>) {
+        self.elsewhere.call = work;
+    }
+
+    /// Its work item has this state now.
+    pub(crate) const fn item_written(&mut self, item: StoredItem) {
+        if let Some(work) = &mut self.elsewhere.call {
+            work.item = Some(item);
+        }
+    }
+
+    /// Whether its row must be told what its work elsewhere is, or that there is none.
+    pub(crate) const fn needs_work_row(&self) -> bool {
+        self.elsewhere.call.is_some() || self.elsewhere.is_stored
     }
 
     pub(crate) const fn started_at(&self) -> Option<Timestamp> {
@@ -253,16 +383,16 @@ impl Task {
 
     /// It is sent once more after a crash. This is not a retry.
     pub(crate) const fn count_resend(&mut self) {
-        self.resends += 1;
+        self.recovery.resends += 1;
     }
 
     /// The tool is asked for the outcome.
     pub(crate) const fn count_check(&mut self) {
-        self.checks += 1;
+        self.recovery.checks += 1;
     }
 
     pub(crate) const fn has_checks_left(&self) -> bool {
-        self.checks + self.resends < limits::RESENDS_MAX
+        self.recovery.checks + self.recovery.resends < limits::RESENDS_MAX
     }
 
     /// Keeps the error that made the outcome unknown while the tool is checked.
@@ -286,7 +416,7 @@ impl Task {
 
     /// None of its sends took effect: checks and resends count anew.
     pub(crate) const fn reset_doubt(&mut self) {
-        (self.in_doubt, self.resends, self.checks) = (false, 0, 0);
+        (self.in_doubt, self.recovery) = (false, Recovery { resends: 0, checks: 0 });
     }
 
     /// Whether the cache may hold its output: it was not sent, and not looked up in vain.
@@ -306,6 +436,52 @@ impl Task {
 
     pub(crate) fn approve(&mut self, approval: StepApproval) {
         self.approved = Some(approval);
+    }
+
+    /// What its judge decided last.
+    pub(crate) fn judgement(&self) -> Option<&Judgement> {
+        self.judging.judgement.as_deref()
+    }
+
+    /// The judgement of exactly this input, if it was judged.
+    pub(crate) fn input_judgement(&self) -> Option<&Judgement> {
+        self.judgement().filter(|made| made.of == JudgedPart::Input && Some(made.digest) == self.digest)
+    }
+
+    pub(crate) fn judged(&mut self, judgement: Judgement) {
+        self.judging.judgement = Some(Box::new(judgement));
+    }
+
+    /// How often it was tried again because its judge rejected its output.
+    pub(crate) fn round(&self) -> u32 {
+        self.judgement().map_or(0, |made| made.round)
+    }
+
+    /// Attempts of this round, without resends after a crash.
+    pub(crate) fn tries_in_round(&self) -> u32 {
+        self.tries().saturating_sub(self.judgement().map_or(0, |made| made.attempts_before))
+    }
+
+    /// The output that its judge has not released.
+    pub(crate) const fn held(&self) -> Option<&HeldOutput> {
+        self.judging.held.as_ref()
+    }
+
+    pub(crate) fn hold(&mut self, output: Arc<Value>, how: &'static str) {
+        self.judging.held = Some(HeldOutput { output, how });
+    }
+
+    pub(crate) const fn take_held(&mut self) -> Option<HeldOutput> {
+        self.judging.held.take()
+    }
+
+    /// Its judge rejected it, and it is tried again. Its input is rendered again if it depends on the judgement.
+    pub(crate) fn try_again(&mut self, reads_judgement: bool) {
+        // The next call is another effect.
+        (self.cache_missed, self.effect) = (true, None);
+        if reads_judgement && self.changed_by.is_empty() {
+            (self.input, self.digest) = (None, None);
+        }
     }
 
     /// Everyone who edited the input.
@@ -373,11 +549,13 @@ impl Task {
             TaskState::Pending { .. } | TaskState::Delayed { .. } => StepStatus::Pending,
             TaskState::Ready | TaskState::LookingUpCache => StepStatus::Ready,
             TaskState::AwaitingApproval(_) => StepStatus::AwaitingApproval,
+            TaskState::Judging => StepStatus::Judging,
             TaskState::Running { .. }
             | TaskState::Lost { .. }
-            | TaskState::AwaitingChild { .. }
+            | TaskState::Elsewhere { .. }
             | TaskState::Mapping(_) => StepStatus::Running,
             TaskState::RetryWait { .. } => StepStatus::RetryWait,
+            TaskState::Waiting(_) => StepStatus::Waiting,
             TaskState::OutcomeUnknown { .. } => StepStatus::OutcomeUnknown,
             TaskState::Completed { .. } => StepStatus::Completed,
             TaskState::Failed { .. } => StepStatus::Failed,
@@ -392,7 +570,9 @@ impl Task {
         match &self.state {
             TaskState::Delayed { until } | TaskState::RetryWait { until, .. } => Some(*until),
             TaskState::Lost { deadline } => Some(*deadline),
+            TaskState::Elsewhere { until, .. } => Some(*until),
             TaskState::AwaitingApproval(asked) => asked.deadline(),
+            TaskState::Waiting(wait) => wait.timer(),
             _ => None,
         }
     }
@@ -402,6 +582,7 @@ impl Task {
         match &self.state {
             TaskState::Delayed { until } | TaskState::RetryWait { until, .. } => Some(*until),
             TaskState::Lost { deadline } => Some(*deadline),
+            TaskState::Waiting(wait) => wait.until,
             _ => None,
         }
     }

@@ -43,7 +43,7 @@ impl<'a> StepTrace<'a> {
             tool: compiled.tool.as_ref().map(|spec| spec.name.as_str()),
             status: task.status(),
             attempt: task.attempt,
-            child: task.child,
+            child: task.child(),
             error,
         })
     }

@@ -54,7 +54,7 @@ const NOT_LIMITS: &[NotLimits] = &[
         "how much a value weighs, and what a name looks like",
     ),
     ("core/src/access/seal.rs", "NONCE_BYTES", "a format"),
-    ("core/src/flow/destination.rs", "PHONE_DIGITS_MIN", "what a phone number looks like"),
+    ("core/src/access/destination.rs", "PHONE_DIGITS_MIN", "what a phone number looks like"),
     ("expr/src/canonical.rs", "EXACT_MAX TIE_DIGITS_MIN", "what a double can hold"),
     ("core/src/json/strict.rs", "DOUBLE_DIGITS_MAX", "what a double can hold"),
     ("core/src/ledger/mark.rs", "MARK_BYTES CHECKSUM_BYTES", "a format"),

@@ -42,34 +42,32 @@ const TEXT_MEMBERS: [&str; 17] = [
 /// The minimum number of digits of a phone number.
 const PHONE_DIGITS_MIN: usize = 7;
 
-impl Spec {
-    /// The recipients of a call with this input, or `None` for a tool that sends no messages. An unknown recipient is
-    /// an empty string.
-    #[must_use]
-    pub fn destinations<'a>(&self, input: &'a Value) -> Option<Vec<&'a str>> {
-        if !self.metadata.capabilities.iter().any(|name| name.to_ascii_lowercase().ends_with(SEND_SUFFIX)) {
-            return None;
-        }
-        let schema = self.input.document();
-        let declared = schema[DESTINATIONS_MEMBER].as_array();
-        let named = |name: &str| match declared {
-            Some(listed) => listed.iter().any(|listed| listed == name),
-            None => DEFAULT_MEMBERS.contains(&name),
-        };
-        let members = || input.as_object().into_iter().flatten();
-        let mut texts = Vec::new();
-        members().filter(|(name, _)| named(name)).for_each(|(_, value)| collect_texts(value, &mut texts));
-        texts.extend(members().map(|(name, _)| name.as_str()).filter(|name| is_address(name)));
-        if texts.is_empty() {
-            texts.push("");
-        }
-        if declared.is_none() {
-            for (name, value) in members().filter(|(name, _)| !named(name) && *name != "dry_run") {
-                collect_undeclared(name, value, &schema["properties"][name.as_str()], &mut texts);
-            }
-        }
-        Some(texts)
+/// The recipients of a call with this input, or `None` for a tool that sends no messages. An unknown recipient is
+/// an empty string.
+#[must_use]
+pub fn destinations<'a>(spec: &Spec, input: &'a Value) -> Option<Vec<&'a str>> {
+    if !spec.metadata.capabilities.iter().any(|name| name.to_ascii_lowercase().ends_with(SEND_SUFFIX)) {
+        return None;
     }
+    let schema = spec.input.document();
+    let declared = schema[DESTINATIONS_MEMBER].as_array();
+    let named = |name: &str| match declared {
+        Some(listed) => listed.iter().any(|listed| listed == name),
+        None => DEFAULT_MEMBERS.contains(&name),
+    };
+    let members = || input.as_object().into_iter().flatten();
+    let mut texts = Vec::new();
+    members().filter(|(name, _)| named(name)).for_each(|(_, value)| collect_texts(value, &mut texts));
+    texts.extend(members().map(|(name, _)| name.as_str()).filter(|name| is_address(name)));
+    if texts.is_empty() {
+        texts.push("");
+    }
+    if declared.is_none() {
+        for (name, value) in members().filter(|(name, _)| !named(name) && *name != "dry_run") {
+            collect_undeclared(name, value, &schema["properties"][name.as_str()], &mut texts);
+        }
+    }
+    Some(texts)
 }
 
 /// Adds the possible recipients in a member that is not a known recipient member.
@@ -147,7 +145,7 @@ mod tests {
     use serde_json::json;
 
     fn sender(input: Value) -> Spec {
-        let mut spec = Spec { input: Schema::compile(input).unwrap(), ..Spec::placeholder("chat").unwrap() };
+        let mut spec = Spec { input: Schema::compile(input).unwrap(), ..Spec::placeholder("chat", None).unwrap() };
         spec.metadata.capabilities = vec!["desk.send".to_owned()];
         spec
     }
@@ -161,12 +159,12 @@ mod tests {
     fn a_message_goes_to_everybody_whom_its_input_names() {
         let mut mail = sender(json!({"type": "object"}));
         let input = json!({"to": ["a@x", "b@x"], "cc": "c@x", "bcc": ["d@x"], "subject": "of e@x"});
-        assert_eq!(mail.destinations(&input), Some(vec!["d@x", "c@x", "a@x", "b@x"]));
-        assert_eq!(mail.destinations(&json!({"url": "https://x/"})), Some(vec!["https://x/"]));
-        assert_eq!(mail.destinations(&json!({"to": {"who": 1}})), Some(vec![""]), "not known");
-        assert_eq!(mail.destinations(&json!({})), Some(vec![""]));
+        assert_eq!(destinations(&mail, &input), Some(vec!["d@x", "c@x", "a@x", "b@x"]));
+        assert_eq!(destinations(&mail, &json!({"url": "https://x/"})), Some(vec!["https://x/"]));
+        assert_eq!(destinations(&mail, &json!({"to": {"who": 1}})), Some(vec![""]), "not known");
+        assert_eq!(destinations(&mail, &json!({})), Some(vec![""]));
         mail.metadata.capabilities = vec!["desk.read".to_owned()];
-        assert_eq!(mail.destinations(&json!({"to": "ann@acme.example"})), None, "it says nothing of messages");
+        assert_eq!(destinations(&mail, &json!({"to": "ann@acme.example"})), None, "it says nothing of messages");
     }
 
     #[test]

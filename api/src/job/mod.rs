@@ -1,0 +1,3 @@
+//! The execution log.
+
+pub(crate) mod execution_list;

@@ -1,0 +1,348 @@
+//! Work elsewhere: how a step hands its work to a worker or a job, how the end comes back, and how it is stopped.
+//!
+//! The run waits without a slot and without memory: the end is a signal, and the deadline is in its row. A work item is
+//! written with the call that it stands for. What the run knows of an item may be outdated, because workers change it:
+//! every change compares its state, and the turn that loses is decided again on the current rows.
+
+use super::answer;
+use super::event::{CallMode, Effect};
+use super::start;
+use super::stopping::PARENT_STOPPED;
+use super::tasks::task::{CallWork, StoredItem, Task, TaskState};
+use super::turn_builder::TurnContext;
+use super::{Run, RunPlace, children};
+use crate::access::Actor;
+use crate::error::{Code, ErrorBody};
+use crate::flow::call::{CallOutcome, Sent, ToolError};
+use crate::flow::run::event::Call;
+use crate::flow::tables::{WORK_ITEMS, work_items};
+use crate::flow::work::{Elsewhere, JobOrder, WorkEnd, WorkKind, WorkState, WorkStatus};
+use crate::limits;
+use crate::record::{Insert, Json, Unstorable, Update, Value as Cell};
+use crate::time::Timestamp;
+use crate::tool::{Execution, Spec, WorkerQueue, is_dry_run};
+use serde_json::Value;
+use std::sync::Arc;
+use uuid::Uuid;
+
+const CHILD_LATE: &str = "it did not end before its deadline";
+const NOT_CLAIMED: &str = "no worker claimed the call before its deadline";
+const NOT_REPORTED: &str = "the outcome of the call was not reported before its deadline";
+
+/// Whether the call of a place is executed outside this process. A dry call never leaves it.
+pub(crate) fn is_executed_elsewhere(run: &Run, at: RunPlace, spec: &Spec) -> bool {
+    spec.execution != Execution::InProcess && !run.tasks.input(at).is_some_and(is_dry_run)
+}
+
+/// The queue that a call with this input goes to.
+pub(crate) fn queue_of(spec: &Spec, input: Option<&Value>) -> Option<String> {
+    match &spec.execution {
+        Execution::Workers(queue) if !input.is_some_and(is_dry_run) => Some(queue.name.clone()),
+        _ => None,
+    }
+}
+
+/// Hands the call of a place to a worker or a job.
+pub(crate) fn start(run: &mut Run, at: RunPlace, spec: &Arc<Spec>, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
+    let Some(call) = start::record_dispatch(run, at, spec, CallMode::Execute, cx)? else { return Ok(()) };
+    let (kind, item) = match &spec.execution {
+        Execution::Workers(queue) => {
+            // No tool of this process is reached that would refuse the call.
+            if let Some(reason) = cx.env.catalog.refusal(spec) {
+                let body = Box::new(ErrorBody::new(Code::ToolUnavailable, reason));
+                let error = ToolError { body, sent: Sent::No };
+                return answer::settle_elsewhere(run, at, call.id, CallOutcome::Failed(error), cx);
+            }
+            let is_repeatable = run.tasks.is_resendable(at, spec);
+            add_item(run, &call, queue, is_repeatable, cx)?;
+            let in_doubt = run.tasks.task(at).is_some_and(Task::is_in_doubt);
+            let item = StoredItem { state: WorkState::Queued, claims: 0, cancel_requested: false, in_doubt };
+            (WorkKind::Worker, Some(item))
+        }
+        Execution::Job | Execution::InProcess => {
+            if let Err(error) = add_job(run, &call, cx)? {
+                let error = ToolError { body: Box::new(error), sent: Sent::No };
+                return answer::settle_elsewhere(run, at, call.id, CallOutcome::Failed(error), cx);
+            }
+            (WorkKind::Job, None)
+        }
+    };
+    let work = CallWork { kind, id: call.id, until: call.deadline, item };
+    if let Some(task) = run.tasks.task_mut(at) {
+        task.set_work(Some(work));
+    }
+    run.tasks.enter(at, TaskState::Elsewhere { work: work.elsewhere(), until: work.until });
+    run.tasks.mark_dirty(at, cx);
+    cx.turn.mark_handed_over(at);
+    Ok(())
+}
+
+/// Adds the work item of a call.
+fn add_item(
+    run: &Run,
+    call: &Call,
+    queue: &WorkerQueue,
+    is_repeatable: bool,
+    cx: &mut TurnContext<'_>,
+) -> Result<(), Unstorable> {
+    let head = &run.head;
+    cx.turn.insert(Insert::new(
+        &WORK_ITEMS,
+        vec![
+            (work_items::id, call.id.into()),
+            (work_items::tenant_id, head.tenant.as_str().into()),
+            (work_items::queue, queue.name.as_str().into()),
+            (work_items::run_id, head.id.into()),
+            (work_items::step_id, call.step.into()),
+            (work_items::actor, head.actor.as_str().into()),
+            (work_items::tool, call.tool.name.as_str().into()),
+            (work_items::idempotency_key, call.key.as_str().into()),
+            (work_items::attempt, i64::from(call.attempt).into()),
+            (work_items::priority, i64::from(run.priority_at(call.at)).into()),
+            (work_items::repeatable, is_repeatable.into()),
+            (work_items::in_doubt, run.tasks.task(call.at).is_some_and(Task::is_in_doubt).into()),
+            (work_items::lease_seconds, i64::from(queue.lease_seconds).into()),
+            (work_items::input, Json::encode(&*call.input)?.into()),
+            (work_items::deadline, call.deadline.into()),
+            (work_items::state, WorkState::Queued.into()),
+            (work_items::claims, 0.into()),
+            (work_items::cancel_requested, false.into()),
+            (work_items::created_at, cx.env.now.into()),
+        ],
+    )?);
+    cx.turn.effects.push(Effect::WorkQueued(queue.name.clone()));
+    Ok(())
+}
+
+/// Adds the rows that start a job.
+fn add_job(run: &Run, call: &Call, cx: &mut TurnContext<'_>) -> Result<Result<(), ErrorBody>, Unstorable> {
+    let order = JobOrder {
+        job: call.id,
+        tenant: &run.head.tenant,
+        run: run.head.id,
+        step: call.step,
+        tool: &call.tool.name,
+        idempotency_key: &call.key,
+        attempt: call.attempt,
+        input: &call.input,
+        deadline: call.deadline,
+        at: cx.env.now,
+    };
+    match cx.env.jobs.start(&order)? {
+        Ok(rows) => {
+            rows.into_iter().for_each(|row| cx.turn.insert(row));
+            Ok(Ok(()))
+        }
+        Err(error) => Ok(Err(error)),
+    }
+}
+
+/// When a parent stops waiting for a child run by itself. The child's own timeout comes first.
+pub(crate) fn deadline_of_child(timeout_at: Option<Timestamp>, now: Timestamp) -> Timestamp {
+    let end = timeout_at.unwrap_or_else(|| now.plus_seconds(i64::from(limits::RUN_SECONDS_DEFAULT)));
+    end.max(now).plus_seconds(limits::CHILD_DEADLINE_GRACE_SECONDS)
+}
+
+/// The same for a step whose row has no deadline, because it was written before there was one.
+pub(crate) fn child_deadline(run: &Run, started_at: Option<Timestamp>) -> Timestamp {
+    deadline_of_child(run.head.timeout_at, started_at.unwrap_or(run.head.created_at))
+}
+
+/// Whether a signal about the end of this work may still come. It does not if its item is gone or was withdrawn.
+pub(crate) fn may_still_end(work: &CallWork) -> bool {
+    match work.kind {
+        WorkKind::Job => true,
+        WorkKind::Worker => work.item.is_some_and(|item| item.state != WorkState::Cancelled),
+    }
+}
+
+/// Work elsewhere ended. An end that is no longer expected is dropped.
+pub(crate) fn work_ended(
+    run: &mut Run,
+    step: Uuid,
+    work: Option<Elsewhere>,
+    end: WorkEnd,
+    cx: &mut TurnContext<'_>,
+) -> Result<(), Unstorable> {
+    let Some(at) = run.tasks.place_of_step(step) else { return Ok(()) };
+    let Some(task) = run.tasks.task(at) else { return Ok(()) };
+    let last = task.work().map(CallWork::elsewhere);
+    match (task.state(), work) {
+        (TaskState::Elsewhere { work: expected, .. }, _) if work.is_none_or(|work| work == *expected) => {
+            match *expected {
+                Elsewhere::Run(_) => children::child_ended(run, at, end, cx),
+                Elsewhere::Job(call) | Elsewhere::Worker(call) => call_ended(run, at, call, end, cx),
+            }
+        }
+        // The outcome was unknown, and whoever had the work reports it now.
+        (TaskState::OutcomeUnknown { .. }, Some(Elsewhere::Job(call) | Elsewhere::Worker(call)))
+            if work == last && !end.may_have_happened =>
+        {
+            run.doubts.end(at, &mut cx.turn);
+            if let Some(task) = run.tasks.task_mut(at) {
+                // The report says nothing about earlier attempts.
+                let earlier = task.work().and_then(|work| work.item).is_some_and(|item| item.in_doubt);
+                task.set_in_doubt(earlier);
+            }
+            call_ended(run, at, call, end, cx)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The call of a place that was executed elsewhere ended.
+fn call_ended(
+    run: &mut Run,
+    at: RunPlace,
+    call: Uuid,
+    end: WorkEnd,
+    cx: &mut TurnContext<'_>,
+) -> Result<(), Unstorable> {
+    cx.turn.took_ms = end.took_ms;
+    let outcome = if end.status == WorkStatus::Completed {
+        CallOutcome::Output(end.result.unwrap_or_default())
+    } else {
+        let missing = || ErrorBody::new(Code::ExternalServiceError, format!("the work is {}", end.status.as_str()));
+        let body = Box::new(end.error.unwrap_or_else(missing).sanitized());
+        let sent = if end.may_have_happened { Sent::Maybe } else { Sent::No };
+        CallOutcome::Failed(ToolError { body, sent })
+    };
+    answer::settle_elsewhere(run, at, call, outcome, cx)
+}
+
+/// The deadline of work elsewhere has passed: it is cancelled. A call ends; a child run ends by itself, because what it
+/// did must be known before its parent goes on.
+pub(crate) fn deadline_passed(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
+    let Some(TaskState::Elsewhere { work, .. }) = run.tasks.state(at) else { return Ok(()) };
+    match *work {
+        Elsewhere::Run(child) => {
+            children::stop_child(run, child, Actor::system(), CHILD_LATE, cx)?;
+            let until = cx.env.now.plus_seconds(limits::CHILD_DEADLINE_GRACE_SECONDS);
+            run.tasks.enter(at, TaskState::Elsewhere { work: Elsewhere::Run(child), until });
+            run.tasks.mark_dirty(at, cx);
+            Ok(())
+        }
+        Elsewhere::Job(call) => {
+            stop_job(run, call, cx)?;
+            fail_late(run, at, call, true, cx)
+        }
+        Elsewhere::Worker(call) => {
+            let claimed = close_item(run, at, cx)?;
+            fail_late(run, at, call, claimed, cx)
+        }
+    }
+}
+
+/// Fails a call whose deadline has passed. If it may have taken effect, its outcome is unknown.
+fn fail_late(
+    run: &mut Run,
+    at: RunPlace,
+    call: Uuid,
+    claimed: bool,
+    cx: &mut TurnContext<'_>,
+) -> Result<(), Unstorable> {
+    let (message, sent) = if claimed { (NOT_REPORTED, Sent::Maybe) } else { (NOT_CLAIMED, Sent::No) };
+    let body = ErrorBody { retryable: false, ..ErrorBody::new(Code::RequestTimeout, message) };
+    let error = ToolError { body: Box::new(body), sent };
+    answer::settle_elsewhere(run, at, call, CallOutcome::Failed(error), cx)
+}
+
+/// Stops the work of a place with its run. Returns whether its end must be waited for. What this turn hands over is
+/// recorded as such first, and stopped by the next one.
+pub(crate) fn stop(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -> Result<bool, Unstorable> {
+    if cx.turn.is_handed_over(at) {
+        cx.turn.more = true;
+        return Ok(true);
+    }
+    let Some(TaskState::Elsewhere { work, .. }) = run.tasks.state(at) else { return Ok(false) };
+    match *work {
+        Elsewhere::Run(child) => {
+            let by = run.stopping.stopped_by();
+            children::stop_child(run, child, by, PARENT_STOPPED, cx)?;
+            Ok(true)
+        }
+        Elsewhere::Job(job) => {
+            stop_job(run, job, cx)?;
+            Ok(true)
+        }
+        Elsewhere::Worker(call) => stop_worker(run, at, call, cx),
+    }
+}
+
+fn stop_job(run: &mut Run, job: Uuid, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
+    if run.children.mark_stopped(job) {
+        let rows = cx.env.jobs.cancel(job, cx.env.now)?;
+        cx.turn.add_steps(rows);
+    }
+    Ok(())
+}
+
+/// Withdraws a call that no worker has, or asks the worker that has it to stop.
+fn stop_worker(run: &mut Run, at: RunPlace, call: Uuid, cx: &mut TurnContext<'_>) -> Result<bool, Unstorable> {
+    let Some(item) = run.tasks.task(at).and_then(Task::work).and_then(|work| work.item) else { return Ok(true) };
+    match item.state {
+        WorkState::Queued => {
+            let claimed = close_item(run, at, cx)?;
+            let sent = if claimed { Sent::Maybe } else { Sent::No };
+            let body = Box::new(ErrorBody::new(Code::Cancelled, "the run was stopped"));
+            answer::settle_elsewhere(run, at, call, CallOutcome::Failed(ToolError { body, sent }), cx)?;
+            Ok(answer::may_have_happened(run, at))
+        }
+        WorkState::Claimed => {
+            if !item.cancel_requested {
+                let asked = StoredItem { cancel_requested: true, ..item };
+                write_item(run, at, asked, vec![(work_items::cancel_requested, true.into())], cx)?;
+            }
+            Ok(true)
+        }
+        // Its end is in a signal that was not read yet.
+        WorkState::Done | WorkState::Failed | WorkState::Cancelled | WorkState::Lost => Ok(true),
+    }
+}
+
+/// Takes an open item out of its queue. Returns whether a worker may have begun with it.
+fn close_item(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -> Result<bool, Unstorable> {
+    let Some(item) = run.tasks.task(at).and_then(Task::work).and_then(|work| work.item) else { return Ok(true) };
+    let claimed = item.claims > 0;
+    if item.state.is_open() {
+        // A late report of the worker still says what happened.
+        let state = if claimed { WorkState::Lost } else { WorkState::Cancelled };
+        let settled = cx.env.now;
+        let set = vec![
+            (work_items::state, state.into()),
+            (work_items::settled_at, settled.into()),
+            (work_items::lease_until, Cell::Null),
+            (work_items::input, Cell::Null),
+        ];
+        write_item(run, at, StoredItem { state, ..item }, set, cx)?;
+    }
+    Ok(claimed)
+}
+
+/// A person resolved the outcome of a lost item: a report of its worker comes too late from now on.
+pub(crate) fn forget_lost_item(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
+    let item = run.tasks.task(at).and_then(Task::work).and_then(|work| work.item);
+    match item.filter(|item| item.state == WorkState::Lost) {
+        Some(item) => {
+            let state = WorkState::Cancelled;
+            write_item(run, at, StoredItem { state, ..item }, vec![(work_items::state, state.into())], cx)
+        }
+        None => Ok(()),
+    }
+}
+
+/// Changes an item that is as the run knows it.
+fn write_item(
+    run: &mut Run,
+    at: RunPlace,
+    new: StoredItem,
+    set: Vec<(&'static str, Cell)>,
+    cx: &mut TurnContext<'_>,
+) -> Result<(), Unstorable> {
+    let Some(task) = run.tasks.task_mut(at) else { return Ok(()) };
+    let Some((id, known)) = task.work().and_then(|work| Some((work.id, work.item?))) else { return Ok(()) };
+    let expect = vec![(work_items::state, known.state.into()), (work_items::claims, i64::from(known.claims).into())];
+    cx.turn.update(Update::new(&WORK_ITEMS, vec![id.into()], expect, set)?);
+    task.item_written(new);
+    Ok(())
+}

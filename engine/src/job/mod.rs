@@ -1,0 +1,3 @@
+//! The job room: so far, the execution log.
+
+pub mod executions;
