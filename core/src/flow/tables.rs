@@ -1,5 +1,6 @@
 //! The flow room's tables. `runs` and `tool_calls` start with the columns that the audit schema prescribes.
-//! `approval_requests` may not carry a tenant column: read `scoped_approvals` instead.
+//! `approval_requests` may not carry a tenant column: read `scoped_approvals` instead. The table of reservations is in
+//! `reservation`.
 
 mod blobs;
 mod work;
@@ -592,4 +593,5 @@ pub static ALL: &[&Table] = &[
     &SCOPED_APPROVALS,
     &ARTIFACTS,
     &WORK_ITEMS,
+    &super::reservation::RESERVATIONS,
 ];

@@ -7,7 +7,7 @@
 //! still be making is waited for until its deadline.
 
 use super::engine::{Shutdown, TOPIC};
-use super::{Flow, work};
+use super::{Flow, reservations, work};
 use crate::error::EngineError;
 use crate::port::BusEvent;
 use crate::rows;
@@ -42,6 +42,8 @@ pub struct KeeperState {
     looked_at: Option<Timestamp>,
     /// Own lanes whose runs were adopted: in which epoch, and when.
     mine: BTreeMap<i64, (i64, Timestamp)>,
+    /// When expired rows of limits were last deleted.
+    swept_at: Option<Timestamp>,
 }
 
 /// Runs until the engine stops.
@@ -86,7 +88,14 @@ pub async fn run_keeper_once(flow: &Flow, keeper: &mut KeeperState) -> Result<()
     adopt_orphans(flow, keeper, looked_at).await?;
     work::expire_leases(flow).await?;
     look_for_signals(flow).await?;
-    look_for_deadlines(flow).await
+    look_for_deadlines(flow).await?;
+    let now = flow.inner.parts.clock.steady();
+    let due = |at: Timestamp| at.plus_seconds(limits::RESERVATIONS_SWEEP_SECONDS) <= now;
+    if flow.inner.parts.policy.has_limits() && keeper.swept_at.is_none_or(due) {
+        keeper.swept_at = Some(now);
+        reservations::sweep(&flow.inner).await?;
+    }
+    Ok(())
 }
 
 async fn look_for_signals(flow: &Flow) -> Result<(), EngineError> {

@@ -77,6 +77,7 @@ migrations! {
     28 = "0028_judgements",
     29 = "0029_work_items",
     30 = "0030_schedule_owners",
+    31 = "0031_reservations",
 }
 
 /// The schema version that this binary works with.

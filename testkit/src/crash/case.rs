@@ -15,7 +15,6 @@ use chimera_core::job::executions::ExecutionLog;
 use chimera_core::record::{Comparison, Scope, Select};
 use chimera_core::secret::Secret;
 use chimera_engine::EngineError;
-use chimera_engine::act::rules::Rules;
 use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::view::StepView;
 use chimera_engine::flow::{
@@ -116,7 +115,7 @@ fn engine(world: &World, records: &Arc<dyn Records>, wire: &Arc<PortSwitch>) -> 
         asking: Asking::default(),
         registry: Arc::new(registry),
         projection: Arc::new(ExecutionLog),
-        policy: Arc::new(Rules::default()),
+        policy: Arc::new(workflow::limits()),
         slots: CallLimits::default(),
         alone: true,
     })

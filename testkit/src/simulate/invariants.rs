@@ -7,7 +7,9 @@
 //! | step   | a settled step keeps its output and can only be rolled back; one that was rejected by |
 //! |        | its judge does not complete                                                           |
 //! | effect | starts as `dispatched`; a succeeded effect stays succeeded                            |
+//! | window | see `limits`                                                                          |
 
+use super::limits::LimitChecker;
 use super::settle::is_settled;
 use crate::memory::{CommitObserver, RowChange};
 use chimera_core::flow::run::{EffectStatus, RunStatus, StepStatus};
@@ -37,6 +39,7 @@ struct CheckerState {
     cancels: BTreeMap<Uuid, (Option<String>, Json)>,
     /// Children that each run has asked to undo what they did, in its last rollback.
     undoing: BTreeMap<Uuid, BTreeSet<String>>,
+    limits: LimitChecker,
     commits: u64,
     sent: u64,
 }
@@ -110,7 +113,11 @@ impl CommitObserver for StoreObserver {
         let wrong = match changed.table.name {
             "runs" => self.run(changed),
             "steps" => step(changed),
-            "effects" => effect(changed),
+            "effects" => {
+                self.0.seen().limits.effect(changed);
+                effect(changed)
+            }
+            "reservations" => self.0.seen().limits.window(changed, self.0.clock.steady()),
             _ => None,
         };
         if let Some(wrong) = wrong {
@@ -155,10 +162,13 @@ impl CommitObserver for StoreObserver {
             seen.commits += 1;
             let rows = std::mem::take(&mut seen.rows);
             let differs = |(run, number): (&Uuid, &i64)| seen.entries.get(run).copied().unwrap_or(0) != *number;
-            rows.iter()
+            let mut wrong: Vec<String> = rows
+                .iter()
                 .filter(|row| differs(*row))
                 .map(|(run, number)| format!("run {run}: its row has run_seq {number}, which is not its last entry"))
-                .collect()
+                .collect();
+            wrong.extend(seen.limits.committed());
+            wrong
         };
         wrong.into_iter().for_each(|wrong| self.0.report_violation(wrong));
     }

@@ -9,6 +9,7 @@ use super::status::RunStatus;
 use crate::access::Actor;
 use crate::error::ErrorBody;
 use crate::flow::call::CallOutcome;
+use crate::flow::reservation::{Facts, Limit, Reservation, Window};
 use crate::flow::tables::{RUN_SIGNALS, SignalRow, run_signals};
 use crate::flow::work::{Elsewhere, WorkStatus};
 use crate::ledger::decision::{DecisionSource, Outcome};
@@ -54,6 +55,11 @@ pub enum Event {
     CacheLookedUp {
         at: RunPlace,
         hit: Option<Value>,
+    },
+    /// What the limits on a call have counted was read.
+    Consulted {
+        at: RunPlace,
+        facts: Facts,
     },
     Signalled(Signal),
     /// A deadline may have passed, or a slot may be free.
@@ -302,6 +308,8 @@ pub enum Effect {
     Cancel(RunPlace),
     /// Look up a cached output. Reply with `CacheLookedUp`.
     LookUpCache { at: RunPlace, key: String },
+    /// Read what the limits on a call have counted. Reply with `Consulted`.
+    Consult { at: RunPlace, limits: Vec<Limit> },
     /// Another run has something to do: a child run was created, or a run was sent a signal.
     Wake(Uuid),
     /// There is a new row in `notifications`.
@@ -351,6 +359,10 @@ pub struct Turn {
     pub unknown_outcomes: Vec<UnknownOutcome>,
     /// Performed once the rows are durable.
     pub effects: Vec<Effect>,
+    /// Places within limits that its calls take. Whoever commits the rows adds those of the windows.
+    pub reserved: Vec<Reservation>,
+    /// The windows of these places, as far as they were read for this turn.
+    pub windows_read: Vec<Window>,
     /// There is more to do: send a `Tick` after the commit.
     pub more: bool,
     /// The new status, if this turn changed it.
