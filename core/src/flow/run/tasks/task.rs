@@ -4,11 +4,12 @@
 //! |--------------------------------------|----------------------------------------|---|
 //! | `Pending`                            | its last edge is decided; the run ends | `Delayed`, `Ready`, `Skipped`; `Skipped`, `Cancelled` |
 //! | `Delayed`                            | its time has come                      | `Ready` |
-//! | `Ready`                              | it is started                          | `AwaitingApproval`, `Judging`, `LookingUpCache`, `Running`, `Elsewhere`, `Mapping`, `Waiting`, `Completed` (a recording), `Failed` |
+//! | `Ready`                              | it is started                          | `AwaitingApproval`, `Judging`, `LookingUpCache`, `Consulting`, `Running`, `Elsewhere`, `Mapping`, `Waiting`, `Completed` (a recording), `Failed` |
 //! | `AwaitingApproval`                   | approved, edited                       | `Ready` or, at a `hitl` node, `Completed`; `AwaitingApproval` |
 //! | `AwaitingApproval`                   | rejected, expired                      | `Cancelled`, and the run stops; a rejected `hitl` node: `Failed` |
 //! | `LookingUpCache`                     | found, not found                       | `Completed`, `Judging`, `Ready` |
 //! | `Judging`                            | its judge decides                      | `Ready` (sent, or tried again), `Completed`, `AwaitingApproval`, `Failed` |
+//! | `Consulting`                         | what its limits counted was read       | `Ready` |
 //! | `Running`                            | output, error, check                   | `Completed`, `Judging`, `RetryWait`, `Running` (a check), `Ready` (sent again), `Lost` (checked later), `Failed`, `OutcomeUnknown` |
 //! | `Lost`                               | no process can still be making it      | `Running` (a check), `Ready` (sent again), `OutcomeUnknown` |
 //! | `RetryWait`                          | its time has come                      | `Ready` |
@@ -183,6 +184,8 @@ pub(crate) enum TaskState {
     LookingUpCache,
     /// Its judge decides in the next turn: on the held output or, if there is none, on the input.
     Judging,
+    /// What its limits have counted is being read.
+    Consulting,
     Running {
         call: Uuid,
         mode: CallMode,
@@ -547,7 +550,7 @@ impl Task {
     pub(crate) const fn status(&self) -> StepStatus {
         match self.state {
             TaskState::Pending { .. } | TaskState::Delayed { .. } => StepStatus::Pending,
-            TaskState::Ready | TaskState::LookingUpCache => StepStatus::Ready,
+            TaskState::Ready | TaskState::LookingUpCache | TaskState::Consulting => StepStatus::Ready,
             TaskState::AwaitingApproval(_) => StepStatus::AwaitingApproval,
             TaskState::Judging => StepStatus::Judging,
             TaskState::Running { .. }
