@@ -33,6 +33,15 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use uuid::Uuid;
 
+/// The trace of a run, and where in it the run begins.
+#[derive(Clone, Copy, Debug)]
+pub struct RunTrace {
+    /// A time-ordered id, also used as trace id.
+    pub run_id: Uuid,
+    /// The span of the request, in that trace.
+    pub parent_span: Option<SpanId>,
+}
+
 #[derive(Clone, Debug)]
 pub struct StartRun {
     pub workflow_id: String,
@@ -56,10 +65,8 @@ pub struct StartRun {
     pub correlation_id: Option<String>,
     /// Whom to notify when it ends.
     pub notify: Option<Value>,
-    /// A time-ordered id, also used as trace id; generated if absent.
-    pub run_id: Option<Uuid>,
-    /// The span of the request, in that trace.
-    pub parent_span: Option<SpanId>,
+    /// Generated if absent.
+    pub trace: Option<RunTrace>,
     /// Who wrote what is requested, besides the caller; they count as requesters.
     pub writers: Vec<String>,
 }
@@ -82,8 +89,7 @@ impl StartRun {
             idempotency_key: None,
             correlation_id: None,
             notify: None,
-            run_id: None,
-            parent_span: None,
+            trace: None,
             writers: Vec::new(),
         }
     }
@@ -160,11 +166,11 @@ pub async fn start(flow: &Flow, permit: &Permit, mut ask: StartRun) -> Result<Ru
         })
     };
     let mut request = ask.request.clone().unwrap_or_else(|| Arc::new(plain()));
-    if let Some(span) = ask.parent_span {
+    if let Some(span) = ask.trace.and_then(|trace| trace.parent_span) {
         Arc::make_mut(&mut request)[spans::PARENT_SPAN] = span.to_string().into();
     }
     let head = RunHead {
-        id: ask.run_id.unwrap_or_else(|| flow.inner.id()),
+        id: ask.trace.map_or_else(|| flow.inner.id(), |trace| trace.run_id),
         tenant: permit.tenant().to_owned(),
         actor: permit.actor().to_owned(),
         actor_kind: permit.kind(),

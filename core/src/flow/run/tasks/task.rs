@@ -25,6 +25,7 @@
 //!
 //! When the run stops, every other state becomes `Cancelled`, or `OutcomeUnknown` if a write may have taken effect.
 
+use super::work::{CallWork, StoredItem, TaskWork};
 use crate::error::ErrorBody;
 use crate::flow::approval::{ApprovalRequest, StepApproval};
 use crate::flow::judgement::{JudgedPart, Judgement};
@@ -32,7 +33,7 @@ use crate::flow::run::event::CallMode;
 use crate::flow::run::requesters::merge_names;
 use crate::flow::run::status::{EffectStatus, StepStatus};
 use crate::flow::run::waits::WaitState;
-use crate::flow::work::{Elsewhere, WorkKind, WorkState};
+use crate::flow::work::Elsewhere;
 use crate::json::Digest32;
 use crate::limits;
 use crate::time::Timestamp;
@@ -111,48 +112,6 @@ pub(crate) struct HeldOutput {
     pub(crate) output: Arc<Value>,
     /// How it came about, as in the ledger.
     pub(crate) how: &'static str,
-}
-
-/// What a place has elsewhere, or had last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TaskWork {
-    /// The child run that it started.
-    pub(super) child: Option<Uuid>,
-    /// The work that executes its call, or executed the last one.
-    pub(super) call: Option<CallWork>,
-    /// Its row names work that executes its call.
-    pub(super) is_stored: bool,
-}
-
-/// Work elsewhere that executes a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CallWork {
-    pub(crate) kind: WorkKind,
-    /// The id of the call.
-    pub(crate) id: Uuid,
-    pub(crate) until: Timestamp,
-    /// The last known state of the work item, if a worker executes it and it is still in the store.
-    pub(crate) item: Option<StoredItem>,
-}
-
-/// The row in `work_items`. It may have changed since: whoever writes it compares state and claims.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StoredItem {
-    pub(crate) state: WorkState,
-    /// How often it was claimed.
-    pub(crate) claims: u32,
-    pub(crate) cancel_requested: bool,
-    /// An earlier attempt of the call may have taken effect.
-    pub(crate) in_doubt: bool,
-}
-
-impl CallWork {
-    pub(crate) const fn elsewhere(&self) -> Elsewhere {
-        match self.kind {
-            WorkKind::Job => Elsewhere::Job(self.id),
-            WorkKind::Worker => Elsewhere::Worker(self.id),
-        }
-    }
 }
 
 /// A running map node.
