@@ -18,8 +18,8 @@ use crate::flow::{
     artifact_get, cache_forget, call_list, doubt_list, event_list, event_publish, inbox_list, link_decide, link_open,
     run_approve, run_cancel, run_events, run_get, run_list, run_mark, run_pause, run_reject, run_resume, run_rollback,
     run_steps, run_unpatch, step_edit, step_resolve, tool_list, tool_problems, tool_reload, work_claim, work_complete,
-    work_fail, work_list,
-    work_renew, workflow_apply, workflow_check, workflow_get, workflow_list, workflow_share, workflow_unshare,
+    work_fail, work_list, work_renew, workflow_apply, workflow_check, workflow_get, workflow_list, workflow_share,
+    workflow_unshare,
 };
 use crate::job::execution_list;
 use crate::ops::{docs, errors, healthz, metrics, openapi, readyz, schema, webhooks};

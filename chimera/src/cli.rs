@@ -66,7 +66,7 @@ pub(crate) struct GlobalArgs {
     log_format: Option<LogFormatArg>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum ColorArg {
     Auto,
     Always,
@@ -81,7 +81,7 @@ pub(crate) struct OutputArg {
     pub(crate) output: Option<OutputFormat>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum OutputFormat {
     Wide,
 }
@@ -276,6 +276,9 @@ pub(crate) enum BenchCommand {
         /// Runs that wait for approval while measuring; reports the memory that each takes.
         #[arg(long, value_name = "N", default_value_t = 0)]
         waiting: usize,
+        /// Measure again with a limit over time on every step, and report the ratio.
+        #[arg(long, value_name = "SUBJECT")]
+        limit: Option<BenchLimit>,
     },
     /// Benchmark signed requests that each run one step, compared with the flow engine alone.
     Act {
@@ -306,6 +309,15 @@ pub(crate) enum BenchStore {
     Sqlite,
     /// The database at `database_url`.
     Postgres,
+}
+
+/// What the limit of a benchmark counts together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum BenchLimit {
+    /// The steps of all runs.
+    Shared,
+    /// The steps of each run on their own.
+    Own,
 }
 
 fn at_least_one(text: &str) -> Result<usize, &'static str> {

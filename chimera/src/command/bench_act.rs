@@ -56,7 +56,7 @@ pub(crate) async fn act(
     let home = DataFolder::lock(&config.data_dir)?;
     home.remove_scratch()?;
     let ambient = Ambient::new();
-    let bench = FlowBench::open(&config, &ambient).await?;
+    let bench = FlowBench::open(&config, &ambient, None).await?;
     let setting = bench.setting;
     let measured = measure(&bench, &ambient, runs, concurrency).await;
     bench.close().await;

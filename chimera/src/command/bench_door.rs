@@ -27,7 +27,7 @@ pub(crate) async fn door(scene: &CommandContext<'_>, at: SocketAddr, store: Opti
     let signals = Signals::listen()?;
     let ambient = Ambient::new();
     let (listener, address) = listen(&at.into()).await?;
-    let bench = FlowBench::open(&config, &ambient).await?;
+    let bench = FlowBench::open(&config, &ambient, None).await?;
     let permit = operator();
     let applied = bench.flow.workflows().apply(&permit, "three", &workflow().to_string()).await;
     applied.map_err(|error| Failure::new(Code::Internal, error.to_string()))?;

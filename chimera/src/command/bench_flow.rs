@@ -4,8 +4,8 @@
 //! step starts.
 
 use super::{CommandContext, print};
-use crate::cli::BenchStore;
-
+use crate::bench::BenchConditions;
+use crate::cli::{BenchLimit, BenchStore};
 use crate::compose::{Ambient, FlowBench, operator};
 use crate::config::Config;
 use crate::data_folder::DataFolder;
@@ -35,6 +35,8 @@ pub(crate) struct BenchLoad {
     pub(crate) finished: usize,
     /// Runs that wait for approval while measuring.
     pub(crate) waiting: usize,
+    /// Measure again with such a limit.
+    pub(crate) limit: Option<BenchLimit>,
 }
 
 struct FlowMeasurement {
@@ -51,37 +53,72 @@ pub(crate) async fn flow(scene: &CommandContext<'_>, load: &BenchLoad, store: Op
     let home = DataFolder::lock(&config.data_dir)?;
     home.remove_scratch()?;
     let ambient = Ambient::new();
-    let bench = FlowBench::open(&config, &ambient).await?;
-    let setting = bench.setting;
-    let measured = measure(&bench.flow, &ambient, load).await;
-    bench.close().await;
-    let measured = measured.map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
-    let BenchLoad { runs, concurrency, finished, waiting } = *load;
-    let per_second = (runs as f64 / measured.seconds.max(f64::EPSILON)).round();
-    let at = |part: f64| {
-        let index = (measured.took.len().saturating_sub(1) as f64 * part) as usize;
-        measured.took.get(index).map_or(0.0, |micros| *micros as f64 / 1_000.0)
+    let (setting, measured) = measure_on(&config, &ambient, load, None).await?;
+    let limited = match load.limit {
+        None => None,
+        limit => Some(measure_on(&config, &ambient, load, limit).await?.1),
     };
-    let (p50, p99) = (at(0.5), at(0.99));
+    let BenchLoad { runs, concurrency, finished, waiting, .. } = *load;
+    let (per_second, p50, p99) = (measured.per_second(), measured.millis_at(0.5), measured.millis_at(0.99));
+    let ratio = limited.as_ref().map(|limited| limited.per_second() / per_second.max(f64::EPSILON));
     let text = if scene.json {
+        let limited = limited.as_ref().map(|limited| {
+            let (p50, p99) = (limited.millis_at(0.5), limited.millis_at(0.99));
+            json!({"per_s": limited.per_second(), "p50_ms": p50, "p99_ms": p99, "ratio": ratio})
+        });
         let report = json!({
             "record_store": setting.record_store, "fsync": setting.fsync, "lanes": setting.lanes, "runs": runs,
             "concurrency": concurrency, "steps": 3, "per_s": per_second, "p50_ms": p50, "p99_ms": p99,
             "finished_before": finished, "waiting": waiting, "bytes_per_waiting_run": measured.waiting_bytes,
+            "limited": limited,
         });
         report.to_string() + "\n"
     } else {
         let disk = if setting.fsync { "each step on the disk" } else { "STEPS DO NOT WAIT FOR THE DISK" };
         let waits =
             measured.waiting_bytes.map(|bytes| format!("{waiting} runs wait, {bytes:.0} bytes of memory each\n"));
+        let limited = limited.zip(ratio).map(|(limited, ratio)| {
+            let (p50, p99) = (limited.millis_at(0.5), limited.millis_at(0.99));
+            format!(
+                "with a limit: {} runs/s, p50 {p50:.2} ms, p99 {p99:.2} ms, ratio {ratio:.2}\n",
+                limited.per_second()
+            )
+        });
         format!(
-            "{}, {disk}\n{runs} runs of three steps, {concurrency} at a time: {per_second} runs/s, p50 {p50:.2} ms, p99 {p99:.2} ms\n{}",
+            "{}, {disk}\n{runs} runs of three steps, {concurrency} at a time: {per_second} runs/s, p50 {p50:.2} ms, p99 {p99:.2} ms\n{}{}",
             setting.record_store,
-            waits.unwrap_or_default()
+            waits.unwrap_or_default(),
+            limited.unwrap_or_default()
         )
     };
     print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+impl FlowMeasurement {
+    fn per_second(&self) -> f64 {
+        (self.took.len() as f64 / self.seconds.max(f64::EPSILON)).round()
+    }
+
+    /// How long a run took that is slower than this part of all.
+    fn millis_at(&self, part: f64) -> f64 {
+        let index = (self.took.len().saturating_sub(1) as f64 * part) as usize;
+        self.took.get(index).map_or(0.0, |micros| *micros as f64 / 1_000.0)
+    }
+}
+
+/// Measures on a store of its own.
+async fn measure_on(
+    config: &Config,
+    ambient: &Ambient,
+    load: &BenchLoad,
+    limit: Option<BenchLimit>,
+) -> Outcome<(BenchConditions, FlowMeasurement)> {
+    let bench = FlowBench::open(config, ambient, limit).await?;
+    let setting = bench.setting;
+    let measured = measure(&bench.flow, ambient, load).await;
+    bench.close().await;
+    Ok((setting, measured.map_err(|error| Failure::new(Code::Internal, error.to_string()))?))
 }
 
 pub(super) fn select_store(config: &mut Config, store: Option<BenchStore>) -> Outcome<()> {
@@ -113,7 +150,7 @@ pub(crate) fn workflow() -> Value {
 }
 
 async fn measure(flow: &Flow, ambient: &Ambient, load: &BenchLoad) -> Result<FlowMeasurement, EngineError> {
-    let BenchLoad { runs, concurrency, finished, waiting } = *load;
+    let BenchLoad { runs, concurrency, finished, waiting, .. } = *load;
     let bench = ClosedLoop { flow: flow.clone(), permit: operator(), clock: Arc::clone(&ambient.clock) };
     flow.workflows().apply(&bench.permit, "three", &workflow().to_string()).await?;
     // Warm up caches and prepared statements.

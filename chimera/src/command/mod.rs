@@ -162,8 +162,9 @@ impl CommandContext<'_> {
                 bench_act::act(self, runs, concurrency, store).await
             }
             Command::Bench(BenchCommand::Door { at, store }) => bench_door::door(self, at, store).await,
-            Command::Bench(BenchCommand::Flow { runs, concurrency, store, finished, waiting }) => {
-                bench_flow::flow(self, &bench_flow::BenchLoad { runs, concurrency, finished, waiting }, store).await
+            Command::Bench(BenchCommand::Flow { runs, concurrency, store, finished, waiting, limit }) => {
+                let load = bench_flow::BenchLoad { runs, concurrency, finished, waiting, limit };
+                bench_flow::flow(self, &load, store).await
             }
         }
     }

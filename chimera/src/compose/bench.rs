@@ -4,6 +4,7 @@
 use super::access::{self, ExampleActor};
 use super::{Ambient, flow, records, resolve_setting, store_facts};
 use crate::bench::{BenchConditions, BenchSubject, BenchWork};
+use crate::cli::BenchLimit;
 use crate::config::{Config, SensitiveText};
 use crate::data_folder;
 use crate::failure::{Failure, Outcome};
@@ -24,6 +25,7 @@ use chimera_storage::bench::{BareLoad, ScratchSchema, Workload, bare_postgres, b
 use chimera_storage::blob::{FolderBlobs, LinkSigner};
 use chimera_storage::bus::LocalBus;
 use chimera_storage::records::migrate_sqlite;
+use serde_json::json;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,7 +70,7 @@ pub(crate) struct FlowBench {
 
 impl FlowBench {
     /// Opens the store, with the local tools alone.
-    pub(crate) async fn open(config: &Config, ambient: &Ambient) -> Outcome<Self> {
+    pub(crate) async fn open(config: &Config, ambient: &Ambient, limit: Option<BenchLimit>) -> Outcome<Self> {
         let (config, scratch) = scratch(config, ambient).await?;
         let records = records(&config, ambient, "bench").await?;
         let facts = store_facts(&config).await?;
@@ -103,7 +105,7 @@ impl FlowBench {
             asking: Asking::default(),
             registry: Arc::new(registry),
             projection: Arc::new(ExecutionLog),
-            policy: Arc::new(Guard::new(Arc::clone(&directory), Rules::default())),
+            policy: Arc::new(Guard::new(Arc::clone(&directory), rules(limit)?)),
             slots: CallLimits::default(),
             alone,
         });
@@ -122,6 +124,19 @@ impl FlowBench {
         self.records.close().await;
         self.scratch.remove().await;
     }
+}
+
+/// A limit on every step that is never reached.
+fn rules(limit: Option<BenchLimit>) -> Outcome<Rules> {
+    let Some(limit) = limit else { return Ok(Rules::default()) };
+    let by = match limit {
+        BenchLimit::Shared => "tenant",
+        BenchLimit::Own => "/value",
+    };
+    let at_most = json!({"count": 1_000_000_000, "per": "1h", "by": by});
+    let rule = json!({"name": "bench", "tool": "*", "effect": "limit", "at_most": at_most});
+    let rule = serde_json::from_value(rule).map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
+    Ok(Rules(vec![rule]))
 }
 
 enum ScratchStore {

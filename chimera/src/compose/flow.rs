@@ -412,7 +412,9 @@ fn rules(config: &Config) -> Outcome<Rules> {
     let refused = |why: &dyn std::fmt::Display| invalid("flow.policy_file", format!("{}: {why}", path.display()));
     let text = read(path, DECLARED_FILE_BYTES_MAX).map_err(|error| refused(&error))?;
     let file: RuleFile = toml::from_str(&text).map_err(|error| refused(&error.message()))?;
-    Ok(Rules(file.rule))
+    let rules = Rules(file.rule);
+    rules.check().map_err(|error| refused(&error))?;
+    Ok(rules)
 }
 
 pub(super) async fn bus(config: &Config, ambient: &Ambient) -> Outcome<Arc<dyn Bus>> {

@@ -363,7 +363,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "flow.policy_file",
         SettingKind::Path,
         None,
-        "TOML file of rules about which tools may be called and which need approval; see docs/guides/workflows.md.",
+        "TOML file of rules about which tools may be called, how often, and which need approval; see docs/guides/workflows.md.",
     ),
     Setting::new("flow.calls_max", calls(100_000), Some("1024"), "Maximum number of concurrent tool calls in this process, shared fairly between tenants; see docs/guides/tenants.md."),
     Setting::new("flow.tenant_calls_max", calls(100_000), Some("512"), "Maximum number of concurrent tool calls of one tenant."),

@@ -255,7 +255,7 @@ fn open_questions(sight: &RunView<'_>, canvas: RenderOptions) -> Vec<String> {
     for item in sight.run["doubts"].as_array().map(Vec::as_slice).unwrap_or_default() {
         lines.push(String::new());
         lines.push(paint(&truncate(&doubt_headline(item, sight.now), canvas.columns), "35", canvas));
-        for command in item["settle_with"].as_array().into_iter().flatten() {
+        for command in item["resolve_commands"].as_array().into_iter().flatten() {
             lines.extend(wrap(&format!("  {}", text(command)), canvas.columns));
         }
     }
@@ -382,7 +382,7 @@ mod tests {
             "approvals": [{"node_id": "review", "digest": "ab12", "approvals_needed": 2, "expires_at": at(59),
                 "action": {"input": {"prompt": "Send\nit?", "show": {}}}}],
             "doubts": [{"node_id": "lost", "map_index": null, "tool": "t", "call": "execute", "since": at(3),
-                "settle_with": ["chimera runs resolve r s --happened", "chimera runs resolve r s --never"]}],
+                "resolve_commands": ["chimera runs resolve r s --happened", "chimera runs resolve r s --never"]}],
         });
         let step = |node: &str, status: &str, more: Value| {
             let mut step =

@@ -72,6 +72,12 @@ const METRICS: &[(&str, &[Metric])] = &[
                 "Step outcomes in this process; each attempt of a retried step counts.",
             ),
             counter("chimera_approvals_requested_total", &[], "Approval requests made by runs of this process."),
+            counter("chimera_steps_refused_total", &[], "Steps of this process's runs that a rule or a limit refused."),
+            counter(
+                "chimera_limits_consulted_total",
+                &[],
+                "Times that this process looked up what limits have counted, for calls and requests.",
+            ),
             counter(
                 "chimera_schedule_ticks_total",
                 &[("outcome", &["started", "skipped", "queued", "refused"])],

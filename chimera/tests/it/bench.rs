@@ -59,3 +59,17 @@ fn the_front_door_is_measured_beside_the_engine_alone() {
     assert_eq!(left, ["lock"]);
     assert_eq!(place.run(&["migrate", "--check"]).status, 3, "the benchmark migrated the real schema");
 }
+
+#[test]
+fn runs_with_a_limit_are_measured_beside_runs_without() {
+    let place = Workspace::new();
+    for subject in ["shared", "own"] {
+        let report = place.json(&["bench", "flow", "--runs", "40", "--concurrency", "8", "--limit", subject]);
+        assert!(
+            report["per_s"].as_f64().unwrap() > 0.0 && report["limited"]["ratio"].as_f64().unwrap() > 0.0,
+            "{report}"
+        );
+    }
+    let report = place.json(&["bench", "flow", "--runs", "20", "--concurrency", "4"]);
+    assert!(report["limited"].is_null(), "{report}");
+}

@@ -62,13 +62,14 @@ impl SmallDisk {
     }
 
     /// Mounts the folder read-only over itself: open files stay writable, but no file can be opened for writing.
+    /// What is opened meanwhile keeps the mount in use, so it is made writable again instead of being removed.
     pub(crate) fn make_read_only(&self) {
         self.mount(&["mount", "--bind", &self.data(), &self.data()]);
         self.mount(&["mount", "-o", "remount,bind,ro", &self.data()]);
     }
 
     pub(crate) fn make_writable(&self) {
-        self.mount(&["umount", &self.data()]);
+        self.mount(&["mount", "-o", "remount,bind,rw", &self.data()]);
     }
 
     fn mount(&self, words: &[&str]) {

@@ -181,7 +181,7 @@ fn a_call_in_doubt_is_listed_counted_logged_and_told_and_the_command_it_names_se
         let content = mail["content"].as_str().unwrap().replace("=\r\n", "");
         assert!(content.contains("the outcome of acme.pay is unknown") && content.contains(&step), "{content}");
 
-        let command = doubt["settle_with"][0].as_str().unwrap();
+        let command = doubt["resolve_commands"][0].as_str().unwrap();
         let words: Vec<&str> = command.split(' ').skip(1).collect();
         let settled = place.run(&words);
         assert_eq!(settled.status, 0, "{command}: {}", settled.stderr);

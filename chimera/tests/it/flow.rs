@@ -476,7 +476,7 @@ fn a_tool_of_a_file_can_be_named_by_a_workflow_and_no_name_is_given_twice() {
     std::fs::write(place.path("tools/again.toml"), shipped).unwrap();
     let said = place.run(&["dev", "--listen", "127.0.0.1:0"]);
     assert_eq!(said.status, 4, "{}", said.stderr);
-    assert!(said.stderr.contains("duplicate tool name"), "{}", said.stderr);
+    assert!(said.stderr.contains("this is the name of a built-in tool"), "{}", said.stderr);
 }
 
 #[test]

@@ -20,6 +20,7 @@ mod faults;
 mod flow;
 mod golden;
 mod keys;
+mod limits;
 mod links;
 mod lists;
 mod logs;

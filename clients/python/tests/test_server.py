@@ -151,8 +151,10 @@ def test_what_an_actor_may_not_do_says_so(server: Server) -> None:
 
 
 def test_a_name_that_has_to_be_encoded_is_signed_as_it_is_sent(server: Server) -> None:
-    with server.client("admin") as client:
-        client.workflows.clear_cache("weekly report/ü'(1)*~", key="a/b&c=d +%")
+    name = "weekly report/ü'(1)*~"
+    with server.client("admin") as client, pytest.raises(ChimeraError) as raised:
+        client.workflows.clear_cache(name, key="a/b&c=d +%")
+    assert raised.value.code == "NOT_FOUND" and f"`{name}`" in str(raised.value)
 
 
 def test_a_wrong_key_is_refused_once(server: Server, relay: Relay) -> None:

@@ -479,16 +479,14 @@ export interface DoubtDocument {
     node_id: string;
     /** Reason. */
     reason: string | null;
-    /** URL of the resolve endpoint; null for an undo. */
-    resolve_url: string | null;
+    /** CLI commands, any of which resolves it. */
+    resolve_commands: string[];
+    /** URL of the endpoint that resolves it: `…/resolve` or `…/rollback`. */
+    resolve_url: string;
     /** Id of the run. */
     run_id: string;
     /** Status of the run. */
     run_status: RunStatus;
-    /** URL of the endpoint that resolves it: `…/resolve` or `…/rollback`. */
-    settle_url: string;
-    /** CLI commands, any of which resolves it. */
-    settle_with: string[];
     /** When the outcome became unknown. */
     since: string | null;
     /** Id of the step. */

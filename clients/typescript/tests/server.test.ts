@@ -175,7 +175,10 @@ test("what an actor may not do says so", async () => {
 });
 
 test("a name that has to be encoded is signed as it is sent", async () => {
-    await server.client("admin").workflows.clearCache("weekly report/ü'(1)*~", { key: "a/b&c=d +%" });
+    const name = "weekly report/ü'(1)*~";
+    const refused = await failure(server.client("admin").workflows.clearCache(name, { key: "a/b&c=d +%" }));
+    assert.equal(refused.code, "NOT_FOUND");
+    assert.ok(refused.message.includes(name));
 });
 
 relayed("a wrong key is refused once", async (relay) => {

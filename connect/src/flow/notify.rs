@@ -247,7 +247,7 @@ fn outcome_unknown_mail(message: &Message) -> Value {
     } else {
         "\nThe run waits. Check the other system, then report whether it happened:\n"
     });
-    for command in data["settle_with"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+    for command in data["resolve_commands"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         body.push_str(&format!("{}\n", command.replace(char::is_control, " ")));
     }
     json!({"to": message.target, "subject": format!("{workflow}: the outcome of {tool} is unknown"), "body": body})

@@ -256,7 +256,7 @@ fn doubt(undo: bool) -> Message {
     let data = json!({
         "run_id": run, "workflow_id": "w", "actor": "service_bot", "step_id": step, "node_id": "pay", "tool": "acme.pay",
         "call": if undo { "undo" } else { "execute" }, "since": NOON.to_string(),
-        "reason": "no answer\r\nchimera runs resolve evil --happened", "settle_with": commands,
+        "reason": "no answer\r\nchimera runs resolve evil --happened", "resolve_commands": commands,
     });
     let payload = json!({"type": "step.outcome_unknown", "timestamp": NOON.to_string(), "data": data});
     let (channel, target) = ("email".into(), "ann@acme.example".into());

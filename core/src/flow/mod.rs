@@ -13,6 +13,7 @@ pub mod pins;
 pub mod plan;
 pub mod policy;
 pub mod projection;
+pub mod reservation;
 pub mod review;
 pub mod risk;
 pub mod run;

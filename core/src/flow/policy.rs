@@ -5,6 +5,7 @@
 
 use crate::access::Level;
 use crate::flow::plan::Plan;
+use crate::flow::reservation::Limit;
 use crate::flow::risk::Score;
 use crate::flow::run::ApprovalRequirement;
 use crate::limits::PLAN_STEPS_FREE_MAX;
@@ -109,7 +110,19 @@ impl ExpandedRun<'_> {
 
 /// The rules in force now. Consulted again before every call.
 pub trait Policy: Send + Sync {
+    /// The verdict without limits over time.
     fn judge(&self, action: &Action<'_>) -> PolicyVerdict;
+
+    /// Whether `limits` may return any. If not, calls are made without reading what was counted.
+    fn has_limits(&self) -> bool {
+        false
+    }
+
+    /// The limits over time on a call. The run reads what they have counted so far, and makes the call only if it fits
+    /// into all of them.
+    fn limits(&self, _action: &Action<'_>) -> Vec<Limit> {
+        Vec::new()
+    }
 
     /// Judges one call for a contributor: someone other than the run's actor who wrote the workflow or data that
     /// the call uses, but not the call itself. The contributor's scopes are not checked, so losing a scope does not

@@ -1,5 +1,6 @@
 //! The flow room's tables. `runs` and `tool_calls` start with the columns that the audit schema prescribes.
-//! `approval_requests` may not carry a tenant column: read `scoped_approvals` instead.
+//! `approval_requests` may not carry a tenant column: read `scoped_approvals` instead. The table of reservations is in
+//! `reservation`.
 
 mod blobs;
 mod catalog;
@@ -565,4 +566,5 @@ pub static ALL: &[&Table] = &[
     &EXTERNAL_EVENTS,
     &EVENT_WAITS,
     &EVENT_CHANNELS,
+    &super::reservation::RESERVATIONS,
 ];

@@ -283,6 +283,45 @@ pub const WORKER_NAME_CHARS_MAX: usize = 100;
 /// Time that a tool may give its workers, from the queue to the outcome. A declared tool with a longer one is refused.
 pub const WORK_TIMEOUT_SECONDS_MAX: u32 = FLOW_SECONDS_MAX;
 
+// Limits over time
+
+/// Length of the window of a limit. The rules with a longer one are refused with `CONFIG_INVALID`.
+pub const RULE_WINDOW_SECONDS_MAX: u32 = 31 * 86_400;
+/// Limits of one rule. A rule with more is refused with `CONFIG_INVALID`.
+pub const RULE_LIMITS_MAX: usize = 8;
+/// Characters of the name of a rule with limits. A longer one is refused with `CONFIG_INVALID`.
+pub const RULE_NAME_CHARS_MAX: usize = 200;
+/// Limits that apply to one call. A call with more is refused with `POLICY_DENIED`.
+pub const CALL_LIMITS_MAX: usize = 32;
+/// Calls that a window counts one by one. If there are more, old calls that are close together are counted as one, at
+/// the time of the last of them.
+pub const RESERVATION_ENTRIES_MAX: usize = 128;
+/// Parts of a window within which old calls are counted as one. Such a call counts longer by one part at most.
+pub const RESERVATION_WINDOW_PARTS: i64 = 64;
+/// Attempts to start a run together with its first limited calls while others use the same limit. After the last one it
+/// is started without them, and makes them when it gets there.
+pub const START_CONSULTS_MAX: u32 = 8;
+/// Pause of a run whose call lost a place within a limit to another run a second time. It grows with each attempt.
+pub const RESERVE_RETRY_PAUSE_FIRST: Duration = Duration::from_millis(4);
+/// Longest pause of a run whose call lost a place within a limit to another run. Then it reads the limit again.
+pub const RESERVE_RETRY_PAUSE_MAX: Duration = Duration::from_millis(500);
+/// Turns that are committed together because they take places within limits. Further turns follow in the next
+/// transaction.
+pub const JOINED_TURNS_MAX: usize = 64;
+/// Rows of such a transaction. A turn that does not fit follows in the next one.
+pub const JOINED_ROWS_MAX: usize = 1_000;
+/// Attempts to write the row of a limit while other nodes change it. After the last one the runs read it again.
+pub const RESERVE_TRIES_MAX: usize = 4;
+/// Windows of limits that a process keeps in memory. With more it drops those that no turn is changing.
+pub const WINDOWS_KEPT_MAX: usize = 4_096;
+/// Effects that a process remembers to have succeeded, so that it need not look them up whenever a limit is reached. With
+/// more it forgets them all.
+pub const SETTLED_EFFECTS_KEPT_MAX: usize = 20_000;
+/// Interval between two searches for windows without counted calls. Their rows are deleted this much later.
+pub const RESERVATIONS_SWEEP_SECONDS: i64 = 60;
+/// Rows of windows without counted calls that are deleted at a time. The others follow.
+pub const RESERVATIONS_SWEPT_MAX: usize = 500;
+
 // Runs in memory
 
 /// Runs that one process drives at a time. Further runs are refused with `OVERLOADED` until some complete or park. The

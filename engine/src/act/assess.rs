@@ -1,6 +1,7 @@
 //! Whether a proposal may start, and how freely: scopes, risk and level, rules, notification targets.
 
 use super::Actions;
+use super::limit_check;
 use super::propose::{Proposal, WITHIN_DIGEST, propose_workflow};
 use super::request::{ActRequest, ConfirmedWorkflow, LevelCeiling};
 use crate::access::{AUTONOMY_OVERRIDE, Permit, missing_scope_error};
@@ -27,11 +28,13 @@ pub(super) struct LevelRequest<'a> {
     /// Whom it wants notified.
     notify: Option<&'a Value>,
     ceiling: LevelCeiling,
+    /// It only simulates, so limits do not apply.
+    dry_run: bool,
 }
 
 impl<'a> LevelRequest<'a> {
     pub(super) const fn of(ask: &'a ActRequest) -> Self {
-        Self { level: ask.level, notify: ask.notify.as_ref(), ceiling: ask.ceiling }
+        Self { level: ask.level, notify: ask.notify.as_ref(), ceiling: ask.ceiling, dry_run: ask.dry_run }
     }
 }
 
@@ -55,6 +58,9 @@ pub(super) async fn assess(
     let decided = level(actions, permit, &proposal, &score, request).await?;
     let LevelDecision { level, reason: because } = within_ceiling(permit, &proposal, request.ceiling, decided);
     check_policy(actions, permit, &proposal, level)?;
+    if !request.dry_run {
+        limit_check::check_limits(&actions.flow, permit, &proposal, level).await?;
+    }
     flow::check_notify(&actions.flow, permit, level, request.notify)?;
     let risk = proposal.risk_document(&score, because);
     Ok(AssessedProposal { proposal, level, risk })

@@ -9,6 +9,7 @@ use chimera_core::access::scope;
 use chimera_core::act::{AutonomyFacts, determine_autonomy_level, risk};
 use chimera_core::flow::plan::Plan;
 use chimera_core::flow::policy::{Action, Because, ExpandedRun, LevelDecision, Policy, PolicyVerdict};
+use chimera_core::flow::reservation::Limit;
 use chimera_core::flow::risk::Score;
 use chimera_core::tool::Spec;
 use serde_json::Value;
@@ -60,6 +61,18 @@ impl<R: Policy> Policy for Guard<R> {
     /// call itself is judged like the actor of the run.
     fn judge_contributor(&self, action: &Action<'_>) -> PolicyVerdict {
         self.judge_by_rules(action)
+    }
+
+    fn has_limits(&self) -> bool {
+        self.rules.has_limits()
+    }
+
+    fn limits(&self, action: &Action<'_>) -> Vec<Limit> {
+        if action.tenant == self.directory.settings.tenant {
+            return self.rules.limits(action);
+        }
+        let snapshot = self.directory.snapshot();
+        self.rules.limits(&Action { tenant: snapshot.slug_of(action.tenant), ..*action })
     }
 
     fn may_decide(&self, tenant: &str, person: &str, requester: &str) -> bool {

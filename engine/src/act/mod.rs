@@ -9,6 +9,7 @@ mod assess;
 mod change;
 mod guard;
 mod idempotency;
+mod limit_check;
 pub mod port;
 mod propose;
 mod recipients;

@@ -7,7 +7,7 @@ use super::request::{ActOutcome, ActRequest, StartedAction};
 use crate::access::Permit;
 use crate::error::EngineError;
 use crate::flow::view::RiskView;
-use crate::flow::{self, ResolvedWorkflow, RunKey, StartRun};
+use crate::flow::{self, ResolvedWorkflow, RunKey, RunTrace, StartRun};
 use chimera_core::access::Level;
 use chimera_core::flow::run::Source;
 use chimera_core::record::JsonError;
@@ -42,8 +42,7 @@ pub(super) async fn execute_with_autonomy(
         idempotency_key: key,
         correlation_id: ask.correlation_id,
         notify: ask.notify.or(own),
-        run_id: Some(run_id),
-        parent_span: ask.parent_span,
+        trace: Some(RunTrace { run_id, parent_span: ask.parent_span }),
         priority: ask.priority.unwrap_or(chimera_core::limits::PRIORITY_DEFAULT),
         writers: ask.writers,
         ..StartRun::of(proposal.workflow_id, proposal.inputs)

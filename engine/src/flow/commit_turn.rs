@@ -3,7 +3,8 @@
 //! When the store is unavailable, a commit is retried only while something would be lost by deciding the turn again.
 
 use super::engine::{EngineState, Shutdown};
-use super::{approval_messages, doubt, ledger_notes};
+use super::reservations::ReservingTurn;
+use super::{approval_messages, doubt, ledger_notes, reservations};
 use crate::port::CommitError;
 use chimera_core::flow::run::{LaneOwner, RunHead, Turn};
 use chimera_core::flow::tables::{EFFECTS, RUNS};
@@ -18,6 +19,8 @@ pub(super) enum CommitOutcome {
     Committed,
     /// The run in memory differs from the stored one.
     Stale,
+    /// A place within a limit was taken by another run.
+    Contended,
     /// Another node owns the run.
     OwnershipLost,
     /// The turn can't be stored; a retry does not help.
@@ -50,14 +53,23 @@ pub(super) async fn commit(inner: Arc<EngineState>, run: RunAfterTurn, mut tx: T
     }
     let keeps = has_calls || tx.updates.iter().any(|update| update.table == &EFFECTS);
     let mut pause = limits::STORE_RETRY_PAUSE_FIRST;
+    let reserving = (!turn.reserved.is_empty()).then(|| ReservingTurn::of(&head, turn, Tx::default()));
     loop {
         let spare = keeps.then(|| tx.clone());
-        let error = match inner.parts.records.commit(tx).await {
-            Ok(_) => return CommitOutcome::Committed,
+        let committed = match &reserving {
+            None => inner.parts.records.commit(tx).await.map(drop),
+            Some(reserving) => reservations::commit(&inner, ReservingTurn { tx, ..reserving.clone() }).await,
+        };
+        let error = match committed {
+            Ok(()) => return CommitOutcome::Committed,
             Err(error) => error,
         };
         let id = head.id;
         match (error, spare) {
+            (CommitError::Conflict(conflict), _) if reservations::is_contended(&conflict) => {
+                tracing::debug!(run_id = %id, "a turn lost a place within a limit");
+                return CommitOutcome::Contended;
+            }
             (CommitError::Conflict(conflict), _) => {
                 tracing::debug!(run_id = %id, conflict = %conflict, "a turn conflicted with a concurrent change");
                 return CommitOutcome::Stale;

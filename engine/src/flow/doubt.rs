@@ -126,7 +126,7 @@ fn data(head: &RunHead, doubt: &UnknownOutcome, asking: &Asking) -> Value {
         "call": call.as_str(),
         "since": doubt.since.to_string(),
         "reason": reason,
-        "settle_url": format!("{}{}", asking.base_url, call.settle_url(head.id, doubt.step)),
-        "settle_with": call.resolve_commands(head.id, doubt.step),
+        "resolve_url": format!("{}{}", asking.base_url, call.resolve_url(head.id, doubt.step)),
+        "resolve_commands": call.resolve_commands(head.id, doubt.step),
     })
 }

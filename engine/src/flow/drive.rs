@@ -15,12 +15,13 @@ use super::perform::execute_tool;
 use super::progress::RunProgress;
 use super::turn_gate::TurnGate;
 use super::work::wake_workers;
-use super::{events, load, observe, spans};
+use super::{events, load, observe, reservations, spans};
 use crate::error::EngineError;
 use crate::offload::CostFlag;
 use crate::port::ReadError;
 use crate::rows;
 use chimera_core::flow::call::{CallOutcome, CheckResult};
+use chimera_core::flow::reservation::Limit;
 use chimera_core::flow::run::{
     Call, CallMode, CallsInFlight, Effect, Env, Event, EventQuery, LaneOwner, ReceivedAnswer, Run, RunPlace, Turn,
 };
@@ -217,7 +218,11 @@ impl RunDriver {
             let left = RunAfterTurn { head, owner: self.run.owner(), has_calls: self.calls.has_any() };
             match self.calls.run_while(commit(Arc::clone(&self.inner), left, tx, &mut turn)).await {
                 CommitOutcome::Committed => self.stale = 0,
-                CommitOutcome::Stale => return self.reload(before).await,
+                CommitOutcome::Stale => return self.reload(before, None).await,
+                CommitOutcome::Contended => {
+                    let pause = reservations::retry_pause(self.run.head().id, self.stale);
+                    return self.reload(before, Some(pause)).await;
+                }
                 CommitOutcome::OwnershipLost => return None,
                 CommitOutcome::Unwritable => return self.handle_unwritable(kept).await,
             }
@@ -278,7 +283,7 @@ impl RunDriver {
             }
         }
         let mut events = vec![Event::TurnRefused { answers, again: self.unwritten < 2 }];
-        events.extend(self.reload(TurnSnapshot::default()).await?);
+        events.extend(self.reload(TurnSnapshot::default(), None).await?);
         Some(events)
     }
 
@@ -299,6 +304,7 @@ impl RunDriver {
             catalog: &catalog,
             projection: &*parts.projection,
             jobs: &*parts.jobs,
+            windows: &inner.joined,
             owner,
         };
         let turn = self.run.step(events, &mut env)?;
@@ -311,8 +317,9 @@ impl RunDriver {
         Ok(turn)
     }
 
-    /// Loads the run again after its state in memory became stale. Calls continue if they are still its own.
-    async fn reload(&mut self, before: TurnSnapshot) -> Option<Vec<Event>> {
+    /// Loads the run again after its state in memory became stale. Calls continue if they are still its own. The pause is
+    /// the usual one unless one is given.
+    async fn reload(&mut self, before: TurnSnapshot, pause: Option<Duration>) -> Option<Vec<Event>> {
         let (inner, id) = (Arc::clone(&self.inner), self.run.head().id);
         let (known, tried) = (self.owner, self.run.owner());
         let TurnSnapshot { calls, answers, mut busy } = before;
@@ -321,13 +328,14 @@ impl RunDriver {
             self.drop_calls();
         }
         self.stale += 1;
-        let mut pause = (limits::STORE_RETRY_PAUSE_FIRST * self.stale).min(limits::STORE_RETRY_PAUSE_MAX);
+        let usual = (limits::STORE_RETRY_PAUSE_FIRST * self.stale).min(limits::STORE_RETRY_PAUSE_MAX);
+        let mut pause = pause.unwrap_or(usual);
         loop {
             if !inner.is_running() && (self.calls.is_empty() || inner.is_stopped()) {
                 return None;
             }
             self.calls.run_while(tokio::time::sleep(pause)).await;
-            pause = (pause * 2).min(limits::STORE_RETRY_PAUSE_MAX);
+            pause = (pause * 2).clamp(limits::STORE_RETRY_PAUSE_FIRST, limits::STORE_RETRY_PAUSE_MAX);
             let row = match self.calls.run_while(load::run_row(&*inner.parts.records, id)).await {
                 Ok(Some(row)) => row,
                 Ok(None) | Err(EngineError::Read(ReadError::Schema(_))) => return None,
@@ -397,6 +405,7 @@ impl RunDriver {
                 Effect::Cancel(at) => self.calls.cancel(*at),
                 Effect::LookUpCache { at, key } => self.look_up_cache(*at, key.clone()),
                 Effect::LookUpEvent(query) => self.look_up_event(query.clone()),
+                Effect::Consult { at, limits } => self.consult(*at, limits.clone()),
                 Effect::Wake(run) => self.inner.wake(*run),
                 Effect::Notify => self.inner.messages.notify_one(),
                 Effect::WorkQueued(queue) => wake_workers(&self.inner, &self.run.head().tenant, queue),
@@ -461,6 +470,17 @@ impl RunDriver {
             async move {
                 let found = events::lookup::look_up(&inner, &head, &query).await;
                 Event::EventLookedUp { at: query.at, last: query.last, found }
+            }
+            .boxed(),
+        );
+    }
+
+    fn consult(&mut self, at: RunPlace, limits: Vec<Limit>) {
+        let (inner, head) = (Arc::clone(&self.inner), Arc::clone(self.run.head()));
+        self.calls.push(
+            async move {
+                let facts = reservations::consult(&inner, &head.tenant, &limits).await;
+                Event::Consulted { at, facts }
             }
             .boxed(),
         );

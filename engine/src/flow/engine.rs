@@ -8,6 +8,7 @@ use super::call_slots::{CallLimits, CallSlots};
 use super::drive::{RunChannels, RunDriver, WakeUp};
 use super::memory::MemoryBudget;
 use super::progress::RunProgress;
+use super::reservations::{self, EffectOutcomes, JoinedTurns, ReservingTurn};
 use super::work::WorkQueues;
 use super::{Asking, ToolRegistry, Workflows, load, spans};
 use crate::error::EngineError;
@@ -80,6 +81,8 @@ pub(super) struct EngineState {
     /// The keeper's heartbeat.
     pub(super) pulse: Heartbeat,
     pub(super) work: WorkQueues,
+    pub(super) outcomes: EffectOutcomes,
+    pub(super) joined: JoinedTurns,
 }
 
 /// The engine's shutdown state.
@@ -128,6 +131,8 @@ impl Flow {
             offload,
             pulse,
             work: WorkQueues::default(),
+            outcomes: EffectOutcomes::default(),
+            joined: JoinedTurns::default(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -335,7 +340,7 @@ impl EngineState {
     /// Commits the first turn of a run and drives it. The run is registered here before it is in the store, so that
     /// nobody in this process takes it for an orphan; and it continues even if the caller has stopped waiting. The
     /// spans of calls that were already made are reported then.
-    pub(super) fn launch(self: &Arc<Self>, run: Run, turn: Turn, tx: Tx, made: Vec<Span>) -> PendingRun {
+    pub(super) fn launch(self: &Arc<Self>, run: Run, mut turn: Turn, tx: Tx, made: Vec<Span>) -> PendingRun {
         let (inbox, nudges) = mpsc::channel(limits::RUN_INBOX_MAX);
         let first = RunProgress::of(&run, turn.is_resting());
         let (report, durable) = oneshot::channel();
@@ -348,13 +353,16 @@ impl EngineState {
         let inner = Arc::clone(self);
         let span = spans::run_placeholder(&*self.parts.spans, id);
         let task = async move {
-            let committed = inner.parts.records.commit(tx).await;
+            let committed = match turn.reserved.is_empty() {
+                true => inner.parts.records.commit(tx).await.map(drop),
+                false => reservations::commit(&inner, ReservingTurn::of(run.head(), &mut turn, tx)).await,
+            };
             let failed = committed.is_err();
             if failed {
                 inner.release(id);
             }
             // The caller may have stopped waiting.
-            let _ = report.send(committed.map(drop));
+            let _ = report.send(committed);
             if !failed {
                 made.into_iter().for_each(|span| inner.parts.spans.ended(span));
                 let (offload, costly) = (Arc::clone(&inner.offload), CostFlag::new(is_heavy(&run)));

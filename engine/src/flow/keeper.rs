@@ -8,7 +8,7 @@
 
 use super::engine::{Shutdown, TOPIC};
 use super::events::sweep::sweep_expired;
-use super::{Flow, work};
+use super::{Flow, reservations, work};
 use crate::error::EngineError;
 use crate::port::BusEvent;
 use crate::rows;
@@ -44,7 +44,9 @@ pub struct KeeperState {
     /// Own lanes whose runs were adopted: in which epoch, and when.
     mine: BTreeMap<i64, (i64, Timestamp)>,
     /// When expired events were last deleted; `None` before the first poll.
-    swept_at: Option<Timestamp>,
+    events_swept_at: Option<Timestamp>,
+    /// When expired rows of limits were last deleted.
+    limits_swept_at: Option<Timestamp>,
 }
 
 /// Runs until the engine stops.
@@ -91,10 +93,15 @@ pub async fn run_keeper_once(flow: &Flow, keeper: &mut KeeperState) -> Result<()
     look_for_signals(flow).await?;
     look_for_deadlines(flow).await?;
     let now = flow.inner.parts.clock.steady();
-    let swept_at = *keeper.swept_at.get_or_insert(now);
+    let swept_at = *keeper.events_swept_at.get_or_insert(now);
     if now >= swept_at.plus_seconds(limits::EVENT_SWEEP_SECONDS) {
-        keeper.swept_at = Some(now);
+        keeper.events_swept_at = Some(now);
         sweep_expired(flow).await?;
+    }
+    let due = |at: Timestamp| at.plus_seconds(limits::RESERVATIONS_SWEEP_SECONDS) <= now;
+    if flow.inner.parts.policy.has_limits() && keeper.limits_swept_at.is_none_or(due) {
+        keeper.limits_swept_at = Some(now);
+        reservations::sweep(&flow.inner).await?;
     }
     Ok(())
 }

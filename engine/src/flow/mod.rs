@@ -43,6 +43,7 @@ mod process_log;
 mod progress;
 pub(crate) mod readable;
 mod registry;
+mod reservations;
 mod restore;
 mod review;
 mod share;
@@ -88,13 +89,14 @@ pub use patch::{PatchRequest, ProposedPatch, patch, withdraw_patch};
 pub use process_log::ProcessLog;
 pub use progress::{RunOutcome, RunProgress};
 pub use registry::{DuplicateTool, ToolOrigin, ToolRegistry, ToolSet};
+pub(crate) use reservations::check_limits;
 pub use restore::{DroppedSignal, RestoreSurvey, RestoredRun, ResumeOptions, resume_store, survey_restored};
 pub use share::{ListedWorkflow, share_workflow};
 pub use show::{RunFilter, list_runs, show_run, show_run_as};
 pub use signals::{
     OutcomeReport, cancel, invalidate_outputs, mark_rolled_back, pause, report_outcome, resume, rollback,
 };
-pub use start::{ReplayDecision, RunHandle, StartRun, replay, start};
+pub use start::{ReplayDecision, RunHandle, RunTrace, StartRun, replay, start};
 pub use steps::{StepFilter, find_step, list_steps, list_steps_as};
 pub use tenant_blobs::TenantBlobs;
 pub use tenant_buckets::TenantBuckets;

@@ -44,6 +44,7 @@ pub(super) fn turn(run: &Run, turn: &Turn) {
                 metrics::counter!("chimera_signals_unreadable_total").increment(1);
                 tracing::warn!(run_id = %run.head().id, signal = %note.data, "a signal could not be read and was dropped");
             }
+            "step.refused" => metrics::counter!("chimera_steps_refused_total").increment(1),
             "approval.requested" => metrics::counter!("chimera_approvals_requested_total").increment(1),
             _ => {}
         }

@@ -253,6 +253,7 @@ fn on_copy<T>(flow: &Flow, mut run: Run, look: impl FnOnce(&Run, &Env<'_>) -> T)
         catalog: &catalog,
         projection: &*parts.projection,
         jobs: &*parts.jobs,
+        windows: &(),
         // The copy is never written.
         owner: LaneOwner { lane: 0, epoch: 0 },
     };

@@ -8,19 +8,22 @@ use super::perform::execute_tool;
 use super::turn_gate::TurnGate;
 use super::{
     ChildWorkflows, Flow, FoundWorkflow, ResolvedWorkflow, RunProgress, approval_messages, key, ledger_notes, load,
-    lookup, notify_check, share, spans, suggest,
+    lookup, notify_check, reservations, share, spans, suggest,
 };
 use crate::access::Permit;
 use crate::error::EngineError;
 use crate::flow::error::invalid_document;
 use crate::flow::port::CancelToken;
 use crate::offload::{CostFlag, WorkSlot};
-use crate::port::{Blocked, CommitError};
+use crate::port::{Blocked, CommitError, Span};
 use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::air::Graph;
 use chimera_core::flow::pins::Pins;
-use chimera_core::flow::run::{Call, Env, Replay, ReplayMode, Run, RunHead, RunRecording, Source, WorkflowRef};
+use chimera_core::flow::reservation::Facts;
+use chimera_core::flow::run::{
+    Call, Effect, Env, KnownWindows, NewRun, Replay, ReplayMode, Run, RunHead, RunRecording, Source, Turn, WorkflowRef,
+};
 use chimera_core::flow::trace::SpanId;
 use chimera_core::limits;
 use chimera_core::record::Json;
@@ -29,6 +32,15 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::sync::watch;
 use uuid::Uuid;
+
+/// The trace of a run, and where in it the run begins.
+#[derive(Clone, Copy, Debug)]
+pub struct RunTrace {
+    /// A time-ordered id, also used as trace id.
+    pub run_id: Uuid,
+    /// The span of the request, in that trace.
+    pub parent_span: Option<SpanId>,
+}
 
 #[derive(Clone, Debug)]
 pub struct StartRun {
@@ -53,10 +65,8 @@ pub struct StartRun {
     pub correlation_id: Option<String>,
     /// Whom to notify when it ends.
     pub notify: Option<Value>,
-    /// A time-ordered id, also used as trace id; generated if absent.
-    pub run_id: Option<Uuid>,
-    /// The span of the request, in that trace.
-    pub parent_span: Option<SpanId>,
+    /// Generated if absent.
+    pub trace: Option<RunTrace>,
     /// Who wrote what is requested, besides the caller; they count as requesters.
     pub writers: Vec<String>,
 }
@@ -79,8 +89,7 @@ impl StartRun {
             idempotency_key: None,
             correlation_id: None,
             notify: None,
-            run_id: None,
-            parent_span: None,
+            trace: None,
             writers: Vec::new(),
         }
     }
@@ -92,6 +101,14 @@ struct FirstTurn {
     graph: Arc<Graph>,
     /// What a replay repeats.
     recorded: Option<RunRecording>,
+}
+
+/// A run that is not stored yet.
+struct CreatedRun {
+    run: Run,
+    turn: Turn,
+    /// The calls that were made at once.
+    made: Vec<Span>,
 }
 
 /// The decision on a replay; by default it runs at the original level.
@@ -149,11 +166,11 @@ pub async fn start(flow: &Flow, permit: &Permit, mut ask: StartRun) -> Result<Ru
         })
     };
     let mut request = ask.request.clone().unwrap_or_else(|| Arc::new(plain()));
-    if let Some(span) = ask.parent_span {
+    if let Some(span) = ask.trace.and_then(|trace| trace.parent_span) {
         Arc::make_mut(&mut request)[spans::PARENT_SPAN] = span.to_string().into();
     }
     let head = RunHead {
-        id: ask.run_id.unwrap_or_else(|| flow.inner.id()),
+        id: ask.trace.map_or_else(|| flow.inner.id(), |trace| trace.run_id),
         tenant: permit.tenant().to_owned(),
         actor: permit.actor().to_owned(),
         actor_kind: permit.kind(),
@@ -325,7 +342,6 @@ pub async fn replay(
 }
 
 async fn begin(flow: &Flow, permit: &Permit, head: RunHead, first: FirstTurn) -> Result<RunHandle, EngineError> {
-    let FirstTurn { graph, recorded } = first;
     let inner = &flow.inner;
     if let Some(hold) = inner.parts.records.hold() {
         return Err(CommitError::from(Blocked::from(hold)).into());
@@ -338,38 +354,103 @@ async fn begin(flow: &Flow, permit: &Permit, head: RunHead, first: FirstTurn) ->
         return Err(EngineError::Refused(Box::new(body)));
     }
     inner.check_run_limits(&head.tenant)?;
+    if inner.parts.policy.has_limits() {
+        return begin_limited(flow, permit, head, first).await;
+    }
+    let slots = ReservedSlots { inner: Some(inner), run: head.id };
+    let FirstTurn { graph, recorded } = first;
+    let created = create(flow, NewRun { head, graph, recorded, facts: Facts::default() }, &()).await?;
+    launch(flow, permit, created, slots).await
+}
+
+/// Begins a run whose first calls may have limits: what these have counted is read before the run is written, so
+/// that it needs no turn of its own. If others take places meanwhile, that is tried a few times; the run then begins
+/// without these calls and makes them later.
+async fn begin_limited(
+    flow: &Flow,
+    permit: &Permit,
+    head: RunHead,
+    first: FirstTurn,
+) -> Result<RunHandle, EngineError> {
+    let (inner, mut facts, mut head) = (&flow.inner, Facts::default(), head);
+    for tries_left in (0..limits::START_CONSULTS_MAX).rev() {
+        let slots = ReservedSlots { inner: Some(inner), run: head.id };
+        let (graph, recorded) = (Arc::clone(&first.graph), first.recorded.clone());
+        // The last attempt knows nothing, so it takes no place.
+        let windows: &(dyn KnownWindows + Sync) = if tries_left > 0 { &inner.joined } else { &() };
+        let read = if tries_left > 0 { facts.clone() } else { Facts::default() };
+        let created = create(flow, NewRun { head, graph, recorded, facts: read }, windows).await?;
+        let same = Arc::clone(created.run.head());
+        let asked = created.turn.effects.iter().filter_map(|effect| match effect {
+            Effect::Consult { limits, .. } => Some(limits.as_slice()),
+            _ => None,
+        });
+        let asked = asked.collect::<Vec<_>>().concat();
+        if tries_left > 0 && !asked.is_empty() {
+            facts.0.extend(reservations::read_windows(inner, &same.tenant, &asked).await?.0);
+            // The next attempt takes the same slots.
+            slots.keep();
+        } else {
+            match launch(flow, permit, created, slots).await {
+                Err(EngineError::Commit(CommitError::Conflict(conflict)))
+                    if tries_left > 0 && reservations::is_contended(&conflict) =>
+                {
+                    facts = Facts::default();
+                }
+                launched => return launched,
+            }
+        }
+        head = RunHead::clone(&same);
+    }
+    Err(EngineError::refused(Code::Internal, "a run could not be started"))
+}
+
+/// Makes the first turn of a run.
+async fn create(flow: &Flow, new: NewRun, windows: &(dyn KnownWindows + Sync)) -> Result<CreatedRun, EngineError> {
+    let inner = &flow.inner;
     let parts = &inner.parts;
-    let (id, level, tenant) = (head.id, head.level, head.tenant.clone());
+    let (id, tenant) = (new.head.id, new.head.tenant.clone());
     let catalog = inner.workflows.running(&tenant);
     let owner = inner.claimed_owner(id).await?;
     let now = parts.clock.steady();
     let mut made = Vec::new();
-    let slots = ReservedSlots { inner: Some(inner), run: id };
-    let work_slot = inner.offload.acquire(&head.claimant(), graph.may_take_long).await;
-    let (run, mut turn) = {
-        let mut env = Env {
-            now,
-            ids: &mut || parts.random.row_id(now),
-            gate: &mut TurnGate { inner, tenant: &tenant, has_waited: false },
-            policy: &*parts.policy,
-            catalog: &catalog,
-            projection: &*parts.projection,
-            jobs: &*parts.jobs,
-            owner,
-        };
-        let mut at_once = |run: &Run, call: &Call| {
-            let tool = parts.registry.tool_of(&run.head().tenant, &call.tool.name)?;
-            if !tool.answers_at_once(&call.input) {
-                return None;
-            }
-            let (_, cancel) = CancelToken::pair();
-            let began = parts.spans.enabled().then(|| parts.clock.steady());
-            let answer = execute_tool(parts, run.head(), call, cancel).now_or_never()?;
-            made.extend(began.map(|began| spans::call_span(run.head(), call, &answer, began, parts.clock.steady())));
-            Some(answer)
-        };
-        work_slot.run(|| Run::create(head, graph, recorded, &mut env, &mut at_once))?
+    let work_slot = inner.offload.acquire(&new.head.claimant(), new.graph.may_take_long).await;
+    let mut env = Env {
+        now,
+        ids: &mut || parts.random.row_id(now),
+        gate: &mut TurnGate { inner, tenant: &tenant, has_waited: false },
+        policy: &*parts.policy,
+        catalog: &catalog,
+        projection: &*parts.projection,
+        jobs: &*parts.jobs,
+        windows,
+        owner,
     };
+    let mut at_once = |run: &Run, call: &Call| {
+        let tool = parts.registry.tool_of(&run.head().tenant, &call.tool.name)?;
+        if !tool.answers_at_once(&call.input) {
+            return None;
+        }
+        let (_, cancel) = CancelToken::pair();
+        let began = parts.spans.enabled().then(|| parts.clock.steady());
+        let answer = execute_tool(parts, run.head(), call, cancel).now_or_never()?;
+        made.extend(began.map(|began| spans::call_span(run.head(), call, &answer, began, parts.clock.steady())));
+        Some(answer)
+    };
+    let (run, turn) = work_slot.run(|| Run::create(new, &mut env, &mut at_once))?;
+    Ok(CreatedRun { run, turn, made })
+}
+
+/// Commits the first turn of a run and drives it.
+async fn launch(
+    flow: &Flow,
+    permit: &Permit,
+    created: CreatedRun,
+    slots: ReservedSlots<'_>,
+) -> Result<RunHandle, EngineError> {
+    let CreatedRun { run, mut turn, made } = created;
+    let inner = &flow.inner;
+    let (id, level) = (run.head().id, run.head().level);
     if turn.waits_for_slot {
         check_queue(flow, id)?;
     }

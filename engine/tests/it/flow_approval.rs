@@ -10,7 +10,7 @@ use chimera_core::flow::tables::{APPROVAL_REQUESTS, SCOPED_APPROVALS};
 use chimera_core::ledger::tables::AUDIT_LOGS;
 use chimera_core::limits;
 use chimera_core::tool::{EffectKind, Spec};
-use chimera_engine::act::rules::{Rule, Rules, Says};
+use chimera_engine::act::rules::{Beyond, Rule, Rules, Says};
 use chimera_engine::flow::{self, Decide, Decision, RequestStatus, StartRun};
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, EngineFixture, ScriptedTool, chain, code_of, id_of, stage, workflow};
@@ -326,6 +326,8 @@ async fn a_rule_may_demand_approval_at_any_level() {
         actor: "*".to_owned(),
         tenant: "*".to_owned(),
         says,
+        limits: Vec::new(),
+        beyond: Beyond::Deny,
     }]);
     let stage = stage(1).policy(rules).open().await;
     let run = stage.run(&chain("w", &[("a", "again")]), SILENT).await;

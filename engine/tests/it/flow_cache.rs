@@ -3,7 +3,7 @@
 use chimera_core::access::Level;
 use chimera_core::flow::tables::CACHE_ENTRIES;
 use chimera_core::tool::EffectKind;
-use chimera_engine::act::rules::{Rule, Rules, Says};
+use chimera_engine::act::rules::{Beyond, Rule, Rules, Says};
 use chimera_engine::flow::{self, StartRun};
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, CallLog, EngineFixture, ScriptedTool, code_of, shown, stage, workflow};
@@ -118,8 +118,15 @@ async fn the_rules_hold_for_a_recorded_answer_too() {
     let (first, _) = cached(json!({})).await;
     ask(&first, "acme", "w", "x").await;
     let says = Says::Deny { reason: "not today".to_owned() };
-    let rule =
-        Rule { name: "r".to_owned(), tool: "fetch".to_owned(), actor: "*".to_owned(), tenant: "*".to_owned(), says };
+    let rule = Rule {
+        name: "r".to_owned(),
+        tool: "fetch".to_owned(),
+        actor: "*".to_owned(),
+        tenant: "*".to_owned(),
+        says,
+        limits: Vec::new(),
+        beyond: Beyond::Deny,
+    };
     let fetch = ScriptedTool::new("fetch", EffectKind::Read);
     let second = first.restart(stage(1).policy(Rules(vec![rule])).tool(fetch.build())).await;
     let run = second.start(StartRun { level: Level::ExecuteSilent, ..StartRun::of("w", json!({"q": "x"})) }).await;

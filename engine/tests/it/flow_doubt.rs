@@ -56,8 +56,8 @@ async fn those_who_could_settle_a_call_in_doubt_are_told_once_with_the_change_th
     assert_eq!((&data["run_id"], &data["step_id"]), (&json!(run), &step["step_id"]));
     assert_eq!((&data["node_id"], &data["tool"], &data["call"]), (&json!("a"), &json!("lost"), &json!("execute")));
     let id = step["step_id"].as_str().unwrap();
-    assert_eq!(data["settle_url"], format!("https://chimera.example/runs/{run}/steps/{id}/resolve"));
-    assert_eq!(data["settle_with"][0], format!("chimera runs resolve {run} {id} --happened"));
+    assert_eq!(data["resolve_url"], format!("https://chimera.example/runs/{run}/steps/{id}/resolve"));
+    assert_eq!(data["resolve_commands"][0], format!("chimera runs resolve {run} {id} --happened"));
     let reason = data["reason"].as_str().unwrap();
     assert!(reason.starts_with("no answer") && !reason.contains("abcd1234"), "{reason}");
 
@@ -91,7 +91,7 @@ async fn somebody_outside_hears_that_a_call_is_in_doubt_and_not_which() {
     let of = |to: &str| messages.iter().find(|(target, _)| target == to).map(|(_, told)| &told["data"]).unwrap();
     let (outside, inside) = (of("mallory@evil.test"), of("ann@acme.example"));
     assert_eq!((&outside["withheld"], &outside["run_id"]), (&json!(true), &json!(run)));
-    for member in ["tool", "node_id", "reason", "actor", "settle_with", "settle_url"] {
+    for member in ["tool", "node_id", "reason", "actor", "resolve_commands", "resolve_url"] {
         assert!(outside.get(member).is_none() && inside.get(member).is_some(), "{member}: {outside}");
     }
 }
@@ -133,7 +133,7 @@ async fn an_undo_in_doubt_is_told_too_and_survives_a_restart_until_somebody_says
     stage.until(run, |run| run["in_doubt_since"].is_string()).await;
     let data = told(&stage, run).remove(0).1["data"].clone();
     assert_eq!((&data["call"], &data["node_id"]), (&json!("undo"), &json!("a")));
-    assert_eq!(data["settle_with"][1], format!("chimera runs rollback {run} --by-hand"));
+    assert_eq!(data["resolve_commands"][1], format!("chimera runs rollback {run} --by-hand"));
 
     let again = stage.restart(lost().asking(asking(vec![mail_of("user_ann")]))).await;
     let admin = again.permit("admin");

@@ -8,7 +8,7 @@ use chimera_core::ledger::tables::RECORD_SCOPES;
 use chimera_core::limits::EXECUTION_DATA_BYTES_MAX;
 use chimera_core::record::Json;
 use chimera_core::tool::EffectKind;
-use chimera_engine::act::rules::{Rule, Rules, Says};
+use chimera_engine::act::rules::{Rule, Rules};
 use chimera_engine::flow::port::ToolError;
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, EngineFixture, ScriptedTool, TENANT, chain, stage, workflow};
@@ -25,6 +25,13 @@ fn logged(air: Air) -> Air {
 
 fn one(tool: &str, inputs: Value) -> Air {
     logged(workflow("w").function("a", tool, inputs))
+}
+
+/// A rule about `work`.
+fn rule(mut says: Value) -> Rules {
+    says["name"] = "no-work".into();
+    says["tool"] = "work".into();
+    Rules(vec![serde_json::from_value::<Rule>(says).unwrap()])
 }
 
 /// The records, oldest first.
@@ -124,11 +131,8 @@ async fn a_call_that_times_out_has_a_record_of_its_error_beside_its_own() {
 /// CONTENT-151
 #[tokio::test(start_paused = true)]
 async fn an_error_without_a_call_has_a_record_too() {
-    let any = || "*".to_owned();
-    let says = Says::Deny { reason: "not here".to_owned() };
-    let deny = Rule { name: "no-work".to_owned(), tool: "work".to_owned(), actor: any(), tenant: any(), says };
     let tool = ScriptedTool::new("work", EffectKind::Write);
-    let stage = stage(1).tool(tool.build()).policy(Rules(vec![deny])).open().await;
+    let stage = stage(1).tool(tool.build()).policy(rule(json!({"effect": "deny", "reason": "not here"}))).open().await;
     let run = stage.run(&one("work", json!({})), SILENT).await;
     assert_eq!(stage.ended(run).await["status"], "failed");
     let rows = records(&stage);
@@ -140,6 +144,20 @@ async fn an_error_without_a_call_has_a_record_too() {
     let rows = records(&stage);
     let told: Vec<(&str, &str)> = rows.iter().map(|row| (row.agent_type.as_str(), row.status.as_str())).collect();
     assert_eq!(told, [("worker", "failed"), ("governor", "failed")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_beyond_a_limit_is_recorded_like_one_that_a_rule_denies() {
+    let tool = ScriptedTool::new("work", EffectKind::Write);
+    let limit = json!({"effect": "limit", "at_most": {"count": 0, "per": "1h"}});
+    let stage = stage(1).tool(tool.build()).policy(rule(limit)).open().await;
+    let run = stage.run(&one("work", json!({})), SILENT).await;
+    assert_eq!(stage.ended(run).await["status"], "failed");
+    let rows = records(&stage);
+    let told: Vec<(&str, &str)> =
+        rows.iter().map(|row| (row.agent_type.as_str(), row.execution_type.as_str())).collect();
+    assert_eq!(told, [("governor", "policy_evaluation")]);
+    assert_eq!(document(rows[0].error_data.as_ref())["code"], Code::PolicyDenied.as_str());
 }
 
 #[tokio::test(start_paused = true)]

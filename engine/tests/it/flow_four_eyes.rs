@@ -6,7 +6,7 @@ use chimera_core::error::Code;
 use chimera_core::flow::call::ToolError;
 use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::tool::EffectKind;
-use chimera_engine::act::rules::{Rule, Rules, Says};
+use chimera_engine::act::rules::{Beyond, Rule, Rules, Says};
 use chimera_engine::flow::{self, Decide, Decision, OutcomeReport, PatchRequest, ReplayDecision, StartRun};
 use chimera_testkit::flow::{Air, EngineFixture, EngineSetup, ScriptedTool, chain, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
@@ -125,6 +125,8 @@ async fn a_plan_that_its_editor_approved_is_not_approved_by_somebody_else() {
         actor: "*".to_owned(),
         tenant: "*".to_owned(),
         says,
+        limits: Vec::new(),
+        beyond: Beyond::Deny,
     };
     let second = first.restart(stage(1).policy(Rules(vec![rule]))).await;
     assert_eq!(approve(&second, "user_ann", run, &person).await, "none");
@@ -152,6 +154,8 @@ async fn an_approval_by_whoever_edited_the_step_does_not_count_for_a_rule_that_c
         actor: "*".to_owned(),
         tenant: "*".to_owned(),
         says,
+        limits: Vec::new(),
+        beyond: Beyond::Deny,
     };
     let second = first.restart(stage(1).policy(Rules(vec![rule]))).await;
     assert_eq!(approve(&second, "user_bob", run, &edited).await, "none", "the question was asked before the rule");

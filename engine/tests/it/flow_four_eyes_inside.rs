@@ -7,7 +7,7 @@ use chimera_core::error::Code;
 use chimera_core::flow::call::ToolError;
 use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::tool::EffectKind;
-use chimera_engine::act::rules::{Rule, Rules, Says};
+use chimera_engine::act::rules::{Beyond, Rule, Rules, Says};
 use chimera_engine::flow::{self, Decide, Decision, OutcomeReport, PatchRequest, ReplayDecision};
 use chimera_testkit::flow::{Air, EngineFixture, ScriptedTool, id_of, stage, workflow};
 use serde_json::{Value, json};
@@ -131,6 +131,8 @@ async fn what_is_denied_to_whoever_ended_a_run_inside_with_words_waits_for_someb
         actor: "user_mal".to_owned(),
         tenant: "*".to_owned(),
         says,
+        limits: Vec::new(),
+        beyond: Beyond::Deny,
     };
     let second = ScriptedTool::new("second", EffectKind::Write).build();
     let stage = stage(1).policy(Rules(vec![rule])).tool(second).open().await;

@@ -8,7 +8,7 @@ use chimera_core::flow::run::RunHead;
 use chimera_core::flow::tables::NOTIFICATIONS;
 use chimera_core::json::Digest32;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
-use chimera_engine::act::rules::{Rule, Rules, Says};
+use chimera_engine::act::rules::{Beyond, Rule, Rules, Says};
 use chimera_engine::flow::port::{Recipient, Recipients};
 use chimera_engine::flow::{self, Asking, Decision, RequestStatus};
 use chimera_testkit::cells::Cells;
@@ -139,8 +139,15 @@ async fn who_may_decide_no_more_does_not_count_among_those_who_approved() {
     let people = Arc::new(Trusted(AtomicBool::new(true)));
     let asking = Asking { recipients: Arc::clone(&people) as _, ..asking(Vec::new()) };
     let says = Says::Ask { approvals: 2, approvers: Vec::new(), other_than_requester: true };
-    let rule =
-        Rule { name: "two".to_owned(), tool: "*".to_owned(), actor: "*".to_owned(), tenant: "*".to_owned(), says };
+    let rule = Rule {
+        name: "two".to_owned(),
+        tool: "*".to_owned(),
+        actor: "*".to_owned(),
+        tenant: "*".to_owned(),
+        says,
+        limits: Vec::new(),
+        beyond: Beyond::Deny,
+    };
     let stage = tools().asking(asking).policy(Rules(vec![rule])).open().await;
     let run = stage.run(&write(), Level::ExecuteNotify).await;
     stage.asks(run).await;
@@ -164,8 +171,15 @@ async fn who_may_decide_again_counts_when_somebody_repeats_their_yes() {
         let people = Arc::new(Trusted(AtomicBool::new(true)));
         let asking = Asking { recipients: Arc::clone(&people) as _, ..asking(Vec::new()) };
         let says = Says::Ask { approvals: 2, approvers: Vec::new(), other_than_requester: true };
-        let rule =
-            Rule { name: "two".to_owned(), tool: "*".to_owned(), actor: "*".to_owned(), tenant: "*".to_owned(), says };
+        let rule = Rule {
+            name: "two".to_owned(),
+            tool: "*".to_owned(),
+            actor: "*".to_owned(),
+            tenant: "*".to_owned(),
+            says,
+            limits: Vec::new(),
+            beyond: Beyond::Deny,
+        };
         let stage = tools().asking(asking).policy(Rules(vec![rule])).open().await;
         let run = stage.run(&write(), Level::ExecuteNotify).await;
         stage.asks(run).await;

@@ -7,7 +7,7 @@ use chimera_core::flow::tables::{APPROVAL_REQUESTS, RUN_PATCHES};
 use chimera_core::json::Digest32;
 use chimera_core::tool::EffectKind;
 use chimera_engine::EngineError;
-use chimera_engine::act::rules::{Rule, Rules, Says};
+use chimera_engine::act::rules::{Beyond, Rule, Rules, Says};
 use chimera_engine::flow::{self, PatchRequest, ProposedPatch, ReplayDecision};
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{EngineFixture, EngineSetup, ScriptedTool, chain, code_of, stage, workflow};
@@ -170,6 +170,8 @@ async fn a_patch_that_the_rules_refuse_is_refused() {
         actor: actor.to_owned(),
         tenant: "*".to_owned(),
         says: says.clone(),
+        limits: Vec::new(),
+        beyond: Beyond::Deny,
     };
     for actor in ["user_ann", "user_bob"] {
         let held = held(stage(1).policy(Rules(vec![rule(actor)])), SILENT).await;

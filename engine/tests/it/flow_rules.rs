@@ -6,7 +6,7 @@ use chimera_core::error::Code;
 use chimera_core::flow::call::ToolError;
 use chimera_core::tool::EffectKind;
 use chimera_engine::EngineError;
-use chimera_engine::act::rules::{Rule, Rules, Says};
+use chimera_engine::act::rules::{Beyond, Rule, Rules, Says};
 use chimera_engine::flow::{self, Decide, Decision, OutcomeReport, PatchRequest};
 use chimera_testkit::flow::{EngineFixture, EngineSetup, ScriptedTool, chain, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
@@ -24,6 +24,8 @@ fn rule(actor: &str, tool: &str, says: Says) -> Rules {
         actor: actor.to_owned(),
         tenant: "*".to_owned(),
         says,
+        limits: Vec::new(),
+        beyond: Beyond::Deny,
     }])
 }
 

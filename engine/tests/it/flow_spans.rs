@@ -6,7 +6,7 @@ use chimera_core::flow::trace::{SpanId, traceparent};
 use chimera_core::secret::Secret;
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::port::ToolError;
-use chimera_engine::flow::{self, RunKey, StartRun};
+use chimera_engine::flow::{self, RunKey, RunTrace, StartRun};
 use chimera_engine::port::{Span, SpanKind};
 use chimera_testkit::flow::{EngineFixture, EngineSetup, ScriptedTool, SpanCollector, chain, id_of, stage, workflow};
 use serde_json::{Value, json};
@@ -71,8 +71,7 @@ async fn the_span_of_a_run_says_whose_it_is_and_how_freely_it_acts_and_hangs_und
     let request = SpanId::request(id);
     let ask = || StartRun { level: SILENT, ..StartRun::of("w", json!({})) };
     let seeded = StartRun {
-        run_id: Some(id),
-        parent_span: Some(request),
+        trace: Some(RunTrace { run_id: id, parent_span: Some(request) }),
         idempotency_key: Some(key(&stage, "once")),
         level: Level::ExecuteNotify,
         ..ask()
@@ -102,7 +101,12 @@ async fn a_request_that_comes_twice_leaves_no_span_of_a_run_that_never_was() {
     let ask = || StartRun { idempotency_key: Some(key(&stage, "k")), ..StartRun::of("w", json!({})) };
     let run = stage.start(ask()).await;
     listener.until(run, RUN).await;
-    let refused = flow::start(&stage.flow, &stage.permit("user_ann"), StartRun { run_id: Some(id), ..ask() }).await;
+    let refused = flow::start(
+        &stage.flow,
+        &stage.permit("user_ann"),
+        StartRun { trace: Some(RunTrace { run_id: id, parent_span: None }), ..ask() },
+    )
+    .await;
     assert!(refused.is_err());
     assert_eq!(listener.tree(id), "");
 }

@@ -28,6 +28,8 @@ mod flow_lanes;
 mod flow_large;
 mod flow_left;
 mod flow_levels;
+mod flow_limits;
+mod flow_limits_held;
 mod flow_link;
 mod flow_maps;
 mod flow_memory;

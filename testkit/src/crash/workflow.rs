@@ -1,6 +1,7 @@
 //! The workflow of the crash matrix. It uses every feature.
 
 use crate::flow::CallBehavior;
+use chimera_engine::act::rules::{Rule, Rules};
 use serde_json::{Value, json};
 
 fn function(id: &str, tool: &str) -> Value {
@@ -85,6 +86,17 @@ pub(super) fn parent_workflow() -> Value {
             edge("make", "nap"), edge("nap", "told_before"), edge("told_before", "told_later"), edge("told_later", "last"),
         ],
     })
+}
+
+/// Limits that allow exactly the calls that the workflow makes. A call that was counted twice would leave none for another.
+pub(super) fn limits() -> Rules {
+    let rule = |(tool, count): (&str, u32)| {
+        let rule = json!({
+            "name": format!("{tool} calls"), "tool": tool, "effect": "limit", "at_most": {"count": count, "per": "1d"},
+        });
+        serde_json::from_value::<Rule>(rule).expect("a rule")
+    };
+    Rules([("once", 1), ("checked", 4), ("again", 7)].map(rule).into())
 }
 
 /// `stubborn` fails on its first attempt; every other call succeeds.

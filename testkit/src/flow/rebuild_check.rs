@@ -135,6 +135,7 @@ fn step(run: &mut Run, events: Vec<Event>, slots: bool, world: &World, registry:
         catalog: &catalog,
         projection: &ExecutionLog,
         jobs: &NoJobs,
+        windows: &(),
         owner: LaneOwner { lane: 1, epoch: 1 },
     };
     run.step(events, &mut env).expect("a turn")

@@ -114,6 +114,7 @@ impl StorelessRun {
             catalog: &catalog,
             projection: &ExecutionLog,
             jobs: &NoJobs,
+            windows: &(),
             owner: LaneOwner { lane: 1, epoch: 1 },
         };
         let turn = self.run.step(events, &mut env).expect("a turn");

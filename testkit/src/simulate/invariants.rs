@@ -8,7 +8,9 @@
 //! |        | its judge does not complete                                                           |
 //! | event  | a run receives an event once; a wait that times out had no event before its timeout   |
 //! | effect | starts as `dispatched`; a succeeded effect stays succeeded                            |
+//! | window | see `limits`                                                                          |
 
+use super::limits::LimitChecker;
 use super::settle::is_settled;
 use crate::memory::{CommitObserver, RowChange};
 use chimera_core::flow::run::{EffectStatus, RunStatus, StepStatus};
@@ -44,6 +46,7 @@ struct CheckerState {
     events: BTreeMap<(String, String), Vec<(Timestamp, String)>>,
     /// The ids of the events that each run has received.
     received: BTreeMap<Uuid, BTreeSet<String>>,
+    limits: LimitChecker,
     commits: u64,
     sent: u64,
 }
@@ -118,7 +121,11 @@ impl CommitObserver for StoreObserver {
             "runs" => self.run(changed),
             "steps" => step(changed).or_else(|| self.timed_out(changed)),
             "external_events" => self.published(changed),
-            "effects" => effect(changed),
+            "effects" => {
+                self.0.seen().limits.effect(changed);
+                effect(changed)
+            }
+            "reservations" => self.0.seen().limits.window(changed, self.0.clock.steady()),
             _ => None,
         };
         if let Some(wrong) = wrong {
@@ -164,10 +171,13 @@ impl CommitObserver for StoreObserver {
             seen.commits += 1;
             let rows = std::mem::take(&mut seen.rows);
             let differs = |(run, number): (&Uuid, &i64)| seen.entries.get(run).copied().unwrap_or(0) != *number;
-            rows.iter()
+            let mut wrong: Vec<String> = rows
+                .iter()
                 .filter(|row| differs(*row))
                 .map(|(run, number)| format!("run {run}: its row has run_seq {number}, which is not its last entry"))
-                .collect()
+                .collect();
+            wrong.extend(seen.limits.committed());
+            wrong
         };
         wrong.into_iter().for_each(|wrong| self.0.report_violation(wrong));
     }

@@ -7,6 +7,7 @@
 
 pub mod fault_injector;
 pub mod invariants;
+mod limits;
 pub mod node;
 pub mod people;
 pub mod port_switch;

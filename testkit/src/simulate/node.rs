@@ -2,6 +2,7 @@
 
 use super::fault_injector::{FaultInjector, FaultyRecords};
 use super::invariants::InvariantChecker;
+use super::limits;
 use super::port_switch::{LinkState, PortSwitch, SwitchedRecords};
 use super::tool::{SimulatedTool, specs};
 use crate::flow::{BroadcastBus, ExternalSystem, NullNotifier};
@@ -9,7 +10,6 @@ use crate::memory::MemoryRecords;
 use crate::seeded::Seeded;
 use chimera_core::flow::work::NoJobs;
 use chimera_core::job::executions::ExecutionLog;
-use chimera_engine::act::rules::Rules;
 use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::{self, Asking, Flow, FlowPorts, ProcessLog, RunLimits, ToolRegistry};
 use chimera_engine::port::{Clock, NoSpans, Records};
@@ -66,7 +66,7 @@ impl Node {
             asking: Asking::default(),
             registry: Arc::new(registry(ground, &records, &wire)),
             projection: Arc::new(ExecutionLog),
-            policy: Arc::new(Rules::default()),
+            policy: Arc::new(limits::rules()),
             slots: ground.slots.clone(),
             alone: ground.alone,
         };

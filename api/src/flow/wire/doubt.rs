@@ -42,12 +42,10 @@ wire! {
         since: Option<DateTime>,
         /// Reason.
         reason: Option<String>,
-        /// URL of the resolve endpoint; null for an undo.
-        resolve_url in resolution: Option<String>,
         /// URL of the endpoint that resolves it: `…/resolve` or `…/rollback`.
-        settle_url in resolution: String,
+        resolve_url in resolution: String,
         /// CLI commands, any of which resolves it.
-        settle_with in resolution: Vec<String>,
+        resolve_commands in resolution: Vec<String>,
     }
 }
 

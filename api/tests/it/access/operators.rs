@@ -66,6 +66,7 @@ const NOT_FOR_A_TENANT: &[&str] = &[
     "PUT /workflows/{id}/share",
     "DELETE /workflows/{id}/share",
     "POST /tenants",
+    "POST /tools/reload",
     "PATCH /tenants/{slug}",
 ];
 

@@ -203,7 +203,7 @@ async fn calls_in_doubt_are_listed_with_their_reason_and_what_settles_them_until
     assert_eq!((&doubt["tool"], &doubt["call"]), (&json!("lost"), &json!("execute")));
     assert_eq!((&doubt["reason"], &doubt["run_status"]), (&json!("the line broke"), &json!("running")));
     assert!(doubt["since"].is_string(), "{doubt}");
-    assert_eq!(doubt["settle_with"][1], format!("chimera runs resolve {run} {step} --never"));
+    assert_eq!(doubt["resolve_commands"][1], format!("chimera runs resolve {run} {step} --never"));
     let cursor = page["next_cursor"].as_str().unwrap();
     let (_, rest) = house.get(&format!("/doubts?limit=2&cursor={cursor}")).await;
     assert_eq!((rest["items"].as_array().unwrap().len(), &rest["next_cursor"]), (1, &Value::Null));
@@ -211,7 +211,7 @@ async fn calls_in_doubt_are_listed_with_their_reason_and_what_settles_them_until
     assert_eq!(house.get("/doubts?tool=lost&actor=admin").await.1["items"].as_array().unwrap().len(), 3);
     assert_eq!(house.get("/doubts?tool=change").await.1["items"], json!([]));
     assert_eq!(house.get("/doubts?actor=user_ann").await.1["items"], json!([]));
-    let settled = house.post(doubt["settle_url"].as_str().unwrap(), json!({"outcome": "happened"})).await;
+    let settled = house.post(doubt["resolve_url"].as_str().unwrap(), json!({"outcome": "happened"})).await;
     assert_eq!(settled.0, 202, "{}", settled.1);
     house.until(&runs[0], "completed").await;
     assert_eq!(house.get("/doubts").await.1["items"].as_array().unwrap().len(), 2);
@@ -240,12 +240,12 @@ async fn an_undo_in_doubt_is_listed_until_it_is_undone_again_or_by_hand() {
         assert_eq!((&doubt["run_id"], &doubt["call"]), (&run["run_id"], &json!("undo")), "{listed}");
         assert_eq!((&doubt["reason"], &doubt["run_status"]), (&json!("no answer"), &json!("completed")));
         let id = run["run_id"].as_str().unwrap();
-        assert_eq!(doubt["settle_with"][1], format!("chimera runs rollback {id} --by-hand"));
+        assert_eq!(doubt["resolve_commands"][1], format!("chimera runs rollback {id} --by-hand"));
         let settled = if by_hand {
             house.ask(Method::PATCH, &path(&run, ""), json!({"status": "rolled_back"})).await
         } else {
-            let settle_url = doubt["settle_url"].as_str().unwrap();
-            house.post(settle_url, json!({"step_ids": [doubt["step_id"]]})).await
+            let resolve_url = doubt["resolve_url"].as_str().unwrap();
+            house.post(resolve_url, json!({"step_ids": [doubt["step_id"]]})).await
         };
         assert!((200..300).contains(&settled.0), "{}", settled.1);
         let shown = house.sees(&run, |run| run["in_doubt_since"].is_null()).await;

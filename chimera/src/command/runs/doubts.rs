@@ -40,7 +40,7 @@ pub(super) async fn run(scene: &CommandContext<'_>, args: DoubtsArgs) -> Outcome
 fn entry(item: &Value, run: &str, words: &str) -> String {
     let [title, actor] = ["title", "actor"].map(|name| text(&item[name]));
     let [step, why] = ["step_id", "reason"].map(|name| text(&item[name]));
-    let commands = item["settle_with"].as_array().into_iter().flatten();
+    let commands = item["resolve_commands"].as_array().into_iter().flatten();
     let commands: String = commands.map(|command| format!("    {}\n", text(command))).collect();
     format!("{words}\n{commands}  run {run}: {title}, requested by {actor}\n  step {step}\n  why: {why}\n")
 }

@@ -115,7 +115,7 @@ impl Clients {
             json!({"outcome": "never"})
         };
         // The run continues if the report was accepted.
-        if let (202, _) = self.ask("POST", doubt["settle_url"].as_str().unwrap(), Some(&found))? {
+        if let (202, _) = self.ask("POST", doubt["resolve_url"].as_str().unwrap(), Some(&found))? {
             self.note_settled(doubt);
         }
         Some(())
@@ -130,7 +130,7 @@ impl Clients {
         });
         for doubt in listed["items"].as_array().unwrap().iter().take(BY_COMMAND) {
             let happened = self.outside.has_done(&self.place(doubt).unwrap());
-            let command = doubt["settle_with"][usize::from(!happened)].as_str().unwrap();
+            let command = doubt["resolve_commands"][usize::from(!happened)].as_str().unwrap();
             let words: Vec<&str> = command.split(' ').skip(1).collect();
             let said = place.run(&words);
             assert_eq!(said.status, 0, "{command}: {}{}", said.stdout, said.stderr);

@@ -143,7 +143,7 @@ impl Soak {
                 refused(&format!("/runs/{run}/cancel"), json!({}));
             }
             let (_, said) = ask_at(&server.address, "GET", "/doubts?limit=1", None).unwrap();
-            if let Some(path) = said["items"][0]["settle_url"].as_str() {
+            if let Some(path) = said["items"][0]["resolve_url"].as_str() {
                 refused(path, json!({"outcome": "never"}));
             }
         }

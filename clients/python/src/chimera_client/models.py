@@ -827,16 +827,14 @@ class DoubtDocument(TypedDict):
     """Id of the node."""
     reason: str | None
     """Reason."""
-    resolve_url: str | None
-    """URL of the resolve endpoint; null for an undo."""
+    resolve_commands: list[str]
+    """CLI commands, any of which resolves it."""
+    resolve_url: str
+    """URL of the endpoint that resolves it: `…/resolve` or `…/rollback`."""
     run_id: str
     """Id of the run."""
     run_status: RunStatus
     """Status of the run."""
-    settle_url: str
-    """URL of the endpoint that resolves it: `…/resolve` or `…/rollback`."""
-    settle_with: list[str]
-    """CLI commands, any of which resolves it."""
     since: str | None
     """When the outcome became unknown."""
     step_id: str

@@ -271,6 +271,9 @@ fn finish_step(
     if let Some(input) = run.tasks.input(at) {
         note_dry(&mut data, input);
     }
+    if let Some(counted) = cx.limits.take_counted(at) {
+        data["limits"] = counted;
+    }
     let seq = cx.turn.add_note("step.completed", run.tasks.step_id(at), None, data);
     requesters::add_requesters_of_place(run, at);
     run.tasks.enter(at, TaskState::Completed { output: Arc::new(outputs::completed(output)), seq, items: Vec::new() });

@@ -64,7 +64,7 @@ pub(crate) fn note_started(run: &Run, builder: &mut TurnBuilder) {
 
 /// Turns what the turn collected into a transaction.
 pub(crate) fn finish_turn(run: &mut Run, cx: TurnContext<'_>) -> Result<Turn, Unstorable> {
-    let TurnContext { mut env, turn: mut builder } = cx;
+    let TurnContext { mut env, turn: mut builder, limits: counted } = cx;
     let attendance = continuation(run, &mut env, &builder);
     let parked = !matches!(attendance, Continuation::Owned(_));
     let released = parked && run.row.owner().is_some();
@@ -84,6 +84,7 @@ pub(crate) fn finish_turn(run: &mut Run, cx: TurnContext<'_>) -> Result<Turn, Un
         write_run(run, attendance, &mut builder)?;
         turn.tx = Some(builder.tx(affinity(run.head.id)));
     }
+    (turn.reserved, turn.windows_read) = counted.into_reserved();
     turn.effects = builder.effects;
     turn.asked = builder.requested;
     turn.unknown_outcomes = builder.unknown_outcomes;

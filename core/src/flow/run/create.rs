@@ -6,18 +6,33 @@
 use super::env::Env;
 use super::event::{CallMode, Effect, Event, Turn};
 use super::turn_builder::TurnContext;
-use super::{Call, Run, close, step};
+use super::{Call, Run, RunHead, RunRecording, close, consult, step};
+use crate::flow::air::Graph;
 use crate::flow::call::CallOutcome;
+use crate::flow::reservation::Facts;
 use crate::record::Unstorable;
+use std::sync::Arc;
+
+/// What a run is created with.
+pub struct NewRun {
+    pub head: RunHead,
+    pub graph: Arc<Graph>,
+    /// The outputs of the run that it replays.
+    pub recorded: Option<RunRecording>,
+    /// What the limits on its first calls have counted, as far as it was read. A turn that has a `Consult` needs more.
+    pub facts: Facts,
+}
 
 /// Makes the first turn of a new run, together with its first pure calls.
 pub(crate) fn first_turn(
     run: &mut Run,
+    facts: Facts,
     env: &mut Env<'_>,
     at_once: &mut dyn FnMut(&Run, &Call) -> Option<CallOutcome>,
 ) -> Result<Turn, Unstorable> {
     run.budget.count_values(run.tasks.values(), &run.head.inputs);
     let mut cx = TurnContext::new(env, run.row.run_seq());
+    cx.limits.learn(facts);
     step::advance(run, vec![Event::Claimed { owns_all_calls: true }], &mut cx)?;
     let mut answered = Vec::new();
     for effect in std::mem::take(&mut cx.turn.effects) {
@@ -36,5 +51,6 @@ pub(crate) fn first_turn(
     if !answered.is_empty() {
         step::advance(run, answered, &mut cx)?;
     }
+    consult::note_counted(run, &mut cx);
     close::finish_turn(run, cx)
 }

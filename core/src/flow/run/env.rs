@@ -5,6 +5,7 @@ use super::event::RunPlace;
 use crate::flow::air::Catalog;
 use crate::flow::policy::Policy;
 use crate::flow::projection::Projection;
+use crate::flow::reservation::{Window, WindowKey};
 use crate::flow::work::Jobs;
 use crate::time::Timestamp;
 use serde_json::Value;
@@ -24,8 +25,24 @@ pub struct Env<'a> {
     pub projection: &'a dyn Projection,
     /// Starts and cancels sandboxed jobs.
     pub jobs: &'a dyn Jobs,
+    /// What limits have counted, as far as this process knows.
+    pub windows: &'a dyn KnownWindows,
     /// The lane that this turn is committed through.
     pub owner: LaneOwner,
+}
+
+/// Windows of limits that a process has written, as it wrote them.
+pub trait KnownWindows {
+    /// The last state that this process wrote; another process may have changed it since. A call that fits is counted
+    /// only if the row is compared, so this saves a read. No call is refused by it.
+    fn latest(&self, tenant: &str, key: &WindowKey) -> Option<Window>;
+}
+
+/// No window is known.
+impl KnownWindows for () {
+    fn latest(&self, _tenant: &str, _key: &WindowKey) -> Option<Window> {
+        None
+    }
 }
 
 /// A request for a slot.

@@ -10,6 +10,7 @@ use crate::access::Actor;
 use crate::error::ErrorBody;
 use crate::flow::call::CallOutcome;
 use crate::flow::event::{EventLookup, ReceivedEvent};
+use crate::flow::reservation::{Facts, Limit, Reservation, Window};
 use crate::flow::tables::{RUN_SIGNALS, SignalRow, run_signals};
 use crate::flow::work::{Elsewhere, WorkStatus};
 use crate::ledger::decision::{DecisionSource, Outcome};
@@ -63,6 +64,11 @@ pub enum Event {
         /// Whether it began after the timeout of the wait.
         last: bool,
         found: EventLookup,
+    },
+    /// What the limits on a call have counted was read.
+    Consulted {
+        at: RunPlace,
+        facts: Facts,
     },
     Signalled(Signal),
     /// A deadline may have passed, or a slot may be free.
@@ -320,6 +326,8 @@ pub enum Effect {
     LookUpCache { at: RunPlace, key: String },
     /// Look for the oldest event that the run has not received. Reply with `EventLookedUp`.
     LookUpEvent(EventQuery),
+    /// Read what the limits on a call have counted. Reply with `Consulted`.
+    Consult { at: RunPlace, limits: Vec<Limit> },
     /// Another run has something to do: a child run was created, or a run was sent a signal.
     Wake(Uuid),
     /// There is a new row in `notifications`.
@@ -381,6 +389,10 @@ pub struct Turn {
     pub unknown_outcomes: Vec<UnknownOutcome>,
     /// Performed once the rows are durable.
     pub effects: Vec<Effect>,
+    /// Places within limits that its calls take. Whoever commits the rows adds those of the windows.
+    pub reserved: Vec<Reservation>,
+    /// The windows of these places, as far as they were read for this turn.
+    pub windows_read: Vec<Window>,
     /// There is more to do: send a `Tick` after the commit.
     pub more: bool,
     /// The new status, if this turn changed it.

@@ -17,6 +17,7 @@ mod approvers;
 mod budget;
 mod children;
 mod close;
+mod consult;
 mod create;
 mod demands;
 mod doubts;
@@ -57,8 +58,9 @@ pub use crate::flow::approval::{ApprovalRequirement, SamePerson};
 pub use approval_rows::{ApprovalRequested, INBOX, OutboxMessage, inbox_row, outbox_row};
 pub use budget::check_output;
 pub use close::affinity;
+pub use create::NewRun;
 pub use doubts::UnknownOutcome;
-pub use env::{Env, Gate, SlotRequest};
+pub use env::{Env, Gate, KnownWindows, SlotRequest};
 pub use event::{
     Call, CallMode, Effect, Event, EventQuery, GovernanceDecision, LedgerNote, ReceivedAnswer, RunPlace, Signal,
     SignalKind, Turn,
@@ -153,14 +155,13 @@ impl Run {
     /// `at_once` may make the first ones now, and their results are written together with the run. A call
     /// that it returns no answer for is made after the commit like any other.
     pub fn create(
-        head: RunHead,
-        graph: Arc<Graph>,
-        recorded: Option<RunRecording>,
+        new: NewRun,
         env: &mut Env<'_>,
         at_once: &mut dyn FnMut(&Self, &Call) -> Option<CallOutcome>,
     ) -> Result<(Self, Turn), Unstorable> {
+        let NewRun { head, graph, recorded, facts } = new;
         let mut run = Self::new(head, graph, recorded);
-        let turn = create::first_turn(&mut run, env, at_once)?;
+        let turn = create::first_turn(&mut run, facts, env, at_once)?;
         Ok((run, turn))
     }
 

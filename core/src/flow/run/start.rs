@@ -1,10 +1,12 @@
 //! Starts a ready place.
 //!
 //! In this order: render and check the input, use a recording if the run is a replay, let the node's judge decide on a
-//! write, check the policy, request approval if required, look in the cache if the node allows it, take a slot, dispatch the
-//! call. A call with external effects is recorded as dispatched first; a pure one needs no row before
+//! write, check the limits and the policy, request approval if required, look in the cache if the node allows it, take a
+//! slot, read what the limits have counted, count the call and dispatch it. A call with external effects is recorded as
+//! dispatched first; a pure one needs no row before
 //! its result.
 
+use super::consult::{self, LimitCheck};
 use super::env::{Env, SlotRequest};
 use super::event::{Call, CallMode, Effect, GovernanceDecision};
 use super::patches::pins;
@@ -20,6 +22,7 @@ use super::{
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Body, ChildWorkflow, MapItem};
+use crate::flow::approval::ApprovalRequirement;
 use crate::flow::policy::{Action, PolicyVerdict};
 use crate::flow::projection::Refusal;
 use crate::id;
@@ -131,7 +134,14 @@ fn start_tool(run: &mut Run, at: RunPlace, spec: &Arc<Spec>, cx: &mut TurnContex
     if !judge::judge_before_sending(run, at, spec, cx)? {
         return Ok(true);
     }
-    match judge(run, at, spec, &cx.env) {
+    let limits = consult::limits_on(run, at, spec, &cx.env);
+    let (beyond, is_read) = match consult::check(run, at, &limits, cx) {
+        LimitCheck::Fits => (None, true),
+        LimitCheck::NotRead => (None, false),
+        LimitCheck::Ask(demand) => (Some(demand), true),
+        LimitCheck::Denied(refusal) => return consult::refuse(run, at, *refusal, &limits, cx).map(|()| true),
+    };
+    match judge_beyond(run, at, spec, beyond, &cx.env) {
         PolicyVerdict::Allow => {}
         PolicyVerdict::Ask(_) if must_wait_to_ask(run) => return Ok(false),
         PolicyVerdict::Ask(demand) => return approve::request_approval(run, at, &demand, cx).map(|()| true),
@@ -145,13 +155,21 @@ fn start_tool(run: &mut Run, at: RunPlace, spec: &Arc<Spec>, cx: &mut TurnContex
     if run.tasks.task(at).is_some_and(Task::may_be_cached) && look_in_cache(run, at, spec, &mut cx.turn) {
         return Ok(true);
     }
-    if elsewhere::is_executed_elsewhere(run, at, spec) {
-        return elsewhere::start(run, at, spec, cx).map(|()| true);
-    }
-    if !take_slot(run, at, spec, &mut cx.env) {
+    // What is executed elsewhere takes no slot here.
+    let is_elsewhere = elsewhere::is_executed_elsewhere(run, at, spec);
+    if !is_elsewhere && !take_slot(run, at, spec, &mut cx.env) {
         return Ok(false);
     }
-    dispatch(run, at, spec, CallMode::Execute, cx)?;
+    if !is_read {
+        consult::request(run, at, limits, &mut cx.turn);
+        return Ok(true);
+    }
+    consult::reserve(run, at, spec, &limits, cx);
+    if is_elsewhere {
+        elsewhere::start(run, at, spec, cx)?;
+    } else {
+        dispatch(run, at, spec, CallMode::Execute, cx)?;
+    }
     Ok(true)
 }
 
@@ -200,7 +218,19 @@ pub(crate) fn render_inputs(run: &Run, at: RunPlace) -> Result<Value, ErrorBody>
 
 /// Judges a call that is about to be made, by the rules, the level and the node.
 pub(crate) fn judge(run: &Run, at: RunPlace, spec: &Spec, env: &Env<'_>) -> PolicyVerdict {
-    match judge_anew(run, at, spec, env) {
+    judge_beyond(run, at, spec, None, env)
+}
+
+/// The same for a call that is beyond a limit, which requires this approval.
+fn judge_beyond(
+    run: &Run,
+    at: RunPlace,
+    spec: &Spec,
+    beyond: Option<ApprovalRequirement>,
+    env: &Env<'_>,
+) -> PolicyVerdict {
+    let beyond = beyond.map_or(PolicyVerdict::Allow, PolicyVerdict::Ask);
+    match judge_anew(run, at, spec, env).and(beyond) {
         PolicyVerdict::Ask(demand) if approvers::is_met(run, at, &demand, env) => PolicyVerdict::Allow,
         PolicyVerdict::Ask(demand) => PolicyVerdict::Ask(approvers::with_lapsed_approvers(run, at, demand, env)),
         verdict => verdict,
@@ -306,6 +336,9 @@ pub(crate) fn record_dispatch(
             data["queue"] = queue.into();
         }
         note_dry(&mut data, &made.input);
+        if let Some(counted) = cx.limits.take_counted(at) {
+            data["limits"] = counted;
+        }
         cx.turn.add_note("step.dispatched", Some(step), None, data);
     } else if let Some(stored) = task.effect() {
         made.effect = stored.id;

@@ -13,8 +13,8 @@ use super::tasks::edges;
 use super::tasks::task::TaskState;
 use super::turn_builder::{TurnBuilder, TurnContext};
 use super::{
-    Run, RunPlace, RunStatus, answer, approve, close, elsewhere, end, judge, map_calls, maps, refused_turn, renew,
-    signals, start, waits,
+    Run, RunPlace, RunStatus, answer, approve, close, consult, elsewhere, end, judge, map_calls, maps, refused_turn,
+    renew, signals, start, waits,
 };
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
@@ -30,6 +30,7 @@ pub(crate) fn step(run: &mut Run, events: Vec<Event>, env: &mut Env<'_>) -> Resu
     let mut cx = TurnContext::new(env, run.row.run_seq());
     count_work(run);
     advance(run, events, &mut cx)?;
+    consult::note_counted(run, &mut cx);
     close::finish_turn(run, cx)
 }
 
@@ -59,6 +60,7 @@ pub(crate) fn advance(run: &mut Run, events: Vec<Event>, cx: &mut TurnContext<'_
     handle_due(run, cx)?;
     waits::start_lookups(run, cx);
     propagate_and_start(run, cx)?;
+    consult::release_unused(run, cx);
     end::conclude(run, cx)
 }
 
@@ -75,6 +77,10 @@ fn apply_event(run: &mut Run, event: Event, cx: &mut TurnContext<'_>) -> Result<
         }
         Event::CacheLookedUp { at, hit } => start::cache_looked_up(run, at, hit, cx),
         Event::EventLookedUp { at, last, found } => waits::looked_up(run, at, last, found, cx),
+        Event::Consulted { at, facts } => {
+            consult::consulted(run, at, facts, &mut cx.limits);
+            Ok(())
+        }
         Event::Signalled(signal) => signals::apply(run, signal, cx),
         Event::Tick => Ok(()),
         Event::TurnRefused { answers, again } => refused_turn::reapply_answers(run, answers, again, cx),

@@ -4,6 +4,7 @@
 //! hot path of a pure step is one run update, one step, one tool call and one ledger entry.
 
 use super::approval_rows::ApprovalRequested;
+use super::consult::TurnLimits;
 use super::doubts::UnknownOutcome;
 use super::env::Env;
 use super::event::{Call, Effect, GovernanceDecision, LedgerNote, Signal, SignalKind};
@@ -30,16 +31,17 @@ pub(crate) struct TurnContext<'e> {
     /// Time, ids, slots and the rules.
     pub(crate) env: Env<'e>,
     pub(crate) turn: TurnBuilder,
+    pub(crate) limits: TurnLimits,
 }
 
 impl<'e> TurnContext<'e> {
     /// A turn that continues after the ledger entry with this sequence number.
     pub(crate) fn new(env: &'e mut Env<'_>, seq: i64) -> Self {
-        let Env { now, ids, gate, policy, catalog, projection, jobs, owner } = env;
+        let Env { now, ids, gate, policy, catalog, projection, jobs, windows, owner } = env;
         let (now, owner) = (*now, *owner);
-        let (policy, catalog, projection, jobs) = (*policy, *catalog, *projection, *jobs);
-        let env = Env { now, ids: &mut **ids, gate: &mut **gate, policy, catalog, projection, jobs, owner };
-        Self { env, turn: TurnBuilder { seq, ..TurnBuilder::default() } }
+        let (policy, catalog, projection, jobs, windows) = (*policy, *catalog, *projection, *jobs, *windows);
+        let env = Env { now, ids: &mut **ids, gate: &mut **gate, policy, catalog, projection, jobs, windows, owner };
+        Self { env, turn: TurnBuilder { seq, ..TurnBuilder::default() }, limits: TurnLimits::default() }
     }
 }
 

@@ -8,6 +8,7 @@ mod given;
 mod judge;
 mod patch;
 mod properties;
+mod reservation;
 mod types;
 #[path = "../../../../expr/tests/it/run_scope.rs"]
 #[allow(dead_code)]

@@ -49,11 +49,9 @@ pub struct DoubtRun {
 /// How a person resolves a call in doubt.
 #[derive(Clone, Debug, Serialize)]
 pub struct DoubtResolution {
-    /// `None` for an undo.
-    pub resolve_url: Option<String>,
-    pub settle_url: String,
+    pub resolve_url: String,
     /// Commands, any of which resolves it.
-    pub settle_with: Vec<String>,
+    pub resolve_commands: Vec<String>,
 }
 
 impl DoubtView {
@@ -77,9 +75,8 @@ impl DoubtView {
             attempt: step.attempt.into(),
             since: step.in_doubt_since,
             resolution: DoubtResolution {
-                resolve_url: (!undo).then(|| call.settle_url(run.id, step.id)),
-                settle_url: call.settle_url(run.id, step.id),
-                settle_with: call.resolve_commands(run.id, step.id).into(),
+                resolve_url: call.resolve_url(run.id, step.id),
+                resolve_commands: call.resolve_commands(run.id, step.id).into(),
             },
         })
     }
@@ -104,7 +101,7 @@ impl DoubtfulCall {
         }
     }
 
-    pub(in crate::flow) fn settle_url(self, run: Uuid, step: Uuid) -> String {
+    pub(in crate::flow) fn resolve_url(self, run: Uuid, step: Uuid) -> String {
         match self {
             Self::Execute => format!("/runs/{run}/steps/{step}/resolve"),
             Self::Undo => format!("/runs/{run}/rollback"),

@@ -24,7 +24,10 @@ impl CallsInFlight {
             match task.state {
                 TaskState::Running { .. } if task.effect.is_some() => tasks.push((*at, task.clone())),
                 // What is not recorded is repeated.
-                TaskState::Running { .. } | TaskState::LookingUpCache | TaskState::Waiting(_) => {}
+                TaskState::Running { .. }
+                | TaskState::LookingUpCache
+                | TaskState::Consulting
+                | TaskState::Waiting(_) => {}
                 _ => return None,
             }
         }

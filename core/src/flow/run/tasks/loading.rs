@@ -3,10 +3,8 @@
 //! A place without a row has not started. What can't be decoded, and a step of a node that the graph does not have, are
 //! damage: nothing of the run is driven then.
 
-use super::task::{
-    CallWork, HeldOutput, JudgeState, MapProgress, Recovery, StoredEffect, StoredItem, StoredStep, Task, TaskState,
-    TaskWork,
-};
+use super::task::{HeldOutput, JudgeState, MapProgress, Recovery, StoredEffect, StoredStep, Task, TaskState};
+use super::work::{CallWork, StoredItem, TaskWork};
 use crate::error::ErrorBody;
 use crate::flow::air::Body;
 use crate::flow::approval::{StoredApproval, current, newest_approved};

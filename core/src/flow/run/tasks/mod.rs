@@ -9,6 +9,7 @@ pub(crate) mod in_flight;
 pub(crate) mod loading;
 pub(crate) mod task;
 pub(crate) mod trace;
+pub(crate) mod work;
 
 use super::env::Env;
 use super::event::RunPlace;

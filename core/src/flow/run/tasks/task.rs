@@ -4,11 +4,12 @@
 //! |--------------------------------------|----------------------------------------|---|
 //! | `Pending`                            | its last edge is decided; the run ends | `Delayed`, `Ready`, `Skipped`; `Skipped`, `Cancelled` |
 //! | `Delayed`                            | its time has come                      | `Ready` |
-//! | `Ready`                              | it is started                          | `AwaitingApproval`, `Judging`, `LookingUpCache`, `Running`, `Elsewhere`, `Mapping`, `Waiting`, `Completed` (a recording), `Failed` |
+//! | `Ready`                              | it is started                          | `AwaitingApproval`, `Judging`, `LookingUpCache`, `Consulting`, `Running`, `Elsewhere`, `Mapping`, `Waiting`, `Completed` (a recording), `Failed` |
 //! | `AwaitingApproval`                   | approved, edited                       | `Ready` or, at a `hitl` node, `Completed`; `AwaitingApproval` |
 //! | `AwaitingApproval`                   | rejected, expired                      | `Cancelled`, and the run stops; a rejected `hitl` node: `Failed` |
 //! | `LookingUpCache`                     | found, not found                       | `Completed`, `Judging`, `Ready` |
 //! | `Judging`                            | its judge decides                      | `Ready` (sent, or tried again), `Completed`, `AwaitingApproval`, `Failed` |
+//! | `Consulting`                         | what its limits counted was read       | `Ready` |
 //! | `Running`                            | output, error, check                   | `Completed`, `Judging`, `RetryWait`, `Running` (a check), `Ready` (sent again), `Lost` (checked later), `Failed`, `OutcomeUnknown` |
 //! | `Lost`                               | no process can still be making it      | `Running` (a check), `Ready` (sent again), `OutcomeUnknown` |
 //! | `RetryWait`                          | its time has come                      | `Ready` |
@@ -24,6 +25,7 @@
 //!
 //! When the run stops, every other state becomes `Cancelled`, or `OutcomeUnknown` if a write may have taken effect.
 
+use super::work::{CallWork, StoredItem, TaskWork};
 use crate::error::ErrorBody;
 use crate::flow::approval::{ApprovalRequest, StepApproval};
 use crate::flow::judgement::{JudgedPart, Judgement};
@@ -31,7 +33,7 @@ use crate::flow::run::event::CallMode;
 use crate::flow::run::requesters::merge_names;
 use crate::flow::run::status::{EffectStatus, StepStatus};
 use crate::flow::run::waits::WaitState;
-use crate::flow::work::{Elsewhere, WorkKind, WorkState};
+use crate::flow::work::Elsewhere;
 use crate::json::Digest32;
 use crate::limits;
 use crate::time::Timestamp;
@@ -112,48 +114,6 @@ pub(crate) struct HeldOutput {
     pub(crate) how: &'static str,
 }
 
-/// What a place has elsewhere, or had last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TaskWork {
-    /// The child run that it started.
-    pub(super) child: Option<Uuid>,
-    /// The work that executes its call, or executed the last one.
-    pub(super) call: Option<CallWork>,
-    /// Its row names work that executes its call.
-    pub(super) is_stored: bool,
-}
-
-/// Work elsewhere that executes a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CallWork {
-    pub(crate) kind: WorkKind,
-    /// The id of the call.
-    pub(crate) id: Uuid,
-    pub(crate) until: Timestamp,
-    /// The last known state of the work item, if a worker executes it and it is still in the store.
-    pub(crate) item: Option<StoredItem>,
-}
-
-/// The row in `work_items`. It may have changed since: whoever writes it compares state and claims.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StoredItem {
-    pub(crate) state: WorkState,
-    /// How often it was claimed.
-    pub(crate) claims: u32,
-    pub(crate) cancel_requested: bool,
-    /// An earlier attempt of the call may have taken effect.
-    pub(crate) in_doubt: bool,
-}
-
-impl CallWork {
-    pub(crate) const fn elsewhere(&self) -> Elsewhere {
-        match self.kind {
-            WorkKind::Job => Elsewhere::Job(self.id),
-            WorkKind::Worker => Elsewhere::Worker(self.id),
-        }
-    }
-}
-
 /// A running map node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MapProgress {
@@ -183,6 +143,8 @@ pub(crate) enum TaskState {
     LookingUpCache,
     /// Its judge decides in the next turn: on the held output or, if there is none, on the input.
     Judging,
+    /// What its limits have counted is being read.
+    Consulting,
     Running {
         call: Uuid,
         mode: CallMode,
@@ -547,7 +509,7 @@ impl Task {
     pub(crate) const fn status(&self) -> StepStatus {
         match self.state {
             TaskState::Pending { .. } | TaskState::Delayed { .. } => StepStatus::Pending,
-            TaskState::Ready | TaskState::LookingUpCache => StepStatus::Ready,
+            TaskState::Ready | TaskState::LookingUpCache | TaskState::Consulting => StepStatus::Ready,
             TaskState::AwaitingApproval(_) => StepStatus::AwaitingApproval,
             TaskState::Judging => StepStatus::Judging,
             TaskState::Running { .. }
