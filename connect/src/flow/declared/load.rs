@@ -12,8 +12,8 @@ use super::plan::{
 };
 use super::template::{JsonTemplate, Placeholder, TextTemplate};
 use chimera_core::access::destination::DESTINATIONS_MEMBER as DESTINATIONS;
-use chimera_core::json::Digest32;
 use chimera_core::json::schema::Schema;
+use chimera_core::json::{Digest32, unstorable_reason};
 use chimera_core::limits::{
     DECLARED_FILE_BYTES_MAX, DECLARED_PAGES_MAX, DECLARED_TOOLS_MAX, TOOL_NAME_CHARS_MAX, TOOL_TIMEOUT_MS_MAX,
 };
@@ -150,11 +150,13 @@ pub(super) fn definition_version(version: &str, definition: &Value) -> String {
 pub(super) fn read(text: &str, at: &FilePosition<'_>) -> Result<Value, DeclareError> {
     let whole = at.child("file");
     whole.demand(text.len() <= DECLARED_FILE_BYTES_MAX, &format!("more than {DECLARED_FILE_BYTES_MAX} bytes"))?;
-    if text.trim_start().starts_with('{') {
-        whole.ok(serde_json::from_str(text))
+    let document = if text.trim_start().starts_with('{') {
+        whole.ok(serde_json::from_str(text))?
     } else {
-        whole.ok(toml::from_str(text).map_err(|error: toml::de::Error| one_line(&error.to_string())))
-    }
+        whole.ok(toml::from_str(text).map_err(|error: toml::de::Error| toml_reason(text, &error)))?
+    };
+    // Definitions are stored: what no store can hold would fail later, and for all files together.
+    unstorable_reason(&document).map_or(Ok(document), |reason| Err(whole.error(reason)))
 }
 
 pub(super) fn parse<T: DeserializeOwned>(document: &Value, at: &FilePosition<'_>) -> Result<T, DeclareError> {
@@ -165,8 +167,13 @@ pub(super) fn parse<T: DeserializeOwned>(document: &Value, at: &FilePosition<'_>
     })
 }
 
-fn one_line(text: &str) -> String {
-    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+/// Where a TOML file is wrong, and why, without the line itself: it may be long, or not a tool's at all.
+fn toml_reason(text: &str, error: &toml::de::Error) -> String {
+    let reason = error.message().lines().map(str::trim).collect::<Vec<_>>().join(" ");
+    let Some(before) = error.span().and_then(|span| text.get(..span.start)) else { return reason };
+    let line = before.matches('\n').count() + 1;
+    let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+    format!("line {line}, column {column}: {reason}")
 }
 
 fn is_name(text: &str) -> bool {
