@@ -11,10 +11,12 @@ use chimera_connect::flow::declared::{self, FileTool};
 use chimera_core::access::tenant::is_slug;
 use chimera_core::error::io_reason;
 use chimera_core::limits::{DECLARED_FILE_BYTES_MAX, DECLARED_FILES_MAX};
+use chimera_core::text::sanitize_message;
 use chimera_engine::flow::port::{DeclarationProblem, Declarations, DeclaredTool, Tool, ToolSource};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -61,6 +63,10 @@ enum FileContent {
 struct FileStamp {
     modified: Option<SystemTime>,
     bytes: u64,
+    /// A file that is put in the place of another one has another number, whatever its time and size are.
+    inode: u64,
+    /// When its content or its times were set: seconds and nanoseconds.
+    changed: (i64, i64),
 }
 
 /// A file to read.
@@ -117,7 +123,7 @@ impl ToolFolder {
             }
         };
         let is_settled = entry.seen.replace(seen) == Some(seen);
-        if entry.read == Some(seen) || !(is_settled || at_once) {
+        if !at_once && (!is_settled || entry.read == Some(seen)) {
             return;
         }
         let content = self.parse(file, entry);
@@ -128,7 +134,7 @@ impl ToolFolder {
         entry.read = Some(seen);
         match content {
             Ok(content) => (entry.content, entry.problem) = (Some(content), None),
-            Err(reason) => entry.problem = Some(reason),
+            Err(reason) => entry.problem = Some(sanitize_message(reason)),
         }
     }
 
@@ -269,5 +275,6 @@ fn list_one(
 
 fn stamp(path: &Path) -> Result<FileStamp, String> {
     let found = path.metadata().map_err(|error| io_reason(&error))?;
-    Ok(FileStamp { modified: found.modified().ok(), bytes: found.len() })
+    let changed = (found.ctime(), found.ctime_nsec());
+    Ok(FileStamp { modified: found.modified().ok(), bytes: found.len(), inode: found.ino(), changed })
 }

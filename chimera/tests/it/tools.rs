@@ -214,6 +214,52 @@ fn a_broken_file_leaves_its_tools_in_use_and_is_named_to_operators() {
 }
 
 #[test]
+fn a_file_that_no_store_can_hold_is_named_and_holds_up_no_other() {
+    let (address, _) = vendor();
+    let place = place(&address);
+    let server = place.dev(&[]);
+    let unstorable = declared(&address, "desk.nul", "nul").replace("Opens a ticket.", "Opens a ticket.\\u0000");
+    write(&place, "a.toml", &unstorable);
+    write(&place, "b.toml", &declared(&address, "desk.more", "more"));
+    write(&place, "long.toml", &format!("a = {}", "[".repeat(100_000)));
+    let reloaded = place.json(&["tools", "reload"]);
+    let problems = reloaded["problems"].as_array().unwrap();
+    let files: Vec<&str> = problems.iter().map(|problem| problem["file"].as_str().unwrap()).collect();
+    assert_eq!((&reloaded["changed"], files), (&json!(true), vec!["a.toml", "long.toml"]), "{reloaded}");
+    assert!(problems[0]["reason"].as_str().unwrap().contains("U+0000"), "{reloaded}");
+    assert!(problems[1]["reason"].as_str().unwrap().starts_with("file: line 1, column "), "{reloaded}");
+    assert!(reloaded.to_string().len() < 2_000, "a reason does not repeat the file: {reloaded}");
+    assert_ne!(version(&place, "desk.more"), "");
+    assert_eq!(entries(&place, "desk.more"), ["tool.added"]);
+    server.stop();
+    let refused = place.run(&["dev", "--listen", "127.0.0.1:0"]);
+    assert_eq!(refused.status, 4, "{}", refused.stderr);
+    assert!(refused.stderr.contains("a.toml") && refused.stderr.contains("U+0000"), "{}", refused.stderr);
+}
+
+#[test]
+fn a_replaced_file_is_noticed_whatever_its_size_and_time_are() {
+    let (address, _) = vendor();
+    let place = place(&address);
+    let archived = |path: &str| {
+        let text = declared(&address, "desk.open", path);
+        std::fs::write(place.path("tools/new"), text).unwrap();
+        let file = std::fs::File::options().write(true).open(place.path("tools/new")).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH).unwrap();
+        std::fs::rename(place.path("tools/new"), place.path("tools/desk.toml")).unwrap();
+    };
+    archived("first");
+    let server = place.dev(&[]);
+    let mut before = version(&place, "desk.open");
+    archived("other");
+    assert_eq!(place.json(&["tools", "reload"])["changed"], true);
+    assert_ne!(std::mem::replace(&mut before, version(&place, "desk.open")), version(&place, "desk.open"));
+    archived("third");
+    wait_until("the third file", || (version(&place, "desk.open") == before).then(|| before.clone()));
+    server.stop();
+}
+
+#[test]
 fn two_nodes_that_reload_at_different_moments_write_one_entry_and_keep_what_runs_began_with() {
     let (address, requests) = vendor();
     let database = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
