@@ -10,6 +10,7 @@
 
 use crate::limits::SCOPE_CHARS_MAX;
 use crate::tool::{CallClass, Spec};
+use std::collections::BTreeSet;
 
 /// Whether one of the scopes grants the capability, by the rules of the specification.
 #[must_use]
@@ -29,7 +30,9 @@ pub fn narrowed(ceiling: &[String], wanted: &[String]) -> Vec<String> {
     let covered = |scopes: &[String], one: &String| {
         check_scope(scopes, one) || one.strip_suffix(".*").is_some_and(|parent| covers_all(scopes, parent))
     };
-    let mut both: Vec<String> = wanted.iter().filter(|scope| covered(ceiling, scope)).cloned().collect();
+    let mut seen = BTreeSet::new();
+    let granted = wanted.iter().filter(|scope| seen.insert(*scope) && covered(ceiling, scope));
+    let mut both: Vec<String> = granted.cloned().collect();
     for scope in ceiling {
         if covered(wanted, scope) && !both.contains(scope) {
             both.push(scope.clone());
