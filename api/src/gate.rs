@@ -22,7 +22,7 @@ use crate::page;
 use crate::problem::{ApiError, PendingProblem};
 use crate::route::Signed;
 use axum::body::{Body, HttpBody};
-use axum::extract::{FromRequestParts, Path, Request, State};
+use axum::extract::{FromRequestParts, Path, Query, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Uri, header};
 use axum::middleware::Next;
@@ -205,17 +205,27 @@ async fn act_for(
 
 /// The tenant in `for_tenant`, and the URI without that parameter.
 fn take_for_tenant(uri: &Uri) -> Result<Option<(String, Uri)>, ApiError> {
-    let parts = uri.query().unwrap_or_default().split('&');
-    let (named, others): (Vec<&str>, Vec<&str>) = parts.partition(|part| part.split('=').next() == Some(FOR_TENANT));
-    let slug = match named[..] {
-        [] => return Ok(None),
-        [one] => one.split_once('=').map_or("", |(_, slug)| slug),
-        _ => return Err(invalid_for_tenant("given more than once")),
-    };
+    let (mut named, mut others) = (Vec::new(), Vec::new());
+    for part in uri.query().unwrap_or_default().split('&') {
+        match decoded(part) {
+            Some((name, slug)) if name == FOR_TENANT => named.push(slug),
+            _ => others.push(part),
+        }
+    }
+    let Some(slug) = named.pop() else { return Ok(None) };
+    if !named.is_empty() {
+        return Err(invalid_for_tenant("given more than once"));
+    }
     let rest = others.join("&");
     let rest = if rest.is_empty() { uri.path().to_owned() } else { format!("{}?{rest}", uri.path()) };
     let rest = rest.parse().map_err(|_| invalid_for_tenant("the rest of the query is not a valid URI"))?;
-    Ok(Some((slug.to_owned(), rest)))
+    Ok(Some((slug, rest)))
+}
+
+/// The name and value of one part of a query, decoded as every other parameter is.
+fn decoded(part: &str) -> Option<(String, String)> {
+    let alone = format!("/?{part}").parse().ok()?;
+    Query::<Vec<(String, String)>>::try_from_uri(&alone).ok()?.0.pop()
 }
 
 fn invalid_for_tenant(why: &str) -> ApiError {

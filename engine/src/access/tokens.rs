@@ -24,7 +24,8 @@ use chimera_core::access::{ActorEntry, matches_pattern, registry, scope};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::ledger::SubjectType;
 use chimera_core::limits::{
-    ACTOR_CHARS_MAX, ERROR_TEXT_CHARS_MAX, REFRESH_GRACE_SECONDS, REFRESH_SECONDS, SCOPE_CHARS_MAX, TOKEN_SECONDS,
+    ACTOR_CHARS_MAX, ACTOR_SCOPES_MAX, ERROR_TEXT_CHARS_MAX, REFRESH_GRACE_SECONDS, REFRESH_SECONDS, SCOPE_CHARS_MAX,
+    TOKEN_SECONDS,
 };
 use chimera_core::record::{Conflict, Insert, Scope, StoredRow, Tx, Update, Value};
 use chimera_core::time::Timestamp;
@@ -110,9 +111,14 @@ fn check_sign_in(
         let message = format!("{bad:?} is not a valid scope: use a name like notion.pages.read, notion.* or logs:read");
         return Err(ErrorBody::new(Code::ValidationFailed, message).with("pointer", "/scopes"));
     }
-    // Refuse now: a token without scopes would only fail at its first use.
+    // Refuse now: such a token would only fail at its first use.
+    let narrowed = ask.scopes.as_ref().map_or(0, |wanted| scope::narrowed(&entry.scopes, wanted).len());
+    if narrowed > ACTOR_SCOPES_MAX {
+        let message = format!("a token has at most {ACTOR_SCOPES_MAX} scopes, not {narrowed}: request fewer");
+        return Err(ErrorBody::new(Code::ValidationFailed, message).with("pointer", "/scopes"));
+    }
     if let Some(wanted) = &ask.scopes
-        && scope::narrowed(&entry.scopes, wanted).is_empty()
+        && narrowed == 0
     {
         let asked = if wanted.is_empty() { "no scope".to_owned() } else { wanted.join(", ") };
         let message =
@@ -287,7 +293,7 @@ async fn end_family(
 
 /// Revokes a token: an access token; a refresh token with its whole sign-in; or, without `token`, the bearer token
 /// of the request with its sign-in. An unknown token is not an error: returns false if there was nothing to revoke.
-/// A token of another actor is refused, since it stays valid.
+/// A token of another actor is refused, since it stays valid; one of another tenant is unknown.
 pub async fn revoke_token(
     authenticator: &Authenticator,
     permit: &Permit,
@@ -297,14 +303,17 @@ pub async fn revoke_token(
     let now = authenticator.directory.parts.clock.now();
     let settings = &authenticator.directory.settings;
     let text = token.unwrap_or(bearer);
-    let check = |owner: &str, tenant: &str| {
-        let may = tenant == permit.tenant() && (owner == permit.actor() || permit.may(ACTORS_WRITE));
+    let check = |owner: &str| {
+        let may = owner == permit.actor() || permit.may(ACTORS_WRITE);
         let message = "the token belongs to another actor: only its owner or a holder of actors.write can revoke it";
         let refused = || ErrorBody::new(Code::RbacForbidden, message).with("required_scope", ACTORS_WRITE);
         if may { Ok(()) } else { Err(EngineError::from(refused())) }
     };
     if let Ok(claims) = token::verify(text, &settings.token_keys, &settings.audience) {
-        check(&claims.sub, &tenant_of(authenticator, &claims.sub))?;
+        if tenant_of(authenticator, &claims.sub) != permit.tenant() {
+            return Ok(false);
+        }
+        check(&claims.sub)?;
         revoke_access(authenticator, permit, &claims, now).await?;
         let mut ended = claims.jti.is_some();
         if let (None, Some(family)) = (token, claims.fam.as_deref().and_then(|id| Uuid::parse_str(id).ok()))
@@ -317,8 +326,10 @@ pub async fn revoke_token(
         }
         return Ok(ended);
     }
-    if let Some((_, family)) = refresh_rows(authenticator, text).await? {
-        check(&family.actor_id, &family.tenant_id)?;
+    if let Some((_, family)) =
+        refresh_rows(authenticator, text).await?.filter(|(_, family)| family.tenant_id == permit.tenant())
+    {
+        check(&family.actor_id)?;
         end_family(authenticator, &family, Some(permit), "revoked", now).await?;
         return Ok(true);
     }

@@ -107,6 +107,30 @@ async fn what_an_operator_changes_for_another_tenant_stands_in_both_ledgers() {
 }
 
 #[tokio::test]
+async fn a_tenant_is_named_in_the_query_as_every_other_parameter_is() {
+    let house = street().await;
+    let other = settled(&house, "user_123", "other").await;
+    for query in ["for_tenant=other", "for_tenant=%6Fther", "for%5Ftenant=other", "limit=5&for_tenant=o%74her"] {
+        let (status, page) = house.ask(Method::GET, &format!("/runs?{query}"), Value::Null).await;
+        assert_eq!(status, 200, "{query}: {page}");
+        let theirs = page["items"].as_array().unwrap().iter().any(|run| run["workflow_id"] == other.workflow);
+        assert!(theirs, "{query}: {page}");
+    }
+    let (status, twice) = house.ask(Method::GET, "/runs?for_tenant=other&for%5Ftenant=other", Value::Null).await;
+    assert_eq!(status, 400, "{twice}");
+}
+
+#[tokio::test]
+async fn a_token_of_another_tenant_is_an_unknown_one() {
+    let house = street().await;
+    let theirs = house.token("user_ann");
+    let (status, answer) = house.ask_as("user_123", Method::POST, "/auth/revoke", json!({"token": theirs})).await;
+    assert_eq!((status, &answer["revoked"]), (200, &json!(false)), "{answer}");
+    let (status, _) = house.ask_as("user_ann", Method::GET, "/runs", Value::Null).await;
+    assert_eq!(status, 200, "it stays valid");
+}
+
+#[tokio::test]
 async fn a_disabled_tenant_and_its_operator_are_both_told() {
     let house = street().await;
     settled(&house, "user_123", "other").await;
