@@ -74,4 +74,5 @@ mod verify;
 mod work;
 mod work_declared;
 mod work_jobs;
+mod work_late;
 mod work_lost;

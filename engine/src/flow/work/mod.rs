@@ -13,6 +13,7 @@ mod queues;
 mod renew;
 mod report;
 mod sweep;
+mod withdraw;
 
 pub use claim::{ClaimRequest, ClaimedCall, claim};
 pub use complete::complete;
@@ -23,3 +24,4 @@ pub use renew::{RenewedLease, renew};
 
 pub(super) use queues::{WorkQueues, wake_workers};
 pub(super) use sweep::expire_leases;
+pub(super) use withdraw::withdraw;

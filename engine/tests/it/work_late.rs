@@ -1,0 +1,70 @@
+//! Late reports of workers against a person who resolves the same call.
+
+use crate::work::{LEASE, by_workers, claim, complete, fail, items, start};
+use chimera_core::flow::call::Sent;
+use chimera_core::flow::tables::RUN_SIGNALS;
+use chimera_core::flow::work::WorkState;
+use chimera_engine::EngineError;
+use chimera_engine::flow::work::ClaimedCall;
+use chimera_engine::flow::{self, OutcomeReport};
+use chimera_testkit::flow::{EngineFixture, code_of, id_of};
+use serde_json::json;
+use std::time::Duration;
+use uuid::Uuid;
+
+const LONG: Duration = Duration::from_secs(LEASE as u64 + 5);
+
+/// A call in doubt that a worker has, and whose run applies no signals until it is started again.
+async fn held_in_doubt(stage: &EngineFixture) -> (Uuid, Uuid, ClaimedCall) {
+    let run = start(stage, "pay").await;
+    let claimed = claim(stage).await;
+    stage.pass(LONG).await;
+    let step = id_of(&stage.step(run, "a", "outcome_unknown").await["step_id"]);
+    stage.flow.stop();
+    (run, step, claimed)
+}
+
+async fn never(stage: &EngineFixture, run: Uuid, step: Uuid) -> Result<(), EngineError> {
+    flow::report_outcome(&stage.flow, &stage.permit("user_ann"), run, OutcomeReport::did_not_happen(step)).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_person_cannot_resolve_a_call_whose_worker_has_just_reported_it() {
+    let stage = by_workers().open().await;
+    let (run, step, claimed) = held_in_doubt(&stage).await;
+    complete(&stage, &claimed, json!({"n": 7})).await.unwrap();
+    assert_eq!(stage.rows(&RUN_SIGNALS).len(), 1, "the run has not heard of it");
+    assert_eq!(code_of(never(&stage, run, step).await), "OCC_CONFLICT");
+    complete(&stage, &claimed, json!({"n": 7})).await.unwrap();
+    let next = stage.restart(by_workers()).await;
+    assert_eq!(next.ended(run).await["status"], "completed");
+    assert_eq!(next.steps(run).await[0]["outputs"]["n"], 7);
+    assert_eq!(items(&next).len(), 1, "the call is handed out once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_cannot_report_a_call_that_a_person_has_just_resolved() {
+    let stage = by_workers().open().await;
+    let (run, step, claimed) = held_in_doubt(&stage).await;
+    never(&stage, run, step).await.unwrap();
+    assert_eq!(stage.rows(&RUN_SIGNALS).len(), 1, "the run has not heard of it");
+    assert_eq!(code_of(complete(&stage, &claimed, json!({"n": 7})).await), "LEASE_LOST");
+    assert_eq!(code_of(fail(&stage, &claimed, Sent::No).await), "LEASE_LOST");
+    assert_eq!(code_of(never(&stage, run, step).await), "OCC_CONFLICT", "it is resolved once");
+    let next = stage.restart(by_workers()).await;
+    complete(&next, &claim(&next).await, json!({"n": 8})).await.unwrap();
+    assert_eq!(next.ended(run).await["status"], "completed");
+    assert_eq!(next.steps(run).await[0]["outputs"]["n"], 8);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_person_resolves_a_call_whose_worker_does_not_know_the_outcome() {
+    let stage = by_workers().open().await;
+    let run = start(&stage, "pay").await;
+    fail(&stage, &claim(&stage).await, Sent::Maybe).await.unwrap();
+    let step = id_of(&stage.step(run, "a", "outcome_unknown").await["step_id"]);
+    assert_eq!(items(&stage)[0].state, WorkState::Failed);
+    never(&stage, run, step).await.unwrap();
+    complete(&stage, &claim(&stage).await, json!({})).await.unwrap();
+    assert_eq!(stage.ended(run).await["status"], "completed");
+}
