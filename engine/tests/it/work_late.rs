@@ -1,13 +1,14 @@
-//! Late reports of workers against a person who resolves the same call.
+//! Late reports of workers: against a person who resolves the same call, and after the run has given up on it.
 
-use crate::work::{LEASE, by_workers, claim, complete, fail, items, start};
+use crate::work::{LEASE, SILENT, by_workers, claim, complete, fail, items, lease, start, worker};
 use chimera_core::flow::call::Sent;
 use chimera_core::flow::tables::RUN_SIGNALS;
 use chimera_core::flow::work::WorkState;
+use chimera_core::limits;
 use chimera_engine::EngineError;
-use chimera_engine::flow::work::ClaimedCall;
+use chimera_engine::flow::work::{self, ClaimedCall};
 use chimera_engine::flow::{self, OutcomeReport};
-use chimera_testkit::flow::{EngineFixture, code_of, id_of};
+use chimera_testkit::flow::{EngineFixture, chain, code_of, id_of};
 use serde_json::json;
 use std::time::Duration;
 use uuid::Uuid;
@@ -67,4 +68,49 @@ async fn a_person_resolves_a_call_whose_worker_does_not_know_the_outcome() {
     never(&stage, run, step).await.unwrap();
     complete(&stage, &claim(&stage).await, json!({})).await.unwrap();
     assert_eq!(stage.ended(run).await["status"], "completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_report_after_its_step_has_failed_at_the_deadline_is_refused() {
+    let stage = by_workers().open().await;
+    let run = start(&stage, "look").await;
+    let claimed = claim(&stage).await;
+    for _ in 0..90 {
+        stage.pass(Duration::from_secs(40)).await;
+        let _ = work::renew(&stage.flow, &worker(&stage), &lease(&claimed)).await;
+    }
+    assert_eq!(stage.ended(run).await["error"]["code"], "REQUEST_TIMEOUT");
+    refuses_late_report(&stage, run, &claimed).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_report_after_its_step_has_failed_with_lost_leases_is_refused() {
+    let stage = by_workers().open().await;
+    let run = start(&stage, "look").await;
+    let mut last = None;
+    for _ in 0..limits::WORK_CLAIMS_MAX {
+        last = Some(claim(&stage).await);
+        stage.pass(LONG).await;
+    }
+    assert_eq!(stage.ended(run).await["status"], "failed");
+    refuses_late_report(&stage, run, &last.unwrap()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_report_after_its_run_was_cancelled_is_refused() {
+    let stage = by_workers().open().await;
+    let run = stage.run(&chain("w", &[("a", "look")]), SILENT).await;
+    let claimed = claim(&stage).await;
+    flow::cancel(&stage.flow, &stage.permit("user_ann"), run, None).await.unwrap();
+    stage.pass(LONG).await;
+    assert_eq!(stage.ended(run).await["status"], "cancelled");
+    refuses_late_report(&stage, run, &claimed).await;
+}
+
+async fn refuses_late_report(stage: &EngineFixture, run: Uuid, claimed: &ClaimedCall) {
+    assert_eq!(code_of(complete(stage, claimed, json!({"n": 7})).await), "LEASE_LOST");
+    assert_eq!(code_of(fail(stage, claimed, Sent::No).await), "LEASE_LOST");
+    assert_eq!(items(stage)[0].state, WorkState::Cancelled);
+    let events = stage.events(run).await;
+    assert!(!events.iter().any(|event| event == "work.completed" || event == "work.failed"), "{events:?}");
 }
