@@ -1,14 +1,16 @@
 //! Late reports of workers: against a person who resolves the same call, and after the run has given up on it.
 
-use crate::work::{LEASE, SILENT, by_workers, claim, complete, fail, items, lease, start, worker};
+use crate::work::{LEASE, SILENT, by_workers, claim, complete, fail, failure, items, lease, start, worker};
+use chimera_core::access::{ActorEntry, Kind};
 use chimera_core::flow::call::Sent;
 use chimera_core::flow::tables::RUN_SIGNALS;
 use chimera_core::flow::work::WorkState;
 use chimera_core::limits;
 use chimera_engine::EngineError;
+use chimera_engine::access::Permit;
 use chimera_engine::flow::work::{self, ClaimedCall};
 use chimera_engine::flow::{self, OutcomeReport};
-use chimera_testkit::flow::{EngineFixture, chain, code_of, id_of};
+use chimera_testkit::flow::{EngineFixture, TENANT, chain, code_of, id_of};
 use serde_json::json;
 use std::time::Duration;
 use uuid::Uuid;
@@ -105,6 +107,20 @@ async fn a_report_after_its_run_was_cancelled_is_refused() {
     stage.pass(LONG).await;
     assert_eq!(stage.ended(run).await["status"], "cancelled");
     refuses_late_report(&stage, run, &claimed).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_became_a_person_cannot_report_what_it_claimed() {
+    let stage = by_workers().open().await;
+    start(&stage, "pay").await;
+    let claimed = claim(&stage).await;
+    let scopes = vec!["work.claim.*".to_owned()];
+    let entry = ActorEntry { kind: Kind::Human, scopes, ..ActorEntry::default_for("worker_1", TENANT) };
+    let (person, held) = (Permit::for_entry(entry), lease(&claimed));
+    assert_eq!(code_of(work::renew(&stage.flow, &person, &held).await), "RBAC_FORBIDDEN");
+    assert_eq!(code_of(work::complete(&stage.flow, &person, &held, json!({})).await), "RBAC_FORBIDDEN");
+    assert_eq!(code_of(work::fail(&stage.flow, &person, &held, failure(Sent::No)).await), "RBAC_FORBIDDEN");
+    assert_eq!(items(&stage)[0].state, WorkState::Claimed);
 }
 
 async fn refuses_late_report(stage: &EngineFixture, run: Uuid, claimed: &ClaimedCall) {
