@@ -76,3 +76,4 @@ mod work_declared;
 mod work_jobs;
 mod work_late;
 mod work_lost;
+mod work_recheck;

@@ -5,6 +5,7 @@
 
 use super::lease::{check_worker, claim_digest, derived_token, lease_end, new_token, token_digest, unchanged};
 use super::queues::{TOPIC, hint};
+use super::recheck::allowed_items;
 use crate::access::Permit;
 use crate::error::EngineError;
 use crate::flow::error::check_text;
@@ -164,7 +165,11 @@ async fn claim_now(flow: &Flow, permit: &Permit, request: &ClaimRequest) -> Resu
         if found.is_empty() {
             return Ok(Vec::new());
         }
-        let (tx, claimed) = claim_items(flow, permit, request, found)?;
+        let allowed = allowed_items(flow, permit, found).await?;
+        if allowed.is_empty() {
+            continue;
+        }
+        let (tx, claimed) = claim_items(flow, permit, request, allowed)?;
         match flow.inner.parts.records.commit(tx).await {
             Ok(_) => return Ok(claimed),
             Err(error @ CommitError::Conflict(_)) if !permit.is_alongside_conflict(&error) => {}

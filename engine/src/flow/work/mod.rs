@@ -10,6 +10,7 @@ mod fail;
 mod lease;
 mod list;
 mod queues;
+mod recheck;
 mod renew;
 mod report;
 mod sweep;
