@@ -254,6 +254,16 @@ part! {
 }
 
 part! {
+    /// The work elsewhere that executes the call of a step, or executed the last one.
+    StepWork of StepRow in steps {
+        id: Uuid,
+        run_id: Uuid,
+        work_kind: Option<WorkKind>,
+        work_id: Option<Uuid>,
+    }
+}
+
+part! {
     /// A step with a call whose outcome is unknown.
     DoubtfulStep of StepRow in steps {
         id: Uuid,

@@ -6,8 +6,9 @@
 //! | `queued`    | its run stops, or its deadline passes | `cancelled`, or `lost` if it was claimed before |
 //! | `claimed`   | the worker reports the outcome        | `done`, `failed`        |
 //! | `claimed`   | its lease expires                     | `queued` if it is repeatable, else `lost` |
-//! | `claimed`   | its deadline passes                   | `lost`                  |
+//! | `claimed`   | its deadline passes                   | `lost`, or `cancelled` if its step fails then |
 //! | `lost`      | the worker reports the outcome late   | `done`, `failed`        |
+//! | `lost`      | its step fails or is cancelled        | `cancelled`             |
 //! | `lost`      | a person resolves the outcome         | `cancelled`             |
 //! | `done`, `failed`, `cancelled` |                     | final                   |
 //!

@@ -5,7 +5,7 @@
 
 use super::error::masked_text;
 use super::void_requests::VoidRequests;
-use super::{Flow, contributor_rules, definitions, load, lookup, review, suggest, undo_scopes};
+use super::{Flow, contributor_rules, definitions, load, lookup, review, suggest, undo_scopes, work};
 use crate::access::{Permit, RUNS_MANAGE, WORKFLOWS_WRITE};
 use crate::error::EngineError;
 use crate::ledger::audit::{EventRecord, Writer};
@@ -142,7 +142,12 @@ pub async fn report_outcome(flow: &Flow, permit: &Permit, run: Uuid, found: Outc
     let by = permit.by();
     let kind = SignalKind::Resolve { step, attempt: now, happened, output, by, notes };
     let at = RowVersion { table: &STEPS, key: vec![found.id.into()], version: found.state_version };
-    send_signal_once(flow, permit, RunSignal::new(run, kind), &at).await
+    // A worker may still report the outcome of its call.
+    let tx = work::withdraw(flow, permit, found.id).await?;
+    match try_send_signal_once(flow, permit, RunSignal::new(run, kind), &at, tx).await? {
+        true => Ok(()),
+        false => Err(concurrent_change()),
+    }
 }
 
 /// Refuses an output that does not match the tool's output schema.
@@ -218,7 +223,7 @@ async fn signal_undo(flow: &Flow, permit: &Permit, run: Uuid, kind: SignalKind) 
     for _ in 0..limits::DECIDE_TRIES_MAX {
         let row = undoable_run(flow, permit, run).await?;
         let at = RowVersion { table: &RUNS, key: vec![row.id.into()], version: row.state_version };
-        if try_send_signal_once(flow, permit, RunSignal::new(run, kind.clone()), &at).await? {
+        if try_send_signal_once(flow, permit, RunSignal::new(run, kind.clone()), &at, Tx::default()).await? {
             return Ok(());
         }
     }
@@ -324,18 +329,20 @@ pub(super) async fn send_signal_once(
     signal: RunSignal,
     at: &RowVersion,
 ) -> Result<(), EngineError> {
-    match try_send_signal_once(flow, permit, signal, at).await? {
+    match try_send_signal_once(flow, permit, signal, at, Tx::default()).await? {
         true => Ok(()),
         false => Err(concurrent_change()),
     }
 }
 
-/// The same; false if another signal was accepted or the row has changed.
+/// The same together with other changes; false if one of them conflicted, another signal was accepted or the row has
+/// changed.
 async fn try_send_signal_once(
     flow: &Flow,
     permit: &Permit,
     signal: RunSignal,
     at: &RowVersion,
+    mut tx: Tx,
 ) -> Result<bool, EngineError> {
     let RowVersion { table, key, version } = at;
     let is =
@@ -345,7 +352,8 @@ async fn try_send_signal_once(
     let unchanged = Step::Lock { table, conditions, rows: RowCount::Exactly(1) };
     let keys: Vec<String> = key.iter().map(|value| format!("{value:?}")).collect();
     let id = id::signal(signal.run, &format!("{}\0{}\0{version}", table.name, keys.join("\0")));
-    commit_signal(flow, permit, id, signal, Tx { steps: vec![unchanged], ..Tx::default() }).await
+    tx.steps.push(unchanged);
+    commit_signal(flow, permit, id, signal, tx).await
 }
 
 /// Sends a signal; false if the other changes conflicted.

@@ -20,10 +20,10 @@ use uuid::Uuid;
 
 /// Actors who lost their rights; contributors are judged by rules alone, and there are none.
 #[derive(Clone, Default)]
-struct DepartedPolicy(Arc<Mutex<BTreeSet<String>>>);
+pub(crate) struct DepartedPolicy(Arc<Mutex<BTreeSet<String>>>);
 
 impl DepartedPolicy {
-    fn leaves(&self, who: &str) {
+    pub(crate) fn leaves(&self, who: &str) {
         self.0.lock().unwrap().insert(who.to_owned());
     }
 }

@@ -74,4 +74,6 @@ mod verify;
 mod work;
 mod work_declared;
 mod work_jobs;
+mod work_late;
 mod work_lost;
+mod work_recheck;

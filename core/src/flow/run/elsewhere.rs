@@ -200,7 +200,14 @@ fn call_ended(
     cx: &mut TurnContext<'_>,
 ) -> Result<(), Unstorable> {
     cx.turn.took_ms = end.took_ms;
-    let outcome = if end.status == WorkStatus::Completed {
+    let item = task_item(run, at);
+    let is_completed = end.status == WorkStatus::Completed;
+    // Its last lease has expired, and then its worker reported all the same: that signal comes, too.
+    if !is_completed && item.is_some_and(|item| item.state == WorkState::Done) {
+        return Ok(());
+    }
+    let may_be_lost = !is_completed && end.may_have_happened;
+    let outcome = if is_completed {
         CallOutcome::Output(end.result.unwrap_or_default())
     } else {
         let missing = || ErrorBody::new(Code::ExternalServiceError, format!("the work is {}", end.status.as_str()));
@@ -208,7 +215,28 @@ fn call_ended(
         let sent = if end.may_have_happened { Sent::Maybe } else { Sent::No };
         CallOutcome::Failed(ToolError { body, sent })
     };
-    answer::settle_elsewhere(run, at, call, outcome, cx)
+    answer::settle_elsewhere(run, at, call, outcome, cx)?;
+    match item.filter(|_| may_be_lost && has_ended(run, at)) {
+        Some(item) => close_item(run, at, WorkItem { id: call, known: item }, cx),
+        None => Ok(()),
+    }
+}
+
+/// A work item as the run knows it.
+#[derive(Clone, Copy)]
+struct WorkItem {
+    id: Uuid,
+    known: StoredItem,
+}
+
+/// The last known work item of a place.
+fn task_item(run: &Run, at: RunPlace) -> Option<StoredItem> {
+    run.tasks.task(at).and_then(Task::work).and_then(|work| work.item)
+}
+
+/// Whether no report can change what became of a place. The items of a map that has ended are gone.
+fn has_ended(run: &Run, at: RunPlace) -> bool {
+    run.tasks.state(at).is_none_or(|state| matches!(state, TaskState::Failed { .. } | TaskState::Cancelled { .. }))
 }
 
 /// The deadline of work elsewhere has passed: it is cancelled. A call ends; a child run ends by itself, because what it
@@ -225,27 +253,17 @@ pub(crate) fn deadline_passed(run: &mut Run, at: RunPlace, cx: &mut TurnContext<
         }
         Elsewhere::Job(call) => {
             stop_job(run, call, cx)?;
-            fail_late(run, at, call, true, cx)
+            let body = ErrorBody { retryable: false, ..ErrorBody::new(Code::RequestTimeout, NOT_REPORTED) };
+            let error = ToolError { body: Box::new(body), sent: Sent::Maybe };
+            answer::settle_elsewhere(run, at, call, CallOutcome::Failed(error), cx)
         }
         Elsewhere::Worker(call) => {
-            let claimed = close_item(run, at, cx)?;
-            fail_late(run, at, call, claimed, cx)
+            let claimed = task_item(run, at).is_none_or(|item| item.claims > 0);
+            let message = if claimed { NOT_REPORTED } else { NOT_CLAIMED };
+            let error = ErrorBody { retryable: false, ..ErrorBody::new(Code::RequestTimeout, message) };
+            settle_unreported(run, at, call, error, cx)
         }
     }
-}
-
-/// Fails a call whose deadline has passed. If it may have taken effect, its outcome is unknown.
-fn fail_late(
-    run: &mut Run,
-    at: RunPlace,
-    call: Uuid,
-    claimed: bool,
-    cx: &mut TurnContext<'_>,
-) -> Result<(), Unstorable> {
-    let (message, sent) = if claimed { (NOT_REPORTED, Sent::Maybe) } else { (NOT_CLAIMED, Sent::No) };
-    let body = ErrorBody { retryable: false, ..ErrorBody::new(Code::RequestTimeout, message) };
-    let error = ToolError { body: Box::new(body), sent };
-    answer::settle_elsewhere(run, at, call, CallOutcome::Failed(error), cx)
 }
 
 /// Stops the work of a place with its run. Returns whether its end must be waited for. What this turn hands over is
@@ -280,13 +298,10 @@ fn stop_job(run: &mut Run, job: Uuid, cx: &mut TurnContext<'_>) -> Result<(), Un
 
 /// Withdraws a call that no worker has, or asks the worker that has it to stop.
 fn stop_worker(run: &mut Run, at: RunPlace, call: Uuid, cx: &mut TurnContext<'_>) -> Result<bool, Unstorable> {
-    let Some(item) = run.tasks.task(at).and_then(Task::work).and_then(|work| work.item) else { return Ok(true) };
+    let Some(item) = task_item(run, at) else { return Ok(true) };
     match item.state {
         WorkState::Queued => {
-            let claimed = close_item(run, at, cx)?;
-            let sent = if claimed { Sent::Maybe } else { Sent::No };
-            let body = Box::new(ErrorBody::new(Code::Cancelled, "the run was stopped"));
-            answer::settle_elsewhere(run, at, call, CallOutcome::Failed(ToolError { body, sent }), cx)?;
+            settle_unreported(run, at, call, ErrorBody::new(Code::Cancelled, "the run was stopped"), cx)?;
             Ok(answer::may_have_happened(run, at))
         }
         WorkState::Claimed => {
@@ -301,29 +316,54 @@ fn stop_worker(run: &mut Run, at: RunPlace, call: Uuid, cx: &mut TurnContext<'_>
     }
 }
 
-/// Takes an open item out of its queue. Returns whether a worker may have begun with it.
-fn close_item(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -> Result<bool, Unstorable> {
-    let Some(item) = run.tasks.task(at).and_then(Task::work).and_then(|work| work.item) else { return Ok(true) };
-    let claimed = item.claims > 0;
-    if item.state.is_open() {
-        // A late report of the worker still says what happened.
-        let state = if claimed { WorkState::Lost } else { WorkState::Cancelled };
-        let settled = cx.env.now;
-        let set = vec![
-            (work_items::state, state.into()),
-            (work_items::settled_at, settled.into()),
-            (work_items::lease_until, Cell::Null),
-            (work_items::input, Cell::Null),
-        ];
-        write_item(run, at, StoredItem { state, ..item }, set, cx)?;
+/// Settles a call that no worker reported in time, and takes its item out of its queue.
+fn settle_unreported(
+    run: &mut Run,
+    at: RunPlace,
+    call: Uuid,
+    error: ErrorBody,
+    cx: &mut TurnContext<'_>,
+) -> Result<(), Unstorable> {
+    let item = task_item(run, at);
+    // A worker may have begun with it.
+    let sent = if item.is_none_or(|item| item.claims > 0) { Sent::Maybe } else { Sent::No };
+    answer::settle_elsewhere(run, at, call, CallOutcome::Failed(ToolError { body: Box::new(error), sent }), cx)?;
+    match item {
+        Some(item) => close_item(run, at, WorkItem { id: call, known: item }, cx),
+        None => Ok(()),
     }
-    Ok(claimed)
+}
+
+/// Takes the item of a call that was settled in this turn out of its queue.
+fn close_item(run: &mut Run, at: RunPlace, item: WorkItem, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
+    let WorkItem { id, known } = item;
+    // A late report of the worker still says what happened, unless the run has given up on the call.
+    let state = if known.claims > 0 && !has_ended(run, at) { WorkState::Lost } else { WorkState::Cancelled };
+    let may_be_reported = known.state.is_open() || known.state == WorkState::Lost;
+    if !may_be_reported || state == known.state {
+        return Ok(());
+    }
+    let set = vec![
+        (work_items::state, state.into()),
+        (work_items::settled_at, cx.env.now.into()),
+        (work_items::lease_until, Cell::Null),
+        (work_items::input, Cell::Null),
+    ];
+    cx.turn.update(Update::new(&WORK_ITEMS, vec![id.into()], unchanged(known), set)?);
+    if let Some(task) = run.tasks.task_mut(at).filter(|task| task.work().is_some_and(|work| work.id == id)) {
+        task.item_written(StoredItem { state, ..known });
+    }
+    Ok(())
+}
+
+/// What a change of an item compares.
+fn unchanged(known: StoredItem) -> Vec<(&'static str, Cell)> {
+    vec![(work_items::state, known.state.into()), (work_items::claims, i64::from(known.claims).into())]
 }
 
 /// A person resolved the outcome of a lost item: a report of its worker comes too late from now on.
 pub(crate) fn forget_lost_item(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
-    let item = run.tasks.task(at).and_then(Task::work).and_then(|work| work.item);
-    match item.filter(|item| item.state == WorkState::Lost) {
+    match task_item(run, at).filter(|item| item.state == WorkState::Lost) {
         Some(item) => {
             let state = WorkState::Cancelled;
             write_item(run, at, StoredItem { state, ..item }, vec![(work_items::state, state.into())], cx)
@@ -342,8 +382,7 @@ fn write_item(
 ) -> Result<(), Unstorable> {
     let Some(task) = run.tasks.task_mut(at) else { return Ok(()) };
     let Some((id, known)) = task.work().and_then(|work| Some((work.id, work.item?))) else { return Ok(()) };
-    let expect = vec![(work_items::state, known.state.into()), (work_items::claims, i64::from(known.claims).into())];
-    cx.turn.update(Update::new(&WORK_ITEMS, vec![id.into()], expect, set)?);
+    cx.turn.update(Update::new(&WORK_ITEMS, vec![id.into()], unchanged(known), set)?);
     task.item_written(new);
     Ok(())
 }

@@ -3,8 +3,9 @@
 //! The most urgent calls come first, then the oldest. A claim may wait for calls: it is woken by a hint on the bus and
 //! looks into the store at intervals, because hints may be lost.
 
-use super::lease::{check_scope, claim_digest, derived_token, lease_end, new_token, token_digest, unchanged};
+use super::lease::{check_worker, claim_digest, derived_token, lease_end, new_token, token_digest, unchanged};
 use super::queues::{TOPIC, hint};
+use super::recheck::allowed_items;
 use crate::access::Permit;
 use crate::error::EngineError;
 use crate::flow::error::check_text;
@@ -15,7 +16,6 @@ use chimera_core::error::Code;
 use chimera_core::flow::tables::{WORK_ITEMS, WorkItemBrief, WorkItemRow, work_items};
 use chimera_core::flow::trace::{self, SpanId};
 use chimera_core::flow::work::WorkState;
-use chimera_core::ledger::ActorType;
 use chimera_core::limits;
 use chimera_core::record::{Comparison, Direction, Json, Scope, StoredRow, Tx, Update, Value as Cell};
 use chimera_core::time::Timestamp;
@@ -109,14 +109,7 @@ pub async fn claim(flow: &Flow, permit: &Permit, request: &ClaimRequest) -> Resu
 }
 
 fn check_request(permit: &Permit, request: &ClaimRequest) -> Result<(), EngineError> {
-    check_scope(permit, &request.queue)?;
-    // What a worker reports becomes the input of later steps, which the same person could approve.
-    if permit.kind() == ActorType::Human {
-        return Err(EngineError::refused(
-            Code::RbacForbidden,
-            "a person can't claim work; register the worker as an actor of its own that is not a person",
-        ));
-    }
+    check_worker(permit, &request.queue)?;
     let wrong = |message: String| Err(EngineError::refused(Code::ValidationFailed, message));
     if !(1..=limits::WORK_CLAIM_ITEMS_MAX).contains(&request.limit) {
         return wrong(format!("limit is {}; give 1 to {}", request.limit, limits::WORK_CLAIM_ITEMS_MAX));
@@ -172,7 +165,11 @@ async fn claim_now(flow: &Flow, permit: &Permit, request: &ClaimRequest) -> Resu
         if found.is_empty() {
             return Ok(Vec::new());
         }
-        let (tx, claimed) = claim_items(flow, permit, request, found)?;
+        let allowed = allowed_items(flow, permit, found).await?;
+        if allowed.is_empty() {
+            continue;
+        }
+        let (tx, claimed) = claim_items(flow, permit, request, allowed)?;
         match flow.inner.parts.records.commit(tx).await {
             Ok(_) => return Ok(claimed),
             Err(error @ CommitError::Conflict(_)) if !permit.is_alongside_conflict(&error) => {}

@@ -11,6 +11,7 @@ use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::tables::{WorkItemRow, work_items};
 use chimera_core::flow::work::WorkState;
 use chimera_core::json::Digest32;
+use chimera_core::ledger::ActorType;
 use chimera_core::record::{Scope, StoredRow, Value as Cell};
 use chimera_core::time::Timestamp;
 use uuid::Uuid;
@@ -47,9 +48,19 @@ pub(super) fn token_digest(token: &str) -> Digest32 {
 }
 
 /// Refuses a caller who may not work for a queue.
-pub(super) fn check_scope(permit: &Permit, queue: &str) -> Result<(), EngineError> {
+pub(super) fn check_worker(permit: &Permit, queue: &str) -> Result<(), EngineError> {
     let scope = format!("{WORK_CLAIM}.{queue}");
-    if permit.may(&scope) { Ok(()) } else { Err(missing_scope_error(&scope).into()) }
+    if !permit.may(&scope) {
+        return Err(missing_scope_error(&scope).into());
+    }
+    // What a worker reports becomes the input of later steps, which the same person could approve.
+    if permit.kind() == ActorType::Human {
+        return Err(EngineError::refused(
+            Code::RbacForbidden,
+            "a person can't execute calls of a queue; register the worker as an actor of its own that is not a person",
+        ));
+    }
+    Ok(())
 }
 
 /// The item of a lease, if its token is that of the last claim.
@@ -57,7 +68,7 @@ pub(super) async fn leased_item(flow: &Flow, permit: &Permit, lease: &Lease) -> 
     let select = WorkItemRow::select(Scope::Tenant(permit.tenant().to_owned())).with(work_items::id, lease.item);
     let item: Option<WorkItemRow> = rows::find(&*flow.inner.parts.records, select).await?;
     let item = item.ok_or_else(|| EngineError::unknown("work item", lease.item))?;
-    check_scope(permit, &item.queue)?;
+    check_worker(permit, &item.queue)?;
     let is_holder = item.claimed_by.as_deref() == Some(permit.actor());
     if !is_holder || item.lease_digest != Some(token_digest(&lease.token)) {
         return Err(lease_lost(&item, "the lease token is not that of the last claim; stop working on this call"));

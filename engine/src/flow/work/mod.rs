@@ -10,9 +10,11 @@ mod fail;
 mod lease;
 mod list;
 mod queues;
+mod recheck;
 mod renew;
 mod report;
 mod sweep;
+mod withdraw;
 
 pub use claim::{ClaimRequest, ClaimedCall, claim};
 pub use complete::complete;
@@ -23,3 +25,4 @@ pub use renew::{RenewedLease, renew};
 
 pub(super) use queues::{WorkQueues, wake_workers};
 pub(super) use sweep::expire_leases;
+pub(super) use withdraw::withdraw;
