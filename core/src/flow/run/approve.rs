@@ -215,8 +215,9 @@ pub(crate) fn apply_approval(
     }
     let Some((at, asked)) = place_awaiting(run, approval) else { return Ok(()) };
     if let Some(task) = run.tasks.task_mut(at) {
-        let (digest, showing) = (asked.digest, asked.earlier_requests);
-        task.approve(StepApproval { digest, earlier_requests: showing, by: by.clone(), notes: notes.clone() });
+        let ApprovalRequest { digest, earlier_requests, asked_for, .. } = asked;
+        let (by, notes) = (by.clone(), notes.clone());
+        task.approve(StepApproval { digest, earlier_requests, by, notes, asked_for });
     }
     if matches!(start::work(run, at), Work::Person) {
         // Later steps may use their notes.
@@ -360,7 +361,7 @@ pub(crate) fn apply_edit(run: &mut Run, edit: StepEdit, cx: &mut TurnContext<'_>
     }
     judge::judge_edited(run, at, &spec, cx)?;
     let edited = ApprovalRequirement::one_approval("the input was edited");
-    match start::judge(run, at, &spec, &cx.env) {
+    match start::judge_anew(run, at, &spec, &cx.env) {
         PolicyVerdict::Deny { rule, reason } => start::refuse_by_policy(run, at, rule, reason, cx),
         PolicyVerdict::Ask(demand) => request_approval(run, at, &demand.and(edited), cx),
         PolicyVerdict::Allow => request_approval(run, at, &edited, cx),
