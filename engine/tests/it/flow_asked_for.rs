@@ -9,7 +9,7 @@ use chimera_core::flow::run::ApprovalRequirement;
 use chimera_core::tool::{EffectKind, Spec};
 use chimera_engine::act::rules::{Rule, Rules};
 use chimera_engine::flow;
-use chimera_testkit::flow::{Air, EngineFixture, EngineSetup, ScriptedTool, stage, workflow};
+use chimera_testkit::flow::{Air, EngineFixture, EngineSetup, ScriptedTool, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use uuid::Uuid;
@@ -211,4 +211,23 @@ async fn a_rule_that_is_new_asks_again_and_one_that_was_answered_does_not() {
         assert_eq!(reasons.get(1).map(String::as_str), (requests > 1).then_some(after));
         assert_eq!((second.ended(run).await["status"].clone(), made.count("execute")), (json!("completed"), 1));
     }
+}
+
+/// What people see says what happened to the edit.
+#[tokio::test(start_paused = true)]
+async fn the_request_after_a_refused_edit_says_that_it_was_refused() {
+    let judge = json!({"checks": [{"require": "${input.text == 'x'}", "message": "not x"}]});
+    let air = workflow("w").function("c", "write", json!({"text": "x"})).with_node_member("judge", judge);
+    let (stage, run) = started(stage(1).tool(write().build()), &air, Level::Ask).await;
+    let asked = stage.asks(run).await.remove(0);
+    let (ann, step) = (stage.permit("user_ann"), id_of(&asked["step_id"]));
+    flow::edit_step(&stage.flow, &ann, run, step, json!({"text": "y"})).await.unwrap();
+    let is_newer = |asked_now: &Value| asked_now.is_object() && asked_now["approval_id"] != asked["approval_id"];
+    let shown = stage.until(run, |shown| is_newer(&shown["approvals"][0])).await;
+    let again = &shown["approvals"][0];
+    assert_eq!(again["action"]["input"], json!({"text": "x"}));
+    assert_eq!(
+        reason(again),
+        "every step needs approval at L0_Ask; an edit of the input was refused: the judge rejected the input of c: not x"
+    );
 }

@@ -340,10 +340,11 @@ pub(crate) fn apply_edit(run: &mut Run, edit: StepEdit, cx: &mut TurnContext<'_>
     if approval.is_none() {
         cx.turn.close_approval_request(&asked, RequestStatus::Superseded, cx.env.now)?;
     }
-    match validate_input(&spec, input).and_then(|input| judge::check_edit(run, at, &spec, input)) {
+    let edited = match validate_input(&spec, input).and_then(|input| judge::check_edit(run, at, &spec, input)) {
         Err(error) => {
             let data = json!({"code": error.code, "message": error.message});
             cx.turn.add_note("step.edit_refused", Some(step), Some(by), data);
+            format!("an edit of the input was refused: {}", error.message)
         }
         Ok(input) => {
             let data = json!({"node": run.tasks.name(at), "input_digest": input.digest()});
@@ -357,10 +358,11 @@ pub(crate) fn apply_edit(run: &mut Run, edit: StepEdit, cx: &mut TurnContext<'_>
             if let Some(task) = run.tasks.task_mut(at).filter(|_| !same) {
                 task.edited_by(&by.id);
             }
+            "the input was edited".to_owned()
         }
-    }
+    };
     judge::judge_edited(run, at, &spec, cx)?;
-    let edited = ApprovalRequirement::one_approval("the input was edited");
+    let edited = ApprovalRequirement::one_approval(edited);
     match start::judge_anew(run, at, &spec, &cx.env) {
         PolicyVerdict::Deny { rule, reason } => start::refuse_by_policy(run, at, rule, reason, cx),
         PolicyVerdict::Ask(demand) => request_approval(run, at, &demand.and(edited), cx),
