@@ -13,7 +13,7 @@ use chimera_core::flow::plan::Plan;
 use chimera_core::flow::policy::{Action, Policy, PolicyVerdict};
 use chimera_core::flow::reservation::{Limit, Measure};
 use chimera_core::flow::risk::Score;
-use chimera_core::flow::run::ApprovalRequirement;
+use chimera_core::flow::run::{ApprovalRequirement, Obligation};
 use chimera_core::limits::{RULE_LIMITS_MAX, RULE_NAME_CHARS_MAX};
 use chimera_core::tool::Spec;
 use limit::OneOrMany;
@@ -206,9 +206,8 @@ impl Policy for Rules {
                 needed: (*approvals).max(1),
                 approvers: approvers.clone(),
                 other_than_requester: *other_than_requester,
-                expires_seconds: None,
-                further: Vec::new(),
-                reason: format!("the rule {} demands approval", rule.name),
+                obligations: [Obligation::rule(&rule.name)].into(),
+                ..ApprovalRequirement::one_approval(format!("the rule {} demands approval", rule.name))
             }),
         }
     }

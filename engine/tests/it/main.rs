@@ -12,6 +12,7 @@ mod flow_absent;
 mod flow_alongside;
 mod flow_approval;
 mod flow_ask;
+mod flow_asked_for;
 mod flow_cache;
 mod flow_claim;
 mod flow_decider;

@@ -12,16 +12,19 @@
 //! All other states are final. `decide` is pure and fails closed: a request that can't be read completely, has expired
 //! or is not pending is never approved. The people and the clock are arguments.
 
+mod asked_for;
 mod find;
 mod request;
 mod requirement;
 mod stored;
 
+pub use asked_for::Obligation;
+pub(crate) use asked_for::{AskedFor, GivenApproval, stored_obligations};
 pub use find::{FindRefusal, RequestReference};
 pub(crate) use request::{ApprovalRequest, StepApproval, Validity, request_digest};
 pub use requirement::{ApprovalRequirement, SamePerson};
+pub(crate) use stored::{ASKED_FOR, EDITED_BY, SHOWING, current, newest_approved};
 pub use stored::{ActionData, PersonDecision};
-pub(crate) use stored::{EDITED_BY, SHOWING, current, newest_approved};
 
 pub use crate::flow::status::RequestStatus;
 

@@ -1,5 +1,6 @@
 //! A request and an approval, as the run that asked for them remembers them.
 
+use super::{AskedFor, GivenApproval};
 use crate::json::Digest32;
 use crate::time::Timestamp;
 use serde_json::json;
@@ -33,6 +34,7 @@ pub(crate) struct ApprovalRequest {
     pub(crate) earlier_requests: u32,
     pub(crate) expires_at: Timestamp,
     pub(crate) validity: Validity,
+    pub(crate) asked_for: AskedFor,
 }
 
 impl ApprovalRequest {
@@ -66,9 +68,14 @@ pub(crate) struct StepApproval {
     pub(crate) earlier_requests: u32,
     pub(crate) by: Vec<String>,
     pub(crate) notes: Option<String>,
+    pub(crate) asked_for: AskedFor,
 }
 
 impl StepApproval {
+    pub(crate) fn given(&self) -> GivenApproval<'_> {
+        GivenApproval { by: &self.by, asked_for: &self.asked_for }
+    }
+
     /// Whether it covers this content.
     pub(crate) fn is_about(&self, content: Digest32) -> bool {
         self.digest == request_digest(content, self.earlier_requests)

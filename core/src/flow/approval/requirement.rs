@@ -3,8 +3,10 @@
 //! The level, the node and a rule may each have a requirement for the same action. All must be met; one
 //! person may count for several of them.
 
+use super::Obligation;
 use crate::access::{DeciderRefusal, matches_pattern};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// Whether two names belong to the same person. Comparing names is not enough: a person may have two registry entries.
 pub type SamePerson<'a> = &'a dyn Fn(&str, &str) -> bool;
@@ -21,6 +23,8 @@ pub struct ApprovalRequirement {
     /// The lifetime of the approval request.
     pub expires_seconds: Option<u32>,
     pub reason: String,
+    /// What people are asked about. Approvals that were asked for something else don't count.
+    pub obligations: BTreeSet<Obligation>,
     /// Further parts that must be met too.
     pub further: Vec<Self>,
 }
@@ -35,13 +39,16 @@ impl ApprovalRequirement {
             other_than_requester: false,
             expires_seconds: None,
             reason: reason.into(),
+            obligations: BTreeSet::new(),
             further: Vec::new(),
         }
     }
 
     /// Both requirements. Parts that another part implies are dropped.
     #[must_use]
-    pub fn and(self, other: Self) -> Self {
+    pub fn and(mut self, mut other: Self) -> Self {
+        let mut obligations = std::mem::take(&mut self.obligations);
+        obligations.append(&mut other.obligations);
         let expires_seconds = [self.expires_seconds, other.expires_seconds].into_iter().flatten().min();
         let reason = if self.reason.split("; ").any(|reason| reason == other.reason) {
             self.reason.clone()
@@ -57,7 +64,14 @@ impl ApprovalRequirement {
         }
         let also = parts.split_off(1.min(parts.len()));
         let first = parts.pop().unwrap_or_else(|| Self::one_approval(""));
-        Self { further: also, expires_seconds, reason, ..first }
+        Self { further: also, expires_seconds, reason, obligations, ..first }
+    }
+
+    /// The same, because of this.
+    #[must_use]
+    pub fn because_of(mut self, obligation: Obligation) -> Self {
+        self.obligations.insert(obligation);
+        self
     }
 
     fn into_parts(mut self) -> impl Iterator<Item = Self> {

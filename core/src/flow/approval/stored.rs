@@ -4,8 +4,8 @@
 //! approved nor followed.
 
 use super::{
-    ApprovalRequest, ApprovalRequirement, Decision, RequestState, RequestStatus, RequestedAction, StepApproval,
-    StoredApproval, Validity, approvers,
+    ApprovalRequest, ApprovalRequirement, AskedFor, Decision, RequestState, RequestStatus, RequestedAction,
+    StepApproval, StoredApproval, Validity, approvers,
 };
 use crate::flow::tables::ApprovalRow;
 use crate::record::DamagedRows;
@@ -17,6 +17,9 @@ use serde_json::Value;
 pub(crate) const SHOWING: &str = "showing";
 /// The member of a request's data that names the editors of the input.
 pub(crate) const EDITED_BY: &str = "edited_by";
+
+/// The member of a request's data that lists what it was asked for.
+pub(crate) const ASKED_FOR: &str = "asked_for";
 
 /// One person's decision, as `approval_details.decisions` holds it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,6 +112,11 @@ impl ActionData {
         Some(editors.filter_map(|editor| Some(editor.as_str()?.to_owned())).collect())
     }
 
+    /// What the request was asked for.
+    pub(crate) fn asked_for(&self) -> AskedFor {
+        AskedFor::from_value(self.0.get(ASKED_FOR))
+    }
+
     /// The risk that people saw.
     pub(crate) fn risk(&self) -> Option<&Value> {
         self.0.get("risk").filter(|risk| !risk.is_null())
@@ -137,6 +145,7 @@ pub(crate) fn current(approvals: &[StoredApproval], fits: impl Fn(&StoredApprova
         digest: approval.digest,
         earlier_requests: approval.data.earlier_requests(),
         expires_at: approval.expires_at.unwrap_or(Timestamp::from_micros(i64::MAX)),
+        asked_for: approval.data.asked_for(),
         validity: match approval.state {
             RequestState::Pending => Validity::Pending,
             RequestState::Superseded | RequestState::Cancelled => Validity::Withdrawn,
@@ -160,5 +169,6 @@ pub(crate) fn newest_approved(
         earlier_requests: approval.data.earlier_requests(),
         by: by.clone(),
         notes: notes.clone(),
+        asked_for: approval.data.asked_for(),
     })
 }

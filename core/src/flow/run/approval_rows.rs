@@ -4,7 +4,9 @@ use super::RunHead;
 use super::close::names_or_null;
 use super::turn_builder::TurnBuilder;
 use crate::access::Level;
-use crate::flow::approval::{ApprovalRequest, ApprovalRequirement, RequestStatus, RequestedAction, SHOWING};
+use crate::flow::approval::{
+    ASKED_FOR, ApprovalRequest, ApprovalRequirement, RequestStatus, RequestedAction, SHOWING, stored_obligations,
+};
 use crate::flow::status::NotificationStatus;
 use crate::flow::tables::{
     APPROVAL_DETAILS, APPROVAL_REQUESTS, INBOX_MESSAGES, NOTIFICATIONS, approval_details, approval_requests,
@@ -56,6 +58,7 @@ pub(crate) fn add_request(head: &RunHead, request: NewRequest<'_>, turn: &mut Tu
     let NewRequest { asked, step, action, mut data, demand, requesters, at } = request;
     let action_type: String = action.as_str().chars().take(limits::APPROVAL_ACTION_CHARS_MAX).collect();
     data["demands"] = demand.to_value();
+    data[ASKED_FOR] = stored_obligations(&demand.obligations);
     if asked.earlier_requests > 0 {
         data[SHOWING] = asked.earlier_requests.into();
     }

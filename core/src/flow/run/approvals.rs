@@ -5,7 +5,7 @@
 //! for it: a step, the plan or a patch.
 
 use super::env::Env;
-use crate::flow::approval::{ApprovalRequest, ApprovalRequirement, StoredApproval, Validity, request_digest};
+use crate::flow::approval::{ApprovalRequest, ApprovalRequirement, AskedFor, StoredApproval, Validity, request_digest};
 use crate::json::Digest32;
 use crate::limits;
 use crate::time::Timestamp;
@@ -58,6 +58,14 @@ impl Approvals {
         let seconds =
             demand.expires_seconds.unwrap_or(limits::APPROVAL_SECONDS_DEFAULT).min(limits::APPROVAL_SECONDS_MAX);
         let expires_at = env.now.plus_seconds(i64::from(seconds));
-        ApprovalRequest { id: (env.ids)(), digest, earlier_requests, expires_at, validity: Validity::Pending }
+        let asked_for = AskedFor::Recorded(demand.obligations.clone());
+        ApprovalRequest {
+            id: (env.ids)(),
+            digest,
+            earlier_requests,
+            expires_at,
+            validity: Validity::Pending,
+            asked_for,
+        }
     }
 }

@@ -215,8 +215,9 @@ pub(crate) fn apply_approval(
     }
     let Some((at, asked)) = place_awaiting(run, approval) else { return Ok(()) };
     if let Some(task) = run.tasks.task_mut(at) {
-        let (digest, showing) = (asked.digest, asked.earlier_requests);
-        task.approve(StepApproval { digest, earlier_requests: showing, by: by.clone(), notes: notes.clone() });
+        let ApprovalRequest { digest, earlier_requests, asked_for, .. } = asked;
+        let (by, notes) = (by.clone(), notes.clone());
+        task.approve(StepApproval { digest, earlier_requests, by, notes, asked_for });
     }
     if matches!(start::work(run, at), Work::Person) {
         // Later steps may use their notes.
@@ -339,10 +340,11 @@ pub(crate) fn apply_edit(run: &mut Run, edit: StepEdit, cx: &mut TurnContext<'_>
     if approval.is_none() {
         cx.turn.close_approval_request(&asked, RequestStatus::Superseded, cx.env.now)?;
     }
-    match validate_input(&spec, input).and_then(|input| judge::check_edit(run, at, &spec, input)) {
+    let edited = match validate_input(&spec, input).and_then(|input| judge::check_edit(run, at, &spec, input)) {
         Err(error) => {
             let data = json!({"code": error.code, "message": error.message});
             cx.turn.add_note("step.edit_refused", Some(step), Some(by), data);
+            format!("an edit of the input was refused: {}", error.message)
         }
         Ok(input) => {
             let data = json!({"node": run.tasks.name(at), "input_digest": input.digest()});
@@ -356,11 +358,12 @@ pub(crate) fn apply_edit(run: &mut Run, edit: StepEdit, cx: &mut TurnContext<'_>
             if let Some(task) = run.tasks.task_mut(at).filter(|_| !same) {
                 task.edited_by(&by.id);
             }
+            "the input was edited".to_owned()
         }
-    }
+    };
     judge::judge_edited(run, at, &spec, cx)?;
-    let edited = ApprovalRequirement::one_approval("the input was edited");
-    match start::judge(run, at, &spec, &cx.env) {
+    let edited = ApprovalRequirement::one_approval(edited);
+    match start::judge_anew(run, at, &spec, &cx.env) {
         PolicyVerdict::Deny { rule, reason } => start::refuse_by_policy(run, at, rule, reason, cx),
         PolicyVerdict::Ask(demand) => request_approval(run, at, &demand.and(edited), cx),
         PolicyVerdict::Allow => request_approval(run, at, &edited, cx),

@@ -10,7 +10,7 @@ use super::requesters::merge_names;
 use super::tasks::task::Task;
 use super::{ReplayMode, Run, RunPlace, approve, demands, replay, requesters};
 use crate::access::Level;
-use crate::flow::approval::ApprovalRequirement;
+use crate::flow::approval::{ApprovalRequirement, GivenApproval, StepApproval};
 
 /// Those of these people whose approval counts now.
 pub(crate) fn valid_approvers(run: &Run, by: &[String], env: &Env<'_>) -> Vec<String> {
@@ -18,13 +18,24 @@ pub(crate) fn valid_approvers(run: &Run, by: &[String], env: &Env<'_>) -> Vec<St
     by.iter().filter(|who| env.policy.may_decide(tenant, who, requester)).cloned().collect()
 }
 
-/// Whether an approval of exactly this call, on its own or within the plan, meets the demand with approvers who may
-/// still decide.
+/// Whether an approval of exactly this call, on its own or within the plan, was asked for everything that is demanded
+/// and meets it with approvers who may still decide.
 pub(crate) fn is_met(run: &Run, at: RunPlace, demand: &ApprovalRequirement, env: &Env<'_>) -> bool {
     let requesters = requesters::requesters_of(run, at);
-    approvals_of(run, at).any(|by| {
-        demand.is_met(&valid_approvers(run, by, env), &requesters, &|one, other| env.policy.is_same_person(one, other))
-    })
+    approvals_of(run, at).any(|given| is_met_by(run, given, demand, &requesters, env))
+}
+
+/// Whether this approval was asked for everything that is demanded and meets it with approvers who may still decide.
+pub(crate) fn is_met_by(
+    run: &Run,
+    given: GivenApproval<'_>,
+    demand: &ApprovalRequirement,
+    requesters: &[String],
+    env: &Env<'_>,
+) -> bool {
+    let same = |one: &str, other: &str| env.policy.is_same_person(one, other);
+    given.asked_for.covers(&demand.obligations)
+        && demand.is_met(&valid_approvers(run, given.by, env), requesters, &same)
 }
 
 /// An unmet demand, with the names of approvers who may no longer decide.
@@ -35,7 +46,7 @@ pub(crate) fn with_lapsed_approvers(
     env: &Env<'_>,
 ) -> ApprovalRequirement {
     let (mut by, mut counting) = (Vec::new(), Vec::new());
-    for approved in approvals_of(run, at) {
+    for approved in approvals_of(run, at).map(|given| given.by) {
         by = merge_names(by, approved.iter().map(String::as_str));
         counting.extend(valid_approvers(run, approved, env));
     }
@@ -57,11 +68,11 @@ pub(crate) fn was_approved(run: &Run, at: RunPlace) -> bool {
     approvals_of(run, at).next().is_some() || covering_approvers(run, at).is_some()
 }
 
-/// Who approved exactly this call: by itself, and together with others.
-fn approvals_of(run: &Run, at: RunPlace) -> impl Iterator<Item = &[String]> {
+/// The approvals of exactly this call: by itself, and together with others.
+fn approvals_of(run: &Run, at: RunPlace) -> impl Iterator<Item = GivenApproval<'_>> {
     let content = approve::action_digest(run, at);
     let own = run.tasks.task(at).and_then(Task::approval).filter(|own| own.is_about(content));
-    own.map(|approved| approved.by.as_slice()).into_iter().chain(demands::plan_approvers(run, at))
+    own.map(StepApproval::given).into_iter().chain(demands::plan_approval(run, at))
 }
 
 /// Who approved what a call is a part of: the items of its map, the patch that it came with, or the plan.

@@ -15,7 +15,7 @@ use super::requesters;
 use super::tasks::task::TaskState;
 use super::turn_builder::{TurnBuilder, TurnContext};
 use super::{ReplayMode, Run, RunPlace, answer, projecting, replay, start};
-use crate::flow::approval::ApprovalRequirement;
+use crate::flow::approval::{ApprovalRequirement, Obligation};
 use crate::flow::policy::Action;
 use crate::flow::projection::Refusal;
 use crate::flow::reservation::{BeyondLimit, BeyondReason, CountedCall, Facts, Limit, Reservation, Window, WindowKey};
@@ -148,6 +148,7 @@ pub(crate) fn check(run: &Run, at: RunPlace, limits: &[Limit], cx: &mut TurnCont
             (Ok(()), _) => {}
             (Err(why @ BeyondReason::Reached(_)), BeyondLimit::Ask(demand)) => {
                 let demand = ApprovalRequirement { reason: limit.refusal(&why), ..demand.clone() };
+                let demand = demand.because_of(Obligation::limit(limit));
                 asks = Some(asks.map_or(demand.clone(), |asked| asked.and(demand)));
             }
             (Err(why), _) => denied = denied.or(Some(LimitRefusal { limit: limit.clone(), why })),

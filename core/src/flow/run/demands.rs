@@ -2,14 +2,13 @@
 //!
 //! The rules of the policy come on top: `start::judge_anew` combines them all.
 
-use super::drafting::plan::DraftedPlan;
 use super::env::Env;
 use super::patches::apply;
 use super::start::{self, Work};
 use super::{ReplayMode, Run, RunPlace, approvers, map_calls, replay};
 use crate::access::Level;
 use crate::flow::air::Approval;
-use crate::flow::approval::ApprovalRequirement;
+use crate::flow::approval::{ApprovalRequirement, GivenApproval, Obligation};
 use crate::flow::policy::{Action, Because};
 use crate::tool::{EffectKind, Risk, Spec, is_dry_run};
 use serde_json::Value;
@@ -17,7 +16,8 @@ use serde_json::Value;
 /// The approval that the node requires.
 pub(crate) fn demand_of_node(run: &Run, at: RunPlace) -> Option<ApprovalRequirement> {
     let node = &run.tasks.graph().nodes[at.node].node;
-    node.requires_approval.as_ref().map(|approval| demand(approval, "the workflow requires approval for this node"))
+    let approval = node.requires_approval.as_ref()?;
+    Some(demand(approval, "the workflow requires approval for this node").because_of(Obligation::node()))
 }
 
 /// The approval that the level requires. At L0: for every call. At L1: for a call whose input was not known
@@ -129,17 +129,19 @@ fn input_templates(run: &Run, at: RunPlace) -> Value {
 
 /// Whether exactly this call was approved within the plan or with its map.
 pub(crate) fn is_planned(run: &Run, at: RunPlace) -> bool {
-    plan_approvers(run, at).is_some()
+    plan_approval(run, at).is_some()
 }
 
-/// Who approved exactly this call, within the plan or with its map.
-pub(crate) fn plan_approvers(run: &Run, at: RunPlace) -> Option<&[String]> {
+/// The approval of exactly this call within the plan or with its map.
+pub(crate) fn plan_approval(run: &Run, at: RunPlace) -> Option<GivenApproval<'_>> {
     let Work::Tool(spec) = start::work(run, at) else { return None };
     let digest = run.tasks.input_digest(at)?;
-    let plan = run.drafting.approved_plan();
-    let plan =
-        plan.filter(|plan| plan.node(run.tasks.name(at)).is_some_and(|planned| planned.covers(at.item, digest, &spec)));
-    map_calls::map_approvers(run, at, digest, &spec).or(plan.map(DraftedPlan::approvers))
+    let of_plan = || {
+        let plan = run.drafting.approved_plan()?;
+        let planned = plan.node(run.tasks.name(at)).filter(|planned| planned.covers(at.item, digest, &spec))?;
+        Some(GivenApproval { by: plan.approvers(), asked_for: &planned.asked_for })
+    };
+    map_calls::map_approval(run, at, digest, &spec).or_else(of_plan)
 }
 
 pub(crate) fn demand(approval: &Approval, reason: &str) -> ApprovalRequirement {
@@ -148,7 +150,6 @@ pub(crate) fn demand(approval: &Approval, reason: &str) -> ApprovalRequirement {
         approvers: approval.approvers.clone(),
         other_than_requester: approval.other_than_requester,
         expires_seconds: approval.expires_seconds,
-        reason: reason.to_owned(),
-        further: Vec::new(),
+        ..ApprovalRequirement::one_approval(reason)
     }
 }

@@ -12,7 +12,7 @@ use super::turn_builder::TurnContext;
 use super::{Run, RunPlace, answer, approve, demands, projecting, replay, stop};
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Body, FailedCheck, JudgeScope, SharedJudge};
-use crate::flow::approval::ApprovalRequirement;
+use crate::flow::approval::{ApprovalRequirement, Obligation};
 use crate::flow::expr::{Judged, Scope, Template};
 use crate::flow::judgement::{JudgeHistory, JudgedPart, Judgement, NextAction, Verdict};
 use crate::flow::outputs;
@@ -212,6 +212,7 @@ pub(crate) fn demand_of_held(run: &Run, at: RunPlace) -> Option<ApprovalRequirem
 pub(crate) fn escalation(judge: &SharedJudge, judgement: &Judgement) -> ApprovalRequirement {
     let (part, reasons) = (judgement.of.as_str(), judgement.reasons());
     demands::demand(&judge.judge.approval, &format!("the judge escalated the {part}: {reasons}"))
+        .because_of(Obligation::judgement(judgement))
 }
 
 /// A place has an output: holds it for the judge, or releases it if there is none.

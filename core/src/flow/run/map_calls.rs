@@ -11,15 +11,15 @@ use super::patches::apply::RunPatch;
 use super::scope::RunScope;
 use super::start::Work;
 use super::tasks::task::TaskState;
-use super::{ReplayMode, Run, RunPlace, approve, replay, start};
+use super::{ReplayMode, Run, RunPlace, approve, demands, policy_verdict, replay, start};
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::Graph;
-use crate::flow::approval::{ApprovalRequirement, StepApproval};
+use crate::flow::approval::{ApprovalRequirement, AskedFor, GivenApproval, StepApproval};
 use crate::flow::expand::{InitialScope, ItemScope, expand_in_scope};
 use crate::flow::expr::{Preview, WorkMeter};
 use crate::flow::patch::Patch;
-use crate::flow::policy::{Action, Because, ExpandedRun, Policy};
+use crate::flow::policy::{Action, Because, ExpandedRun, Policy, PolicyVerdict};
 use crate::flow::risk::Score;
 use crate::json::{self, Digest32};
 use crate::limits::{DRAFT_BYTES_MAX, DRAFT_MEMORY_BYTES_MAX, PLAN_STEPS_FREE_MAX, PLAN_WORK_MAX};
@@ -151,6 +151,7 @@ pub(crate) struct ApprovedMapCalls {
     inputs: Vec<Option<Digest32>>,
     tool_version: String,
     pub(crate) by: Vec<String>,
+    asked_for: AskedFor,
 }
 
 impl ApprovedMapCalls {
@@ -159,11 +160,11 @@ impl ApprovedMapCalls {
     }
 }
 
-/// Whether people approved exactly this call together with the other items of its map.
-pub(crate) fn map_approvers<'a>(run: &'a Run, at: RunPlace, digest: Digest32, spec: &Spec) -> Option<&'a [String]> {
+/// The approval of exactly this call together with the other items of its map.
+pub(crate) fn map_approval<'a>(run: &'a Run, at: RunPlace, digest: Digest32, spec: &Spec) -> Option<GivenApproval<'a>> {
     let listed = run.drafting.approved_map(at.node)?;
     let exact = listed.input(at.item?) == Some(digest) && listed.tool_version == spec.version;
-    exact.then_some(listed.by.as_slice())
+    exact.then_some(GivenApproval { by: &listed.by, asked_for: &listed.asked_for })
 }
 
 /// The approval for an item that was not shown when its map or plan was approved.
@@ -184,8 +185,33 @@ pub(crate) fn demand_of_item(run: &Run, at: RunPlace) -> Option<ApprovalRequirem
     (!shown).then(|| ApprovalRequirement::one_approval("this item was not shown when the others were approved"))
 }
 
-/// The approval that a map needs as a whole before it starts, if any.
+/// The approval that a map needs as a whole before it starts, if any. It also asks for what the node and the rules
+/// require for its calls, so that nobody is asked about each of them again.
 pub(crate) fn demand_of_map(run: &Run, node: usize, env: &Env<'_>) -> Option<ApprovalRequirement> {
+    let demand = demand_of_list(run, node, env)?;
+    Some(demands_of_items(run, node, env).fold(demand, ApprovalRequirement::and))
+}
+
+/// What the node and the rules require for the calls of a map. What they deny is refused when its turn comes.
+fn demands_of_items(run: &Run, node: usize, env: &Env<'_>) -> impl Iterator<Item = ApprovalRequirement> {
+    let tool = run.tasks.graph().nodes[node].tool.as_deref();
+    let items = tool.and_then(|_| run.tasks.map_list(node)).map_or(0, <[Value]>::len);
+    let of_rules = (0..u32::try_from(items).unwrap_or(u32::MAX)).filter_map(move |item| {
+        let at = RunPlace { node, item: Some(item) };
+        let input = start::render_inputs(run, at).ok()?;
+        let (tenant, actor, level) = (run.head.tenant.as_str(), run.head.actor.as_str(), run.head.level);
+        let action = Action { tenant, actor, level, node: run.tasks.name(at), tool: tool?, input: &input };
+        match policy_verdict::judge_for_requesters(run, at, &action, env) {
+            PolicyVerdict::Ask(demand) => Some(demand),
+            PolicyVerdict::Allow | PolicyVerdict::Deny { .. } => None,
+        }
+    });
+    let of_node = tool.and_then(|_| demands::demand_of_node(run, RunPlace::node(node)));
+    of_node.into_iter().chain(of_rules)
+}
+
+/// The approval that a map needs because of its list, if any.
+fn demand_of_list(run: &Run, node: usize, env: &Env<'_>) -> Option<ApprovalRequirement> {
     let items = run.tasks.map_list(node)?.len();
     let repeats = matches!(replay::replay_mode(run), Some(ReplayMode::Freeze | ReplayMode::Shadow));
     if items == 0 || repeats {
@@ -453,7 +479,8 @@ pub(crate) fn approve_map_calls(run: &mut Run, node: usize, approved: &StepAppro
     }
     let tool_version = run.tasks.graph().nodes[node].tool.as_ref().map(|spec| spec.version.clone()).unwrap_or_default();
     let inputs = calls_of_map(run, node).inputs;
-    run.drafting.approve_map(node, ApprovedMapCalls { inputs, tool_version, by: approved.by.clone() });
+    let (by, asked_for) = (approved.by.clone(), approved.asked_for.clone().of_several_calls());
+    run.drafting.approve_map(node, ApprovedMapCalls { inputs, tool_version, by, asked_for });
     true
 }
 

@@ -8,6 +8,7 @@ use super::tasks::task::{MapProgress, Task, TaskState};
 use super::turn_builder::TurnContext;
 use super::{Run, RunPlace, answer, approve, approvers, budget, children, map_calls, requesters, stop};
 use crate::error::{Code, ErrorBody};
+use crate::flow::approval::GivenApproval;
 use crate::flow::outputs;
 use crate::json::Digest32;
 use crate::limits;
@@ -41,10 +42,10 @@ pub(crate) fn start_map(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -
 fn begin_map(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
     let digest = run.tasks.task(at).map(Task::input_digest);
     let (demand, requesters) = (map_calls::demand_of_map(run, at.node, &cx.env), requesters::requesters_of(run, at));
-    let same = |one: &str, other: &str| cx.env.policy.is_same_person(one, other);
-    let met = |by: &[String]| demand.as_ref().is_none_or(|demand| demand.is_met(by, &requesters, &same));
-    let approved = run.tasks.task(at).and_then(Task::approval).cloned();
-    let approved = approved.filter(|approved| met(&approvers::valid_approvers(run, &approved.by, &cx.env)));
+    let is_met = |given: GivenApproval<'_>| {
+        demand.as_ref().is_none_or(|demand| approvers::is_met_by(run, given, demand, &requesters, &cx.env))
+    };
+    let approved = run.tasks.task(at).and_then(Task::approval).filter(|approved| is_met(approved.given())).cloned();
     let is_listed = approved.is_some_and(|approved| map_calls::approve_map_calls(run, at.node, &approved));
     if let Some(demand) = demand.filter(|_| !is_listed) {
         let demand = approvers::with_lapsed_approvers(run, at, demand, &cx.env);

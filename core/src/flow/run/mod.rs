@@ -54,7 +54,7 @@ mod tasks;
 mod turn_builder;
 mod waits;
 
-pub use crate::flow::approval::{ApprovalRequirement, SamePerson};
+pub use crate::flow::approval::{ApprovalRequirement, Obligation, SamePerson};
 pub use approval_rows::{ApprovalRequested, INBOX, OutboxMessage, inbox_row, outbox_row};
 pub use budget::check_output;
 pub use close::affinity;

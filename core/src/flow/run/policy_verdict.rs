@@ -7,24 +7,36 @@
 
 use super::env::Env;
 use super::{Run, RunPlace, requesters};
-use crate::flow::approval::ApprovalRequirement;
+use crate::flow::approval::{ApprovalRequirement, Obligation};
 use crate::flow::policy::{Action, PolicyVerdict};
 
 /// The strictest verdict over all requesters of a call.
 pub(crate) fn judge_for_requesters(run: &Run, at: RunPlace, action: &Action<'_>, env: &Env<'_>) -> PolicyVerdict {
-    let mut verdict = env.policy.judge(action);
+    let mut verdict = env.policy.judge(action).with_obligation();
     for who in requesters::requesters_of(run, at).iter().skip(1) {
         let action = Action { actor: who, ..*action };
-        verdict = verdict.and(match requesters::writers_of(run, at).any(|writer| writer == who) {
+        let judged = match requesters::writers_of(run, at).any(|writer| writer == who) {
             true => env.policy.judge(&action),
             false if run.head.co_requesters.contains(who) => env.policy.judge_contributor(&action).for_contributor(who),
             false => env.policy.judge_contributor(&action),
-        });
+        };
+        verdict = verdict.and(judged.with_obligation());
     }
     verdict
 }
 
 impl PolicyVerdict {
+    /// The same. What asks without a name is named by its reason.
+    fn with_obligation(self) -> Self {
+        match self {
+            Self::Ask(demand) if demand.obligations.is_empty() => {
+                let obligation = Obligation::rule(&demand.reason);
+                Self::Ask(demand.because_of(obligation))
+            }
+            verdict => verdict,
+        }
+    }
+
     /// The stricter of two verdicts. If both ask for approval, both demands must be met.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
@@ -41,7 +53,8 @@ impl PolicyVerdict {
     fn for_contributor(self, who: &str) -> Self {
         let Self::Deny { rule, .. } = self else { return self };
         let reason = format!("the rule {rule} denies this to {who}, who contributed to its data");
-        Self::Ask(ApprovalRequirement { other_than_requester: true, ..ApprovalRequirement::one_approval(reason) })
+        let demand = ApprovalRequirement { other_than_requester: true, ..ApprovalRequirement::one_approval(reason) };
+        Self::Ask(demand.because_of(Obligation::contributor(&rule, who)))
     }
 
     /// Refuses a change to another actor's run if the rules deny it to its author, or require more approval of them

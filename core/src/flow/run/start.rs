@@ -134,6 +134,11 @@ fn start_tool(run: &mut Run, at: RunPlace, spec: &Arc<Spec>, cx: &mut TurnContex
     if !judge::judge_before_sending(run, at, spec, cx)? {
         return Ok(true);
     }
+    start_judged(run, at, spec, cx)
+}
+
+/// Starts a call whose input is fixed and judged.
+fn start_judged(run: &mut Run, at: RunPlace, spec: &Arc<Spec>, cx: &mut TurnContext<'_>) -> Result<bool, Unstorable> {
     let limits = consult::limits_on(run, at, spec, &cx.env);
     let (beyond, is_read) = match consult::check(run, at, &limits, cx) {
         LimitCheck::Fits => (None, true),
@@ -144,6 +149,14 @@ fn start_tool(run: &mut Run, at: RunPlace, spec: &Arc<Spec>, cx: &mut TurnContex
     match judge_beyond(run, at, spec, beyond, &cx.env) {
         PolicyVerdict::Allow => {}
         PolicyVerdict::Ask(_) if must_wait_to_ask(run) => return Ok(false),
+        // A person who is asked is also told that the call is beyond a limit.
+        PolicyVerdict::Ask(_) if !is_read => {
+            let has_slot = elsewhere::is_executed_elsewhere(run, at, spec) || take_slot(run, at, spec, &mut cx.env);
+            if has_slot {
+                consult::request(run, at, limits, &mut cx.turn);
+            }
+            return Ok(has_slot);
+        }
         PolicyVerdict::Ask(demand) => return approve::request_approval(run, at, &demand, cx).map(|()| true),
         PolicyVerdict::Deny { rule, reason } => {
             return refuse_by_policy(run, at, rule, reason, cx).map(|()| true);

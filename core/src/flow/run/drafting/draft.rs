@@ -247,7 +247,7 @@ fn draft_tool(run: &mut Run, at: RunPlace, spec: Arc<Spec>, env: &mut Env<'_>) -
     check_input(&spec, &input)?;
     let judged = judge::judged_input(run, at, &spec, &input, &view);
     let escalated = judged.as_ref().and_then(|judged| judge::demand_if_escalated(run, at, judged));
-    let demand = draft_demand(run, at, &spec, &input, env)?.chain(escalated);
+    let demands: Vec<ApprovalRequirement> = draft_demand(run, at, &spec, &input, env)?.chain(escalated).collect();
     let digest = Digest32::of(&input);
     if merge_identical_item(run, at, &input, digest) {
         return Ok(DraftOutcome::Done);
@@ -273,6 +273,7 @@ fn draft_tool(run: &mut Run, at: RunPlace, spec: Arc<Spec>, env: &mut Env<'_>) -
             None => planned.exact = Some(digest),
             Some(item) => drop(planned.items.insert(item, digest)),
         }
+        planned.asked_for.extend(demands.iter().flat_map(|demand| demand.obligations.iter().cloned()));
     }
     let mut dry = input;
     if let Some(members) = dry.as_object_mut() {
@@ -280,7 +281,7 @@ fn draft_tool(run: &mut Run, at: RunPlace, spec: Arc<Spec>, env: &mut Env<'_>) -
     }
     if let Some(draft) = &mut run.drafting.draft {
         *draft.tried.entry(at.node).or_default() += usize::from(is_tried);
-        draft.demand = demand.into_iter().fold(draft.demand.clone(), ApprovalRequirement::and);
+        draft.demand = demands.into_iter().fold(draft.demand.clone(), ApprovalRequirement::and);
     }
     if !is_tried {
         let warning = format!("Not tried: only the first {} calls of a map are", limits::DRAFT_ITEMS_MAX);

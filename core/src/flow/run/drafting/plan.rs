@@ -6,7 +6,7 @@
 
 use crate::access::Actor;
 use crate::error::{Code, ErrorBody};
-use crate::flow::approval::{ApprovalRequest, ApprovalRequirement, RequestStatus, RequestedAction};
+use crate::flow::approval::{ApprovalRequest, ApprovalRequirement, AskedFor, RequestStatus, RequestedAction};
 use crate::flow::run::approval_rows::NewRequest;
 use crate::flow::run::drafting::draft;
 use crate::flow::run::event::GovernanceDecision;
@@ -39,6 +39,8 @@ pub(crate) struct PlannedNode {
     /// The risk score of its call; in a map, the highest.
     pub(crate) risk: u32,
     pub(crate) tool_version: String,
+    /// What the plan asks for because of its calls.
+    pub(crate) asked_for: AskedFor,
 }
 
 impl PlannedNode {
@@ -68,7 +70,7 @@ impl PlannedNode {
             self.items.iter().map(|(item, digest)| (item.to_string(), digest.to_string().into())).collect();
         json!({
             "exact": self.exact, "list": self.list, "items_listed": self.items_listed, "items": items,
-            "risk": self.risk, "tool_version": self.tool_version,
+            "risk": self.risk, "tool_version": self.tool_version, "asked_for": self.asked_for.to_value(),
         })
     }
 
@@ -81,6 +83,7 @@ impl PlannedNode {
             items: items.filter_map(|(item, digest)| Some((item.parse().ok()?, parse_digest(digest)?))).collect(),
             risk: number(value, "risk"),
             tool_version: value.get("tool_version").and_then(Value::as_str).unwrap_or_default().to_owned(),
+            asked_for: AskedFor::from_value(value.get("asked_for")).of_several_calls(),
         }
     }
 }
