@@ -2,7 +2,7 @@
 
 use chimera_core::access::Level;
 use chimera_core::error::Code;
-use chimera_core::flow::call::ToolError;
+use chimera_core::flow::call::{Sent, ToolError};
 use chimera_core::flow::reservation::RESERVATIONS;
 use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::tool::EffectKind;
@@ -123,6 +123,32 @@ async fn a_write_that_failed_gives_its_place_back_and_a_read_does_not() {
         assert_eq!(stage.ended(run).await["error"]["code"], "VALIDATION_FAILED");
         let run = call(&stage, "user_ann", "tool", input(1)).await;
         assert_eq!(stage.ended(run).await["status"], second, "{effect:?}");
+    }
+}
+
+/// Repeating it is harmless, so the run fails and asks nobody. But the service may have done what it was asked for.
+#[tokio::test(start_paused = true)]
+async fn a_write_that_failed_perhaps_halfway_keeps_its_place() {
+    let halfway = || ToolError { sent: Sent::Answered, ..ToolError::not_sent(Code::ExternalServiceError, "502") };
+    let refused = || ToolError::not_sent(Code::ValidationFailed, "never");
+    for (second, third) in [(halfway as fn() -> ToolError, false), (refused, false), (refused, true)] {
+        let tool = ScriptedTool::new("tool", EffectKind::Write).on_execute(move |ctx, _| async move {
+            match (ctx.attempt, third) {
+                (1, false) => Err(halfway()),
+                _ => Err(second()),
+            }
+        });
+        let stage = stage(1)
+            .tool(tool.with_declaration(|d| d.metadata.idempotent = true).build())
+            .policy(at_most(1, json!("actor")))
+            .open()
+            .await;
+        let run = call(&stage, "user_ann", "tool", input(1)).await;
+        let ended = stage.ended(run).await;
+        assert_eq!(ended["error"]["code"], second().body.code, "{ended:#}");
+        let run = call(&stage, "user_ann", "tool", input(1)).await;
+        let code = stage.ended(run).await["error"]["code"].clone();
+        assert_eq!(code, if third { "VALIDATION_FAILED" } else { "POLICY_DENIED" });
     }
 }
 
