@@ -322,6 +322,27 @@ async fn what_is_not_limited_reads_nothing_more_and_what_simulates_counts_nothin
     assert_eq!(stage.ended(run).await["error"]["code"], "POLICY_DENIED");
 }
 
+/// A shadow sends the reads of its run once more. They count like all others.
+#[tokio::test(start_paused = true)]
+async fn the_reads_that_a_shadow_sends_count_and_are_denied_beyond_the_limit() {
+    let fetch = ScriptedTool::new("fetch", EffectKind::Read);
+    let asked = fetch.asked();
+    let stage = stage(1).tool(fetch.build()).policy(at_most(2, json!("tool"))).open().await;
+    let run = call(&stage, "user_ann", "fetch", input(1)).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+    let replay = async |mode: ReplayMode| {
+        let replay = Replay { of: run, mode, from: None };
+        let permit = stage.permit("user_ann");
+        let replayed = flow::replay(&stage.flow, &permit, replay, ReplayDecision::default()).await.unwrap();
+        stage.ended(replayed.run_id).await
+    };
+    assert_eq!(replay(ReplayMode::Shadow).await["status"], "completed");
+    let beyond = replay(ReplayMode::Shadow).await;
+    assert_eq!(beyond["error"]["code"], "POLICY_DENIED", "{beyond:#}");
+    assert_eq!(asked.count("execute"), 2);
+    assert_eq!(replay(ReplayMode::Freeze).await["status"], "completed", "it sends nothing");
+}
+
 /// A pure call reaches nothing outside, and counts all the same. A child run is judged by its own calls.
 #[tokio::test(start_paused = true)]
 async fn pure_calls_and_the_calls_of_child_runs_count() {
