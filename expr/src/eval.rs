@@ -379,7 +379,8 @@ impl Evaluation<'_> {
 /// The member that marks a value that is not known yet.
 pub(crate) const DEFERRED: &str = "$deferred";
 
-fn is_deferred(value: &Value) -> bool {
+/// Whether a value is not known yet.
+pub fn is_deferred(value: &Value) -> bool {
     value.as_object().is_some_and(|members| members.contains_key(DEFERRED))
 }
 

@@ -26,7 +26,7 @@ mod term;
 mod types;
 
 pub use canonical::{canonical, number_text, write_integer, write_text};
-pub use eval::RenderError;
+pub use eval::{RenderError, is_deferred};
 pub use infer::{Mismatch, TypeScope};
 pub use meter::WorkMeter;
 pub use scope::{Judged, Lookup, Scope};

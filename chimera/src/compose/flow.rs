@@ -3,7 +3,7 @@
 use super::tool_folder::ToolFolder;
 use super::traced::TracedBus;
 use super::{Ambient, FolderBlobs, LinkSigner, Redis, resolve_setting, s3_place, secrets};
-use crate::config::{Config, FlowConfig, MailConfig};
+use crate::config::{Config, FlowConfig, MailConfig, line_of};
 use crate::failure::{Failure, Outcome};
 use crate::mask::Mask;
 use async_trait::async_trait;
@@ -411,7 +411,10 @@ fn rules(config: &Config) -> Outcome<Rules> {
     let Some(path) = &config.flow.policy_file else { return Ok(Rules::default()) };
     let refused = |why: &dyn std::fmt::Display| invalid("flow.policy_file", format!("{}: {why}", path.display()));
     let text = read(path, DECLARED_FILE_BYTES_MAX).map_err(|error| refused(&error))?;
-    let file: RuleFile = toml::from_str(&text).map_err(|error| refused(&error.message()))?;
+    let file: RuleFile = toml::from_str(&text).map_err(|error| {
+        let line = error.span().map_or(1, |span| line_of(&text, span.start));
+        refused(&format!("line {line}: {}", error.message()))
+    })?;
     let rules = Rules(file.rule);
     rules.check().map_err(|error| refused(&error))?;
     Ok(rules)

@@ -229,7 +229,8 @@ fn raw(value: &DeValue<'_>) -> RawValue {
     }
 }
 
-fn line_of(text: &str, at: usize) -> usize {
+/// The line of a position in a text.
+pub(crate) fn line_of(text: &str, at: usize) -> usize {
     text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
 }
 

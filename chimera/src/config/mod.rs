@@ -16,7 +16,7 @@ mod service_links;
 mod setting;
 mod show;
 
-pub(crate) use layer::{Flags, load};
+pub(crate) use layer::{Flags, line_of, load};
 pub(crate) use listen::ListenAddress;
 #[cfg(test)]
 pub(crate) use reference::reference;

@@ -219,8 +219,19 @@ fn the_example_rules_are_taken_and_wrong_ones_are_named() {
         .file("rules.toml", include_str!("../../../examples/rules/limits.toml"))
         .env("CHIMERA_FLOW__POLICY_FILE", "rules.toml");
     assert_eq!(place.dev(&[]).stop().0, Some(0));
-    let wrong = RULES.replace("1h", "an hour");
-    let said = place.file("rules.toml", &wrong).run(&["dev", "--no-examples", "--listen", "127.0.0.1:0"]);
-    assert_ne!(said.status, 0);
-    assert!(said.stderr.contains("write a duration such as"), "{}", said.stderr);
+    let mut place = place;
+    for (written, wrong, reason) in [
+        ("1h", "an hour", "rules.toml: line 6: per is `an hour`; write a duration such as"),
+        (
+            "effect = \"limit\"",
+            "effect = \"ask\"\napprovals = 2147483648",
+            "line 2: the rule three-puts: approvals is 2147483648",
+        ),
+        ("three-puts", "three\\u0000puts", "line 2: the rule three\\0puts: name contains U+0000"),
+    ] {
+        place = place.file("rules.toml", &RULES.replace(written, wrong));
+        let said = place.run(&["dev", "--no-examples", "--listen", "127.0.0.1:0"]);
+        assert_ne!(said.status, 0);
+        assert!(said.stderr.contains("CONFIG_INVALID") && said.stderr.contains(reason), "{}", said.stderr);
+    }
 }

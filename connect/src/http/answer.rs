@@ -11,7 +11,7 @@ use chimera_core::limits::{
     HTTP_RESPONSE_DEPTH_MAX, HTTP_RESPONSE_INLINE_BYTES_MAX, HTTP_RESPONSE_VALUES_MAX, RETRY_AFTER_SECONDS_MAX,
 };
 use chimera_core::time::Timestamp;
-use chimera_engine::flow::port::ToolError;
+use chimera_engine::flow::port::{Sent, ToolError};
 use reqwest::Url;
 use reqwest::header::{HeaderMap, LINK, RETRY_AFTER};
 use serde::de::DeserializeOwned;
@@ -62,8 +62,11 @@ impl Answer {
     /// partly executed.
     #[must_use]
     pub fn refusal(&self) -> ToolError {
-        let halfway = self.status >= 500 && self.care == Retryability::Once;
-        let sent = sent(self.care, halfway || self.done);
+        let halfway = self.status >= 500;
+        let sent = match self.care {
+            Retryability::Repeatable if halfway && !self.done => Sent::Answered,
+            care => sent(care, halfway || self.done),
+        };
         let what = format!("{} answered {}", self.shown, self.status);
         let error = match self.status {
             429 => failed(sent, Code::RateLimited, what),
@@ -189,7 +192,6 @@ fn http_date(text: &str) -> Option<Timestamp> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use chimera_engine::flow::port::Sent;
 
     fn answer(status: u16, care: Retryability, headers: &[(&'static str, &'static str)]) -> Answer {
         let pairs = headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
@@ -218,7 +220,8 @@ mod tests {
             (425, Once, "EXTERNAL_SERVICE_ERROR", true, Sent::No),
             (429, Once, "RATE_LIMITED", true, Sent::No),
             (500, Once, "EXTERNAL_SERVICE_ERROR", true, Sent::Maybe),
-            (503, Repeatable, "EXTERNAL_SERVICE_ERROR", true, Sent::No),
+            (404, Repeatable, "EXTERNAL_SERVICE_ERROR", false, Sent::No),
+            (503, Repeatable, "EXTERNAL_SERVICE_ERROR", true, Sent::Answered),
             (503, Read, "EXTERNAL_SERVICE_ERROR", true, Sent::No),
         ] {
             let error = answer(status, care, &[]).refusal();

@@ -15,10 +15,7 @@ pub(super) const fn sent(care: Retryability, begun: bool) -> Sent {
 }
 
 pub(super) fn failed(sent: Sent, code: Code, message: String) -> ToolError {
-    match sent {
-        Sent::No => ToolError::not_sent(code, message),
-        Sent::Maybe => ToolError::maybe_sent(code, message),
-    }
+    ToolError { sent, ..ToolError::not_sent(code, message) }
 }
 
 /// Marks an error as not retryable.

@@ -28,6 +28,9 @@ words! {
 pub enum Sent {
     /// Certainly not.
     No,
+    /// It did, and the other side answered that it failed, perhaps halfway. Repeating it has no second effect, so the
+    /// call fails and nobody is asked whether it took effect.
+    Answered,
     /// Unknown.
     Maybe,
 }
@@ -40,6 +43,15 @@ pub struct ToolError {
     pub body: Box<ErrorBody>,
     /// `No` if the other side refused the request.
     pub sent: Sent,
+}
+
+/// The detail of an error that says that the failed call may have taken effect.
+const MAY_HAVE_TAKEN_EFFECT: &str = "may_have_taken_effect";
+
+/// Whether a call that failed with this error may have taken effect, although nobody is asked about it.
+#[must_use]
+pub fn may_have_taken_effect(error: &ErrorBody) -> bool {
+    error.details.get(MAY_HAVE_TAKEN_EFFECT) == Some(&Value::Bool(true))
 }
 
 /// The result of checking whether an earlier call took effect.
@@ -78,6 +90,17 @@ impl ToolError {
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         *self.body = self.body.with(name, value);
         self
+    }
+
+    /// The error as it is recorded: every store can hold it, and it says by itself what is only known from `sent`.
+    #[must_use]
+    pub fn recorded(self) -> Self {
+        let body = self.body.sanitized();
+        let body = match self.sent {
+            Sent::Answered => body.with(MAY_HAVE_TAKEN_EFFECT, true),
+            Sent::No | Sent::Maybe => body,
+        };
+        Self { body: Box::new(body), sent: self.sent }
     }
 
     #[must_use]

@@ -3,6 +3,7 @@
 //! A goal, a list of steps and a workflow all become a plan before anything is decided about them.
 //! An input may contain `${nodes.<id>.outputs.…}`, the output of an earlier step.
 
+use crate::flow::expr::is_deferred;
 use crate::json::Digest32;
 use crate::limits::PLAN_CALLS_MAX;
 use serde::{Deserialize, Serialize};
@@ -92,6 +93,15 @@ fn split_data(step: &str, input: &Value) -> (Value, Value) {
     (Value::Object(given), members.values().cloned().collect())
 }
 
+/// Whether the value at a JSON pointer of a step's input is known before the run. What is not known yet is an expression,
+/// a marker in its place, or a part of one.
+#[must_use]
+pub fn is_known(input: &Value, pointer: &str) -> bool {
+    let ends = pointer.match_indices('/').map(|(at, _)| at).chain([pointer.len()]);
+    let mut parts = ends.filter_map(|end| input.pointer(&pointer[..end]));
+    !parts.any(|part| is_deferred(part) || part.as_str().is_some_and(|text| text.contains("${")))
+}
+
 /// Whether any string or member name contains an expression.
 fn has_expression(value: &Value) -> bool {
     match value {
@@ -113,6 +123,23 @@ mod tests {
             input: input.clone(),
         });
         Plan { steps: steps.collect(), more: false }
+    }
+
+    #[test]
+    fn a_value_is_known_unless_it_or_what_holds_it_is_yet_to_come() {
+        let input = json!({"a": 1, "b": "${nodes.s1.outputs.b}", "c": {"d": {"$deferred": {}}}, "e": [{"f": "g"}]});
+        for (pointer, known) in [
+            ("/a", true),
+            ("/b", false),
+            ("/b/x", false),
+            ("/c/d/e", false),
+            ("/c/f", true),
+            ("/e/0/f", true),
+            ("/x", true),
+        ] {
+            assert_eq!(is_known(&input, pointer), known, "{pointer}");
+        }
+        assert!(!is_known(&json!({"$deferred": {}}), "/a"));
     }
 
     #[test]

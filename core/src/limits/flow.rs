@@ -291,6 +291,9 @@ pub const RULE_WINDOW_SECONDS_MAX: u32 = 31 * 86_400;
 pub const RULE_LIMITS_MAX: usize = 8;
 /// Characters of the name of a rule with limits. A longer one is refused with `CONFIG_INVALID`.
 pub const RULE_NAME_CHARS_MAX: usize = 200;
+/// Bytes of the name of a rule, the JSON pointers of one of its limits, and 64 for each value that it counts by: the key
+/// of a row. A longer one is refused with `CONFIG_INVALID`.
+pub const RULE_SUBJECT_BYTES_MAX: usize = 1_500;
 /// Limits that apply to one call. A call with more is refused with `POLICY_DENIED`.
 pub const CALL_LIMITS_MAX: usize = 32;
 /// Calls that a window counts one by one. If there are more, old calls that are close together are counted as one, at
@@ -415,7 +418,8 @@ pub const EVENT_ID_CHARS_MAX: usize = 128;
 pub const EVENT_PAYLOAD_BYTES_MAX: usize = 32 * 1024;
 /// Runs that one event may be delivered to when it is published. If more wait for it, it is refused with `OVERLOADED`.
 pub const EVENT_RUNS_MAX: usize = 500;
-/// Events of one name and key that are kept at a time. One more is refused with `OVERLOADED`.
+/// Events of one name and key that are kept at a time. One more is refused with `OVERLOADED`. Publishers at the same
+/// moment may exceed it by a few.
 pub const EVENTS_PER_KEY_MAX: usize = 100;
 /// Default time for which an event is kept. A wait that begins later does not get it.
 pub const EVENT_SECONDS_DEFAULT: u32 = 86_400;

@@ -14,9 +14,9 @@ use chimera_core::flow::policy::{Action, Policy, PolicyVerdict};
 use chimera_core::flow::reservation::{Limit, Measure};
 use chimera_core::flow::risk::Score;
 use chimera_core::flow::run::{ApprovalRequirement, Obligation};
-use chimera_core::limits::{RULE_LIMITS_MAX, RULE_NAME_CHARS_MAX};
+use chimera_core::limits::{APPROVALS_NEEDED_MAX, RULE_LIMITS_MAX, RULE_NAME_CHARS_MAX, RULE_SUBJECT_BYTES_MAX};
 use chimera_core::tool::Spec;
-use limit::OneOrMany;
+use limit::{HAS_NUL, OneOrMany};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -93,22 +93,24 @@ enum BeyondEffect {
     Ask,
 }
 
-/// A rule with a member that its effect does not allow, or without one that it requires.
+/// A rule with a member that its effect does not allow, or without one that it requires, or with a value that can't be
+/// used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the rule {name}: {reason}")]
+#[error("the rule {}: {reason}", name.escape_debug())]
 pub struct InvalidRule {
     name: String,
-    reason: &'static str,
+    reason: String,
 }
 
 impl TryFrom<RawRule> for Rule {
     type Error = InvalidRule;
 
     fn try_from(written: RawRule) -> Result<Self, InvalidRule> {
+        written.check_values()?;
         let limits = written.limits()?;
         let RawRule { name, tool, actor, tenant, effect, reason, approvals, approvers, .. } = written;
         let (other_than_requester, beyond) = (written.other_than_requester, written.beyond);
-        let bad = |reason| InvalidRule { name: name.clone(), reason };
+        let bad = |reason: &str| InvalidRule { name: name.clone(), reason: reason.to_owned() };
         let asks_beyond = beyond == Some(BeyondEffect::Ask);
         let asks = approvals.is_some() || approvers.is_some() || other_than_requester.is_some();
         if asks && effect != RuleEffect::Ask && !asks_beyond {
@@ -148,7 +150,7 @@ impl TryFrom<RawRule> for Rule {
 impl RawRule {
     /// Its limits, each written under the name that fits it.
     fn limits(&self) -> Result<Vec<RuleLimit>, InvalidRule> {
-        let bad = |reason| Err(InvalidRule { name: self.name.clone(), reason });
+        let bad = |reason: &str| Err(self.invalid(reason));
         let of = |limits: &Option<OneOrMany<RuleLimit>>| limits.clone().map_or_else(Vec::new, |limits| limits.0);
         let (mut counts, sums) = (of(&self.at_most), of(&self.sum_at_most));
         let is_count = |limit: &RuleLimit| limit.measure == Measure::Count;
@@ -165,7 +167,35 @@ impl RawRule {
         if !counts.is_empty() && self.name.chars().count() > RULE_NAME_CHARS_MAX {
             return bad("its name is too long for a rule with limits");
         }
+        if counts.iter().any(|limit| limit.subject_bytes(&self.name) > RULE_SUBJECT_BYTES_MAX) {
+            return bad("its name and the JSON pointers of a limit are too long together");
+        }
         Ok(counts)
+    }
+
+    /// Refuses numbers and texts that no approval request and no store could hold. Those of limits are checked as they
+    /// are read.
+    fn check_values(&self) -> Result<(), InvalidRule> {
+        if let Some(needed) = self.approvals.filter(|needed| *needed > APPROVALS_NEEDED_MAX) {
+            let reason = format!("approvals is {needed}; a request requires at most {APPROVALS_NEEDED_MAX}");
+            return Err(self.invalid(&reason));
+        }
+        let text = |name: &str, text: Option<&str>| {
+            text.filter(|text| text.contains('\0')).map_or(Ok(()), |_| Err(self.invalid(&format!("{name} {HAS_NUL}"))))
+        };
+        text("name", Some(&self.name))?;
+        text("tool", Some(&self.tool))?;
+        text("actor", self.actor.as_deref())?;
+        text("tenant", self.tenant.as_deref())?;
+        text("reason", self.reason.as_deref())?;
+        let approvers = self.approvers.iter().flatten().enumerate();
+        approvers
+            .map(|(at, pattern)| (format!("approvers[{at}]"), pattern))
+            .try_for_each(|(at, pattern)| text(&at, Some(pattern)))
+    }
+
+    fn invalid(&self, reason: &str) -> InvalidRule {
+        InvalidRule { name: self.name.clone(), reason: reason.to_owned() }
     }
 }
 
@@ -188,7 +218,7 @@ impl Rules {
         match self.0.iter().find(|rule| !rule.limits.is_empty() && !names.insert(&rule.name)) {
             None => Ok(()),
             Some(rule) => {
-                let reason = "another rule with limits has the same name";
+                let reason = "another rule with limits has the same name".to_owned();
                 Err(InvalidRule { name: rule.name.clone(), reason })
             }
         }
@@ -301,6 +331,36 @@ mod tests {
             let document = json!({"name": "l", "tool": "*", "effect": "limit", "at_most": wrong});
             assert!(rule(document.clone()).is_err(), "{document}");
         }
+    }
+
+    #[test]
+    fn what_no_request_and_no_store_could_hold_is_refused_with_its_place() {
+        let nul = "a\0b";
+        let limit = |members: Value| json!({"effect": "limit", "at_most": members});
+        let long = format!("/{}", "x".repeat(2_000));
+        for (members, reason) in [
+            (json!({"name": nul}), "the rule a\\0b: name contains U+0000"),
+            (json!({"tool": nul}), "the rule l: tool contains U+0000"),
+            (json!({"actor": nul}), "actor contains U+0000"),
+            (json!({"tenant": nul}), "tenant contains U+0000"),
+            (json!({"effect": "deny", "reason": nul}), "reason contains U+0000"),
+            (json!({"approvers": ["user_*", nul]}), "approvers[1] contains U+0000"),
+            (limit(json!({"count": 1, "per": "1h", "by": "/a\0"})), "`/a\\0` contains U+0000"),
+            (limit(json!({"count": 1, "per": "1h\0"})), "per is `1h\\0`"),
+            (limit(json!({"count": 1, "per": "1h", "by": long})), "too long together"),
+            (json!({"approvals": 11}), "the rule l: approvals is 11; a request requires at most 10"),
+            (json!({"approvals": 2_147_483_648_u32}), "approvals is 2147483648"),
+            (json!({"approvals": 4_294_967_296_u64}), "4294967296"),
+        ] {
+            let mut document = json!({"name": "l", "tool": "*", "effect": "ask"});
+            document.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+            let refused = rule(document.clone()).unwrap_err();
+            assert!(refused.contains(reason), "{document}: {refused}");
+        }
+        let sum = json!({"of": "/a\0", "limit": 1, "per": "1h"});
+        let refused = rule(json!({"name": "l", "tool": "*", "effect": "limit", "sum_at_most": sum})).unwrap_err();
+        assert!(refused.contains("`/a\\0` contains U+0000"), "{refused}");
+        assert!(rule(json!({"name": "l", "tool": "*", "effect": "ask", "approvals": 10})).is_ok());
     }
 
     #[test]

@@ -89,7 +89,7 @@ pub use patch::{PatchRequest, ProposedPatch, patch, withdraw_patch};
 pub use process_log::ProcessLog;
 pub use progress::{RunOutcome, RunProgress};
 pub use registry::{DuplicateTool, ToolOrigin, ToolRegistry, ToolSet};
-pub(crate) use reservations::check_limits;
+pub(crate) use reservations::{CallTime, check_limits};
 pub use restore::{DroppedSignal, RestoreSurvey, RestoredRun, ResumeOptions, resume_store, survey_restored};
 pub use share::{ListedWorkflow, share_workflow};
 pub use show::{RunFilter, list_runs, show_run, show_run_as};

@@ -2,7 +2,7 @@
 
 use chimera_core::access::Level;
 use chimera_core::error::Code;
-use chimera_core::flow::call::ToolError;
+use chimera_core::flow::call::{Sent, ToolError};
 use chimera_core::flow::reservation::RESERVATIONS;
 use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::tool::EffectKind;
@@ -123,6 +123,32 @@ async fn a_write_that_failed_gives_its_place_back_and_a_read_does_not() {
         assert_eq!(stage.ended(run).await["error"]["code"], "VALIDATION_FAILED");
         let run = call(&stage, "user_ann", "tool", input(1)).await;
         assert_eq!(stage.ended(run).await["status"], second, "{effect:?}");
+    }
+}
+
+/// Repeating it is harmless, so the run fails and asks nobody. But the service may have done what it was asked for.
+#[tokio::test(start_paused = true)]
+async fn a_write_that_failed_perhaps_halfway_keeps_its_place() {
+    let halfway = || ToolError { sent: Sent::Answered, ..ToolError::not_sent(Code::ExternalServiceError, "502") };
+    let refused = || ToolError::not_sent(Code::ValidationFailed, "never");
+    for (second, third) in [(halfway as fn() -> ToolError, false), (refused, false), (refused, true)] {
+        let tool = ScriptedTool::new("tool", EffectKind::Write).on_execute(move |ctx, _| async move {
+            match (ctx.attempt, third) {
+                (1, false) => Err(halfway()),
+                _ => Err(second()),
+            }
+        });
+        let stage = stage(1)
+            .tool(tool.with_declaration(|d| d.metadata.idempotent = true).build())
+            .policy(at_most(1, json!("actor")))
+            .open()
+            .await;
+        let run = call(&stage, "user_ann", "tool", input(1)).await;
+        let ended = stage.ended(run).await;
+        assert_eq!(ended["error"]["code"], second().body.code, "{ended:#}");
+        let run = call(&stage, "user_ann", "tool", input(1)).await;
+        let code = stage.ended(run).await["error"]["code"].clone();
+        assert_eq!(code, if third { "VALIDATION_FAILED" } else { "POLICY_DENIED" });
     }
 }
 
@@ -294,6 +320,27 @@ async fn what_is_not_limited_reads_nothing_more_and_what_simulates_counts_nothin
     stage.status(run, "rolled_back").await;
     let run = stage.start(StartRun { level: SILENT, ..StartRun::of("v", json!({})) }).await;
     assert_eq!(stage.ended(run).await["error"]["code"], "POLICY_DENIED");
+}
+
+/// A shadow sends the reads of its run once more. They count like all others.
+#[tokio::test(start_paused = true)]
+async fn the_reads_that_a_shadow_sends_count_and_are_denied_beyond_the_limit() {
+    let fetch = ScriptedTool::new("fetch", EffectKind::Read);
+    let asked = fetch.asked();
+    let stage = stage(1).tool(fetch.build()).policy(at_most(2, json!("tool"))).open().await;
+    let run = call(&stage, "user_ann", "fetch", input(1)).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+    let replay = async |mode: ReplayMode| {
+        let replay = Replay { of: run, mode, from: None };
+        let permit = stage.permit("user_ann");
+        let replayed = flow::replay(&stage.flow, &permit, replay, ReplayDecision::default()).await.unwrap();
+        stage.ended(replayed.run_id).await
+    };
+    assert_eq!(replay(ReplayMode::Shadow).await["status"], "completed");
+    let beyond = replay(ReplayMode::Shadow).await;
+    assert_eq!(beyond["error"]["code"], "POLICY_DENIED", "{beyond:#}");
+    assert_eq!(asked.count("execute"), 2);
+    assert_eq!(replay(ReplayMode::Freeze).await["status"], "completed", "it sends nothing");
 }
 
 /// A pure call reaches nothing outside, and counts all the same. A child run is judged by its own calls.

@@ -8,6 +8,7 @@ use chimera_core::access::token::Claims;
 use chimera_core::act::risk;
 use chimera_core::flow::plan::Plan;
 use chimera_core::flow::policy::{Action, Policy, PolicyVerdict};
+use chimera_core::flow::reservation::Limit;
 use chimera_core::flow::risk::Score;
 use chimera_core::flow::tables::RUNS;
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, AUDIT_LOGS, IDEMPOTENCY_RECORDS};
@@ -15,6 +16,7 @@ use chimera_core::time::Timestamp;
 use chimera_core::tool::{EffectKind, ReadOnlyInputs, Risk, Rollback, Spec};
 use chimera_engine::access::port::Counters;
 use chimera_engine::access::{Directory, Settings};
+use chimera_engine::act::rules::Rules;
 use chimera_engine::act::{DirectoryRecipients, Guard, Schedules};
 use chimera_engine::flow::Asking;
 use chimera_engine::flow::port::ToolError;
@@ -72,15 +74,39 @@ impl Clock for OffsetClock {
     }
 }
 
-/// A policy that forbids one tool.
-struct ForbidTool(&'static str);
+/// A policy that forbids one tool, and has a limit on the refunds of [`LIMITED_ACTOR`].
+struct TestPolicy {
+    forbidden: &'static str,
+    limits: Rules,
+}
 
-impl Policy for ForbidTool {
+/// Refunds up to 1000 per hour.
+pub(crate) const LIMITED_ACTOR: &str = "service_chatbot";
+
+impl TestPolicy {
+    fn new() -> Self {
+        let limit = json!({
+            "name": "refunds", "tool": "desk.refund", "actor": LIMITED_ACTOR, "effect": "limit", "beyond": "ask",
+            "sum_at_most": {"of": "/amount", "limit": 1000, "per": "1h"},
+        });
+        Self { forbidden: "local.forbidden", limits: Rules(vec![serde_json::from_value(limit).unwrap()]) }
+    }
+}
+
+impl Policy for TestPolicy {
     fn judge(&self, action: &Action<'_>) -> PolicyVerdict {
-        match action.tool.name == self.0 {
+        match action.tool.name == self.forbidden {
             true => PolicyVerdict::Deny { rule: "never".to_owned(), reason: "not here".to_owned() },
             false => PolicyVerdict::Allow,
         }
+    }
+
+    fn has_limits(&self) -> bool {
+        true
+    }
+
+    fn limits(&self, action: &Action<'_>) -> Vec<Limit> {
+        self.limits.limits(action)
     }
 
     fn score_call(&self, _: &Spec, _: &Value) -> Score {
@@ -177,7 +203,7 @@ pub(crate) async fn porch_with(settings: Settings, shared: Option<Arc<dyn Counte
     let tools = tools();
     let asked = tools.iter().map(|tool| (tool.name(), tool.asked())).collect();
     let setup = tools.into_iter().fold(stage(1), |setup: EngineSetup, tool| setup.tool(tool.build()));
-    let guard = Guard::new(Arc::clone(&directory), ForbidTool("local.forbidden"));
+    let guard = Guard::new(Arc::clone(&directory), TestPolicy::new());
     let recipients = Arc::new(DirectoryRecipients::new(Arc::clone(&directory)));
     let asking = Asking { base_url: "https://chimera.example".to_owned(), recipients, ..asking() };
     let stage = setup.world(world).policy(guard).asking(asking).open_on(records).await;

@@ -1,7 +1,7 @@
 //! Nothing runs more freely than was decided: what is not known when a run is asked for, what is done over
 //! again, and what only looks as if it was done before.
 
-use super::access_server::{AccessServer, ApiResponse, entry, porch_with, sent};
+use super::access_server::{AccessServer, ApiResponse, LIMITED_ACTOR, entry, porch_with, sent};
 use crate::flow::{NOTHING, path};
 use chimera_core::access::{ActorEntry, Level};
 use chimera_core::flow::tables::RUNS;
@@ -246,5 +246,33 @@ async fn another_version_of_a_workflow_is_done_for_the_first_time() {
     porch.clock.wait(2);
     for id in ["inner", "outer"] {
         assert_eq!(level(id).await, "L1_Draft", "{id}");
+    }
+}
+
+/// Nothing is started that a limit denies whenever it is made: what it adds can't be read from its input. A value that a
+/// step will only return is left to the run.
+#[tokio::test]
+async fn a_call_without_a_valid_amount_is_refused_at_the_door() {
+    for level in [Level::ExecuteSilent, Level::Draft] {
+        let robot = ActorEntry { level: Some(level), ..entry(LIMITED_ACTOR, &["desk.*", "billing.*"]) };
+        let porch = porch(vec![robot]).await;
+        let act = async |input: Value| {
+            porch.act(LIMITED_ACTOR, json!({"steps": [{"tool": "desk.refund", "input": input}]})).await
+        };
+        let wrong = [json!(-1), json!("NaN"), json!("0.0000001"), json!(1e300), json!(null), json!([1])];
+        let inputs = wrong.iter().map(|amount| json!({"amount": amount})).chain([json!({}), json!({"amounts": 1})]);
+        for input in inputs {
+            let refused = act(input.clone()).await;
+            assert_eq!((refused.status, refused.code()), (403, "POLICY_DENIED"), "{level:?} {input}: {refused:?}");
+            assert_eq!((refused.detail("rule"), refused.detail("pointer")), (&json!("refunds"), &json!("/steps/0")));
+        }
+        assert_eq!(porch.house.stage.rows(&RUNS).len(), 0);
+        assert_eq!(act(json!({"amount": "12.5"})).await.status, 202);
+        let first = json!({"tool": "desk.refund", "input": {"amount": 1}});
+        let second = json!({"tool": "desk.refund", "input": {"amount": "${nodes.s1.outputs.echo.amount}"}});
+        let later = porch.act(LIMITED_ACTOR, json!({"steps": [first, second]})).await;
+        assert_eq!(later.status, 202, "{later:?}");
+        // Of what is beyond the limit, a person decides.
+        assert_eq!(act(json!({"amount": 1001})).await.status, 202);
     }
 }

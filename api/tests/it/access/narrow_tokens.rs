@@ -1,8 +1,9 @@
 //! A narrowed token can't bypass its scopes indirectly, and access ends when an actor loses it.
 
-use super::access_server::{AccessServer, ApiResponse, entry, porch_with, sent};
+use super::access_server::{AccessServer, ApiResponse, entry, porch, porch_with, sent};
 use crate::flow::{NOTHING, path};
 use chimera_core::access::{ActorEntry, Level};
+use chimera_core::limits::ACTOR_SCOPES_MAX;
 use chimera_testkit::access::settings;
 use chimera_testkit::flow::{TENANT, workflow};
 use reqwest::{Method, Response};
@@ -15,6 +16,18 @@ async fn narrow(porch: &AccessServer, actor: &str, scopes: &[&str], path: &str, 
     let token = porch.token_with(actor, |claims| claims.scopes = Some(scopes));
     let request = porch.house.client.post(porch.house.server.url(path)).bearer_auth(token);
     sent(crate::flow::signed(request, porch.house.stage.world.clock.now(), actor, &body)).await
+}
+
+#[tokio::test]
+async fn a_token_that_no_request_would_accept_for_its_many_scopes_is_not_issued() {
+    let porch = porch().await;
+    let many = |name: fn(usize) -> String| (0..=ACTOR_SCOPES_MAX).map(name).collect::<Vec<_>>();
+    let ask = |nonce, scopes| json!({"actor": "admin", "issued_at": porch.now(), "nonce": nonce, "scopes": scopes});
+    let refused = porch.post("admin", "/auth/token", &ask("n", many(|n| format!("a.b{n}")))).await;
+    assert_eq!((refused.status, refused.code()), (422, "VALIDATION_FAILED"), "{refused:?}");
+    assert_eq!(refused.detail("pointer"), "/scopes");
+    let given = porch.post("admin", "/auth/token", &ask("m", many(|_| "runs.read".to_owned()))).await;
+    assert_eq!(given.body["scopes"], json!(["runs.read"]), "the same scope counts once: {given:?}");
 }
 
 /// A tool's name as a scope grants no more than the wildcard that it was taken from, in a token or for somebody else.

@@ -5,8 +5,9 @@
 //! transaction that dispatches the call also replaces the rows, compared by their versions. So two nodes can't both use
 //! the last free place.
 //!
-//! Nothing has to be written when the call ends: the row of its effect says how it ended. A write that failed took no
-//! effect, and gives its place back when somebody needs it ([`Window::release`]). Everything else stays counted until
+//! Nothing has to be written when the call ends: the row of its effect says how it ended. A write that failed
+//! without effect gives its place back when somebody needs it ([`Window::release`]); whether one of its calls may have
+//! taken effect all the same, their rows say. Everything else stays counted until
 //! it leaves the window. A crash between the two leaves nothing to clean up.
 
 mod amount;
@@ -20,6 +21,7 @@ pub use window::{CountedCall, LimitReached, Window, WindowKey};
 use super::approval::ApprovalRequirement;
 use crate::error::{Code, ErrorBody};
 use crate::json::Digest32;
+use crate::limits::CALL_LIMITS_MAX;
 use crate::time::Timestamp;
 use serde_json::json;
 use std::fmt;
@@ -108,6 +110,20 @@ pub enum BeyondReason {
     Reached(LimitReached),
     /// What the call adds can't be read.
     Unreadable(String),
+}
+
+impl BeyondReason {
+    /// The call has more limits than are read for one.
+    #[must_use]
+    pub fn too_many_limits() -> Self {
+        Self::Unreadable(format!("a call has at most {CALL_LIMITS_MAX} limits"))
+    }
+
+    /// Whether the same call is beyond the limit at any time.
+    #[must_use]
+    pub const fn is_lasting(&self) -> bool {
+        matches!(self, Self::Unreadable(_) | Self::Reached(LimitReached { free_at: None, .. }))
+    }
 }
 
 /// A place in a window that a dispatched call takes.

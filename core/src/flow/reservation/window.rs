@@ -26,7 +26,7 @@ pub struct CountedCall {
     pub effect: Option<Uuid>,
     pub at: Timestamp,
     pub amount: i64,
-    /// The call took no effect if its effect failed. A read counts however it ended.
+    /// The call may have taken no effect if its effect failed. A read counts however it ended.
     pub is_write: bool,
 }
 

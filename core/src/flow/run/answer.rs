@@ -44,9 +44,7 @@ pub(crate) fn apply_answer(
 ) -> Result<(), Unstorable> {
     // An external system's error text must not prevent the error from being stored.
     let answer = match answer {
-        CallOutcome::Failed(ToolError { body, sent }) => {
-            CallOutcome::Failed(ToolError { body: Box::new(body.sanitized()), sent })
-        }
+        CallOutcome::Failed(error) => CallOutcome::Failed(error.recorded()),
         answer => answer,
     };
     if draft::answered(run, call, &answer, cx)? {

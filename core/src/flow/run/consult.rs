@@ -6,15 +6,15 @@
 //! If the call no longer fits when the turn is committed, the run is loaded and asks again. A call that fits into what
 //! this process wrote last is not asked about: the commit compares it.
 //!
-//! A retry finds the entry of its effect and counts once. Dry runs and replays without effects count nothing. Neither
-//! does an undo: it must be possible at any time, and what it undoes has happened.
+//! A retry finds the entry of its effect and counts once. Dry runs and recorded outputs count nothing; the reads that
+//! a shadow sends count. Neither does an undo: it must be possible at any time, and what it undoes has happened.
 
 use super::env::Env;
 use super::event::{CallMode, Effect, GovernanceDecision};
 use super::requesters;
 use super::tasks::task::TaskState;
 use super::turn_builder::{TurnBuilder, TurnContext};
-use super::{ReplayMode, Run, RunPlace, answer, projecting, replay, start};
+use super::{Run, RunPlace, answer, projecting, start};
 use crate::flow::approval::{ApprovalRequirement, Obligation};
 use crate::flow::policy::Action;
 use crate::flow::projection::Refusal;
@@ -112,10 +112,7 @@ pub(crate) fn limits_on(run: &Run, at: RunPlace, spec: &Spec, env: &Env<'_>) -> 
     if !env.policy.has_limits() {
         return Vec::new();
     }
-    let is_simulated = replay::replay_mode(run).is_some_and(|mode| mode != ReplayMode::Retry);
-    let Some(input) = run.tasks.input(at).filter(|input| !is_simulated && !is_dry_run(input)) else {
-        return Vec::new();
-    };
+    let Some(input) = run.tasks.input(at).filter(|input| !is_dry_run(input)) else { return Vec::new() };
     let (tenant, actor, level) = (run.head.tenant.as_str(), run.head.actor.as_str(), run.head.level);
     let action = Action { tenant, actor, level, node: run.tasks.name(at), tool: spec, input };
     let mut limits = env.policy.limits(&action);
@@ -142,7 +139,7 @@ pub(crate) fn check(run: &Run, at: RunPlace, limits: &[Limit], cx: &mut TurnCont
         are_read &= known.read.is_some();
         let fits = match position < CALL_LIMITS_MAX {
             true => limit.check(&known.window, effect, cx.env.now),
-            false => Err(BeyondReason::Unreadable(format!("a call has at most {CALL_LIMITS_MAX} limits"))),
+            false => Err(BeyondReason::too_many_limits()),
         };
         match (fits, &limit.beyond) {
             (Ok(()), _) => {}

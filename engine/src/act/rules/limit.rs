@@ -98,7 +98,13 @@ fn subject_part(written: String) -> Result<SubjectPart, String> {
     })
 }
 
+/// Why a text of a rule is refused: no store can hold it.
+pub(super) const HAS_NUL: &str = "contains U+0000, which can't be stored";
+
 fn pointer(written: String) -> Result<String, String> {
+    if written.contains('\0') {
+        return Err(format!("`{}` {HAS_NUL}", written.escape_debug()));
+    }
     if written.starts_with('/') {
         return Ok(written);
     }
@@ -107,7 +113,7 @@ fn pointer(written: String) -> Result<String, String> {
 
 /// Seconds of a duration such as `90s`, `15m`, `1h` or `7d`.
 fn window(per: &str) -> Result<u32, String> {
-    let invalid = || format!("per is `{per}`; write a duration such as `90s`, `15m`, `1h` or `7d`");
+    let invalid = || format!("per is `{}`; write a duration such as `90s`, `15m`, `1h` or `7d`", per.escape_debug());
     let unit = per.chars().last().ok_or_else(invalid)?;
     let scale = match unit {
         's' => 1,
@@ -135,6 +141,20 @@ impl RuleLimit {
         };
         let key = WindowKey { subject: self.subject(rule, action), seconds: self.seconds };
         Limit { rule: rule.to_owned(), key, measure: self.measure.clone(), most: self.most, amount, beyond }
+    }
+
+    /// Bytes of its subject under a rule of this name, without the names of actors and tools.
+    pub(super) fn subject_bytes(&self, rule: &str) -> usize {
+        let of = match &self.measure {
+            Measure::Count => 0,
+            Measure::Sum { of } => of.len(),
+        };
+        let part = |part: &SubjectPart| match part {
+            SubjectPart::Actor | SubjectPart::Tool | SubjectPart::Tenant => 0,
+            // A digest as hex digits.
+            SubjectPart::Input(at) => at.len() + 2 * size_of::<Digest32>(),
+        };
+        rule.len() + of + self.by.iter().map(part).sum::<usize>()
     }
 
     /// What the call is counted with. A list, so that no name can look like two.

@@ -25,14 +25,19 @@ pub(in crate::flow) async fn look_up(inner: &EngineState, head: &RunHead, query:
 async fn find(inner: &EngineState, head: &RunHead, query: &EventQuery) -> Result<Option<ReceivedEvent>, EngineError> {
     let records = &*inner.parts.records;
     let scope = || Scope::Tenant(head.tenant.clone());
-    // No more are kept, so the page is complete.
+    // A few more than `EVENTS_PER_KEY_MAX` may be kept.
     let kept = EventBrief::select(scope())
         .with(external_events::event_name, query.name.as_str())
         .with(external_events::event_key, query.key.as_str())
-        .filter(external_events::expires_at, Comparison::Above, inner.parts.clock.steady())
-        .take(limits::EVENTS_PER_KEY_MAX);
-    let kept = rows::decodable::<EventBrief>(records.read(kept).await?.rows);
-    let Some(next) = kept.into_iter().find(|event| !query.received.contains(&event.event_id)) else { return Ok(None) };
+        .filter(external_events::expires_at, Comparison::Above, inner.parts.clock.steady());
+    let mut next = None;
+    rows::pages(records, kept, |page| {
+        let mut kept = rows::decodable::<EventBrief>(page);
+        next = next.take().or_else(|| kept.find(|event| !query.received.contains(&event.event_id)));
+        Ok(())
+    })
+    .await?;
+    let Some(next) = next else { return Ok(None) };
     let select = EventRow::select(scope()).with(external_events::id, next.id);
     // It may have expired just now.
     let Some(row) = rows::find::<EventRow>(records, select).await? else { return Ok(None) };

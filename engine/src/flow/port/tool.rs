@@ -22,7 +22,8 @@ use uuid::Uuid;
 /// **Bounded.** It returns before `CallContext::deadline` and stops soon after `cancelled`; the caller drops the call a
 /// little later in any case. After the deadline it sends nothing that could have an effect, even if the process was
 /// suspended during the call: it reads the clock right before sending, since another node may have taken over the call.
-/// **Honest.** An error says whether anything may have been sent. `Sent::No` is a guarantee.
+/// **Honest.** An error says whether anything may have been sent. `Sent::No` is a guarantee: a limit gives the
+/// place of such a call back.
 /// **Once.** Writes under one `idempotency_key` have one effect, as far as the tool can ensure it.
 #[async_trait]
 pub trait Tool: Send + Sync {

@@ -5,7 +5,7 @@ mod join;
 mod read;
 mod sweep;
 
-pub(crate) use check::check_limits;
+pub(crate) use check::{CallTime, check_limits};
 pub(super) use join::{JoinedTurns, ReservingTurn, commit};
 pub(super) use read::{EffectOutcomes, consult, read_windows};
 pub(super) use sweep::sweep;

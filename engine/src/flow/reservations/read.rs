@@ -1,31 +1,33 @@
 //! Reads what limits have counted.
 //!
-//! When a limit is reached, the effects of its writes are looked up: one that failed took no effect and gives its place
-//! back. The row is read before the effects, and it is compared when it is replaced, so an effect that is sent again
+//! When a limit is reached, the effects of its writes are looked up: one that failed without effect gives its place back.
+//! The calls of a failed effect say whether one of them may have taken effect; then it counts. The row is read before the effects, and it is compared when it is replaced, so an effect that is sent again
 //! meanwhile is not lost.
 
 use crate::error::EngineError;
 use crate::flow::engine::EngineState;
 use crate::rows;
+use chimera_core::flow::call::may_have_taken_effect;
 use chimera_core::flow::reservation::{Facts, Limit, ReservationRow, Window, WindowKey, reservations};
 use chimera_core::flow::run::{EffectStatus, KnownWindows};
-use chimera_core::flow::tables::{EffectRow, effects};
+use chimera_core::flow::tables::{EffectRow, ToolCallRow, effects, tool_calls};
 use chimera_core::limits;
 use chimera_core::record::{Scope, StoredRow};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 use uuid::Uuid;
 
-/// Effects that are known to have succeeded. They stay so, and need not be looked up again.
+/// Effects that are known to keep their place: they succeeded, or may have happened although they failed. They need
+/// not be looked up again.
 #[derive(Default)]
 pub(in crate::flow) struct EffectOutcomes(Mutex<BTreeSet<Uuid>>);
 
 impl EffectOutcomes {
-    fn has_succeeded(&self, effect: Uuid) -> bool {
+    fn keeps_place(&self, effect: Uuid) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&effect)
     }
 
-    fn succeeded(&self, effect: Uuid) {
+    fn keep_place(&self, effect: Uuid) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= limits::SETTLED_EFFECTS_KEPT_MAX {
             known.clear();
@@ -90,15 +92,31 @@ pub(super) async fn read_window(inner: &EngineState, tenant: &str, key: &WindowK
 /// Gives the places of failed writes back.
 async fn release_failed(inner: &EngineState, tenant: &str, window: &mut Window) -> Result<(), EngineError> {
     let counted: Vec<Uuid> = window.releasable(inner.parts.clock.steady()).collect();
-    for effect in counted.into_iter().filter(|effect| !inner.outcomes.has_succeeded(*effect)) {
+    for effect in counted.into_iter().filter(|effect| !inner.outcomes.keeps_place(*effect)) {
         let select = EffectRow::select(Scope::Tenant(tenant.to_owned())).with(effects::id, effect);
         let row: Option<EffectRow> = rows::find(&*inner.parts.records, select).await?;
-        match row.map(|row| row.status) {
-            Some(EffectStatus::Failed) => window.release(effect),
-            Some(EffectStatus::Succeeded) => inner.outcomes.succeeded(effect),
-            // It is in flight, its outcome is unknown, or its row was deleted: it counts.
+        // Without its row, it counts.
+        let Some(EffectRow { step_id: step, status, .. }) = row else { continue };
+        match status {
+            EffectStatus::Failed if !may_have_happened(inner, tenant, step, effect).await? => window.release(effect),
+            EffectStatus::Failed | EffectStatus::Succeeded => inner.outcomes.keep_place(effect),
+            // It is in flight, or its outcome is unknown: it counts.
             _ => {}
         }
     }
     Ok(())
+}
+
+/// Whether a call of a failed effect may have taken effect, although the last one did not.
+async fn may_have_happened(inner: &EngineState, tenant: &str, step: Uuid, effect: Uuid) -> Result<bool, EngineError> {
+    let select = ToolCallRow::select(Scope::Tenant(tenant.to_owned())).with(tool_calls::step_id, step);
+    let mut may_have = false;
+    rows::each(&*inner.parts.records, select, |call: ToolCallRow| {
+        if let Some(error) = call.error_data.filter(|_| call.effect_id == Some(effect)) {
+            may_have |= may_have_taken_effect(&error.decode()?);
+        }
+        Ok(())
+    })
+    .await?;
+    Ok(may_have)
 }
