@@ -136,7 +136,7 @@ async fn a_repeatable_write_is_not_in_doubt_after_a_refusal() {
     let server = Server::start(|seen| if seen.len() == 1 { Reply::status(503) } else { Reply::Cut }).await;
     let tool = tool(CRM, &server);
     let input = json!({"name": "Ada", "list": "l"});
-    assert_eq!(gist(&call(&tool, input.clone()).await.unwrap_err()), ("EXTERNAL_SERVICE_ERROR", true, Sent::No));
+    assert_eq!(gist(&call(&tool, input.clone()).await.unwrap_err()), ("EXTERNAL_SERVICE_ERROR", true, Sent::Answered));
     assert_eq!(gist(&call(&tool, input).await.unwrap_err()), ("EXTERNAL_SERVICE_ERROR", true, Sent::Maybe));
 }
 
@@ -176,7 +176,7 @@ async fn an_undo_may_be_repeated_if_its_method_or_its_file_says_so() {
         let server = Server::start(|_| Reply::status(503)).await;
         let done = CompletedCall { input: json!({"name": "Ada", "list": "l"}), output: json!({"id": 5}) };
         let error = tool(&text, &server).rollback(&ctx(), &done).await.unwrap_err();
-        let sent = if rollback == Rollback::Once { Sent::Maybe } else { Sent::No };
+        let sent = if rollback == Rollback::Once { Sent::Maybe } else { Sent::Answered };
         assert_eq!(error.sent, sent, "{method} {said}");
     }
 }

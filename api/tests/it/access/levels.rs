@@ -267,12 +267,16 @@ async fn a_call_without_a_valid_amount_is_refused_at_the_door() {
             assert_eq!((refused.detail("rule"), refused.detail("pointer")), (&json!("refunds"), &json!("/steps/0")));
         }
         assert_eq!(porch.house.stage.rows(&RUNS).len(), 0);
-        assert_eq!(act(json!({"amount": "12.5"})).await.status, 202);
+        // Started; whether the answer has the result depends on the level and the time it took.
+        let is_started = |answer: &ApiResponse| [200, 202].contains(&answer.status);
+        let valid = act(json!({"amount": "12.5"})).await;
+        assert!(is_started(&valid), "{valid:?}");
         let first = json!({"tool": "desk.refund", "input": {"amount": 1}});
         let second = json!({"tool": "desk.refund", "input": {"amount": "${nodes.s1.outputs.echo.amount}"}});
         let later = porch.act(LIMITED_ACTOR, json!({"steps": [first, second]})).await;
-        assert_eq!(later.status, 202, "{later:?}");
+        assert!(is_started(&later), "{later:?}");
         // Of what is beyond the limit, a person decides.
-        assert_eq!(act(json!({"amount": 1001})).await.status, 202);
+        let beyond = act(json!({"amount": 1001})).await;
+        assert!(is_started(&beyond), "{beyond:?}");
     }
 }
