@@ -126,6 +126,15 @@ impl ScheduleRules {
         dropped
     }
 
+    /// The last tick up to an instant that may start by `now`. The tick `first` may; later ones may have more jitter.
+    fn last_due(&self, schedule: Uuid, first: Timestamp, (until, now): (Timestamp, Timestamp)) -> Timestamp {
+        let mut last = self.timing.last_until(first, until);
+        while last > first && self.start_of(schedule, last) > now {
+            last = self.timing.last_until(first, Timestamp::from_micros(last.micros() - 1));
+        }
+        last
+    }
+
     /// The due tick that is still started, if any. `first` is the first due tick, `last` the last one.
     fn chosen(&self, first: Timestamp, last: Timestamp, now: Timestamp) -> Option<Timestamp> {
         let not_before = |seconds: i64| {
@@ -169,7 +178,7 @@ pub fn decide(schedule: Uuid, rules: &ScheduleRules, backlog: Backlog, now: Time
     let due = backlog.next_at.filter(|tick| rules.start_of(schedule, *tick) <= now);
     let Some(first) = due else { return Wake { missed: None, action: TickAction::Wait, backlog } };
     let until = rules.ends_at.map_or(now, |end| end.min(now));
-    let last = rules.timing.last_until(first, until);
+    let last = rules.last_due(schedule, first, (until, now));
     let chosen = rules.chosen(first, last, now);
     let missed = rules.missed(first, chosen, last);
     let next_at = rules.next_after(chosen.unwrap_or(last));
