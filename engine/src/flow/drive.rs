@@ -23,7 +23,8 @@ use crate::rows;
 use chimera_core::flow::call::{CallOutcome, CheckResult};
 use chimera_core::flow::reservation::Limit;
 use chimera_core::flow::run::{
-    Call, CallMode, CallsInFlight, Effect, Env, Event, EventQuery, LaneOwner, ReceivedAnswer, Run, RunPlace, Turn,
+    AfterRefusal, Call, CallMode, CallsInFlight, Effect, Env, Event, EventQuery, LaneOwner, ReceivedAnswer, Run,
+    RunPlace, Turn,
 };
 use chimera_core::flow::tables::{CacheEntryRow, RunBrief, cache_entries};
 use chimera_core::record::{Scope, StoredRow};
@@ -282,7 +283,12 @@ impl RunDriver {
                 () = tokio::time::sleep(limits::RUN_WRITE_FAILED_PAUSE) => {}
             }
         }
-        let mut events = vec![Event::TurnRefused { answers, again: self.unwritten < 2 }];
+        let then = match self.unwritten {
+            0 | 1 => AfterRefusal::Retry,
+            2 => AfterRefusal::End,
+            _ => AfterRefusal::EndWithoutSignals,
+        };
+        let mut events = vec![Event::TurnRefused { answers, then }];
         events.extend(self.reload(TurnSnapshot::default(), None).await?);
         Some(events)
     }

@@ -1,8 +1,9 @@
 //! Turns that can't be stored: responses from outside are kept, and nothing is retried forever.
 
+use crate::work::{by_workers, claim, complete, start};
 use chimera_core::access::Level;
 use chimera_core::error::Code;
-use chimera_core::flow::tables::{EFFECTS, TOOL_CALLS};
+use chimera_core::flow::tables::{EFFECTS, RUN_SIGNALS, TOOL_CALLS, tool_calls};
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::limits;
 use chimera_core::record::Tx;
@@ -214,4 +215,23 @@ async fn an_answer_waits_for_a_store_that_takes_not_even_the_end_of_the_run() {
     assert_eq!((&shown["status"], &shown["error"]["code"]), (&json!("failed"), &json!("INTERNAL")));
     assert_eq!(stage.step(run, "a", "completed").await["outputs"]["id"], 7);
     assert_eq!((stage.rows_of(&EFFECTS, run)[0].text("status"), asked.count("execute")), ("succeeded", 1));
+}
+
+/// A signal can be what the store refuses. It is consumed in the end, so that the run and its other branches are not
+/// held by it.
+#[tokio::test(start_paused = true)]
+async fn a_signal_that_can_not_be_stored_is_consumed_in_the_end() {
+    let stage = by_workers().open().await;
+    let run = start(&stage, "look").await;
+    let claimed = claim(&stage).await;
+    // Whatever applies the report is refused.
+    refuse(&stage, |tx| {
+        let mut calls = tx.updates.iter().filter(|update| update.table == &TOOL_CALLS);
+        calls.any(|call| call.set.iter().any(|(column, _)| TOOL_CALLS.columns[*column].name == tool_calls::tool_output))
+    });
+    complete(&stage, &claimed, json!({"n": 7})).await.unwrap();
+    stage.pass(limits::RUN_WRITE_FAILED_PAUSE + Duration::from_secs(10)).await;
+    assert!(stage.rows(&RUN_SIGNALS).is_empty(), "the report waits for ever");
+    let events = stage.events(run).await;
+    assert!(events.iter().any(|event| event == "run.signal_unstorable"), "{events:?}");
 }

@@ -77,9 +77,19 @@ pub enum Event {
     TurnRefused {
         /// The answers of its calls meanwhile.
         answers: Vec<ReceivedAnswer>,
-        /// Whether it may try again. Otherwise the run fails, or its rollback ends.
-        again: bool,
+        then: AfterRefusal,
     },
+}
+
+/// What a run does after a turn that the store refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterRefusal {
+    /// It tries again.
+    Retry,
+    /// It fails, or its rollback ends.
+    End,
+    /// The same. Signals are consumed without being applied: one of them may be what the store refuses.
+    EndWithoutSignals,
 }
 
 /// The answer of a call, applied by a turn that could not be stored.

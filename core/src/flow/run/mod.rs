@@ -62,8 +62,8 @@ pub use create::NewRun;
 pub use doubts::UnknownOutcome;
 pub use env::{Env, Gate, KnownWindows, SlotRequest};
 pub use event::{
-    Call, CallMode, Effect, Event, EventQuery, GovernanceDecision, LedgerNote, ReceivedAnswer, RunPlace, Signal,
-    SignalKind, Turn,
+    AfterRefusal, Call, CallMode, Effect, Event, EventQuery, GovernanceDecision, LedgerNote, ReceivedAnswer, RunPlace,
+    Signal, SignalKind, Turn,
 };
 pub use head::{Replay, ReplayMode, RunHead, Source, WorkflowRef};
 pub use load::{RunRecording, StepRecording, StoredPatch, StoredRun, with_descendants};

@@ -2,9 +2,10 @@
 //!
 //! The answers that the turn had applied are applied again, so their outcome stays known. If the turn is refused
 //! once more, further attempts would end the same way. Then the run fails, or its rollback ends with the remaining
-//! steps not undone.
+//! steps not undone. If even that is refused, a signal may be what can't be stored: those that wait are consumed
+//! without effect, with a note each.
 
-use super::event::{CallMode, ReceivedAnswer};
+use super::event::{AfterRefusal, CallMode, ReceivedAnswer};
 use super::tasks::task::TaskState;
 use super::turn_builder::TurnContext;
 use super::{Run, RunPlace, answer};
@@ -19,11 +20,11 @@ pub(super) const TURN_REFUSED: &str = "the next state of this run could not be s
 pub(crate) fn reapply_answers(
     run: &mut Run,
     answers: Vec<ReceivedAnswer>,
-    again: bool,
+    then: AfterRefusal,
     cx: &mut TurnContext<'_>,
 ) -> Result<(), Unstorable> {
-    run.stopping.restrict_to_end(!again);
-    if !again && !run.status.is_final() {
+    run.stopping.restrict_to_end(then);
+    if then != AfterRefusal::Retry && !run.status.is_final() {
         run.stopping.fail_with(ErrorBody::new(Code::Internal, TURN_REFUSED));
     }
     for ReceivedAnswer { at, call, answer, took_ms, in_doubt } in answers {

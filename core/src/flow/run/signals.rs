@@ -32,6 +32,11 @@ pub(crate) fn apply(run: &mut Run, signal: Signal, cx: &mut TurnContext<'_>) -> 
         return Ok(());
     }
     approve::mark_withdrawn(run, &signal.withdrawn);
+    if run.stopping.ignores_signals() {
+        let data = json!({"kind": signal.kind.name(), "signal": signal.id});
+        cx.turn.add_note("run.signal_unstorable", None, None, data);
+        return Ok(());
+    }
     match signal.kind {
         SignalKind::Rollback { steps, by, reason, for_parent } => {
             undo::begin(run, RollbackRequest { steps, by, reason, for_parent }, cx)

@@ -83,7 +83,7 @@ fn apply_event(run: &mut Run, event: Event, cx: &mut TurnContext<'_>) -> Result<
         }
         Event::Signalled(signal) => signals::apply(run, signal, cx),
         Event::Tick => Ok(()),
-        Event::TurnRefused { answers, again } => refused_turn::reapply_answers(run, answers, again, cx),
+        Event::TurnRefused { answers, then } => refused_turn::reapply_answers(run, answers, then, cx),
     }
 }
 

@@ -4,6 +4,7 @@
 //! The reason is in its row until it has ended, so that a node that loads it after a crash ends it with the same reason
 //! and actor.
 
+use super::event::AfterRefusal;
 use super::turn_builder::TurnBuilder;
 use crate::access::Actor;
 use crate::error::ErrorBody;
@@ -43,6 +44,8 @@ pub(crate) struct Stopping {
     stored: (bool, bool),
     /// Its next state could not be stored, twice. It can only end.
     can_only_end: bool,
+    /// The same, and no signal is applied any more.
+    ignores_signals: bool,
 }
 
 /// Who paused a run, according to its row. Rows written before this was recorded count as paused by a person, so that
@@ -155,9 +158,15 @@ impl Stopping {
         turn.add_note(if pause { "run.paused" } else { "run.resumed" }, None, Some(by), json!({}));
     }
 
-    /// Its next state could not be stored: whether it can only end.
-    pub(crate) const fn restrict_to_end(&mut self, only: bool) {
-        self.can_only_end = only;
+    /// Its next state could not be stored.
+    pub(crate) fn restrict_to_end(&mut self, then: AfterRefusal) {
+        self.can_only_end = then != AfterRefusal::Retry;
+        self.ignores_signals = then == AfterRefusal::EndWithoutSignals;
+    }
+
+    /// Whether signals are consumed without being applied.
+    pub(crate) const fn ignores_signals(&self) -> bool {
+        self.ignores_signals
     }
 
     pub(crate) const fn can_only_end(&self) -> bool {
