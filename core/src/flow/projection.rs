@@ -36,6 +36,8 @@ pub enum StepChange<'a> {
         input: &'a Value,
         ended: Result<&'a Value, &'a ErrorBody>,
         duration_ms: i64,
+        /// Whether the end was recorded before, as unknown: what is recorded now has a record of its own.
+        is_late: bool,
         /// A fresh id for what the end of the call needs beside its own row.
         fresh: Uuid,
     },

@@ -2,7 +2,8 @@
 //!
 //! A record is inserted when the call starts, with the status `timeout` and without an end: if the process dies, it is
 //! true as it stands. It is completed once and then frozen. An error without a call has a record of its own, and so has
-//! the error of a call that timed out, whose own record says `timeout`.
+//! the error of a call that timed out, whose own record says `timeout`. What is reported of a call after its end was
+//! recorded as unknown has a record of its own, too.
 
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::AgentType;
@@ -49,7 +50,18 @@ impl Projection for ExecutionLog {
                 let status = ExecutionStatus::Timeout;
                 record(step, &Record { id: call, agent_type, execution_type, input, status, error: None })
             }
-            StepChange::CallEnded { call, tool, attempt, input, ended, duration_ms, fresh } => {
+            StepChange::CallEnded { tool, attempt, input, ended, duration_ms, is_late: true, fresh, .. } => {
+                let status = if ended.is_ok() { ExecutionStatus::Success } else { ExecutionStatus::Failed };
+                let mut rows =
+                    record(step, &Record { id: fresh, agent_type, execution_type, input, status, error: ended.err() })?;
+                let usage = usage(tool, attempt, input, ended.ok());
+                if ended.is_ok() {
+                    rows.push(ProjectedRow::Change(note_end(fresh, None, &usage)?));
+                    rows.push(ProjectedRow::Change(complete(step, fresh, status, ended.ok(), duration_ms)?));
+                }
+                Ok(rows)
+            }
+            StepChange::CallEnded { call, tool, attempt, input, ended, duration_ms, fresh, is_late: false } => {
                 let usage = usage(tool, attempt, input, ended.ok());
                 let error = ended.err();
                 let timed_out = error.is_some_and(|error| error.code == Code::RequestTimeout.as_str());
@@ -110,9 +122,10 @@ fn record(step: &StepContext<'_>, record: &Record<'_>) -> Result<Vec<ProjectedRo
     Ok(rows.into_iter().map(ProjectedRow::Insert).collect())
 }
 
-/// The record of a call, which its end has to find.
+/// The record of a call, which its end has to find. One that is complete is frozen.
 fn record_of(call: Uuid) -> Vec<Condition> {
-    vec![Condition { column: agent_executions::execution_id, compare: Comparison::Is, value: call.into() }]
+    let is = |column, value: Cell| Condition { column, compare: Comparison::Is, value };
+    vec![is(agent_executions::execution_id, call.into()), is(agent_executions::completed_at, Cell::Null)]
 }
 
 /// What the completing change leaves out.

@@ -111,8 +111,11 @@ fn record_end(
 ) -> Result<(), Unstorable> {
     let Called { at, call, spec } = called;
     let step = run.tasks.ensure_step(at, &mut cx.env);
-    let told = projecting::FinishedCall { call, tool: &spec.name, ended: ended.map_err(|error| &*error.body) };
-    projecting::call_ended(run, at, &told, cx)?;
+    // Whoever had the work reports it after its outcome was recorded as unknown.
+    let is_late = matches!(run.tasks.state(at), Some(TaskState::OutcomeUnknown { .. }));
+    let ended_as = ended.map_err(|error| &*error.body);
+    let finished = projecting::FinishedCall { call, tool: &spec.name, ended: ended_as, is_late };
+    projecting::call_ended(run, at, &finished, cx)?;
     let ended = match ended {
         Ok(output) => Ok(Json::encode(output)?),
         Err(error) => Err(error),

@@ -26,6 +26,8 @@ pub(crate) struct FinishedCall<'a> {
     pub(crate) call: Uuid,
     pub(crate) tool: &'a str,
     pub(crate) ended: Result<&'a Value, &'a ErrorBody>,
+    /// Whether its end was recorded before, as unknown.
+    pub(crate) is_late: bool,
 }
 
 pub(crate) fn call_started(run: &Run, call: &Call, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
@@ -45,9 +47,9 @@ pub(crate) fn call_ended(
     let Some(task) = run.tasks.task(at).filter(|_| logging(run).is_some()) else { return Ok(()) };
     cx.turn.mark_logged(at);
     let (input, attempt, fresh) = (task.shared_input(), task.attempt(), (cx.env.ids)());
-    let FinishedCall { call, tool, ended } = *end;
+    let FinishedCall { call, tool, ended, is_late } = *end;
     let duration_ms = cx.turn.took_ms;
-    let change = StepChange::CallEnded { call, tool, attempt, input: &input, ended, duration_ms, fresh };
+    let change = StepChange::CallEnded { call, tool, attempt, input: &input, ended, duration_ms, is_late, fresh };
     project(run, at, &change, cx)
 }
 
