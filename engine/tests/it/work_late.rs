@@ -3,13 +3,16 @@
 use crate::work::{LEASE, SILENT, by_workers, claim, complete, fail, failure, items, lease, start, worker};
 use chimera_core::access::{ActorEntry, Kind};
 use chimera_core::flow::call::Sent;
-use chimera_core::flow::tables::RUN_SIGNALS;
+use chimera_core::flow::tables::{RUN_SIGNALS, WORK_ITEMS, work_items};
 use chimera_core::flow::work::WorkState;
+use chimera_core::job::tables::AgentExecutionRow;
 use chimera_core::limits;
+use chimera_core::record::{Tx, Update};
 use chimera_engine::EngineError;
 use chimera_engine::access::Permit;
 use chimera_engine::flow::work::{self, ClaimedCall};
 use chimera_engine::flow::{self, OutcomeReport};
+use chimera_engine::port::Records;
 use chimera_testkit::flow::{EngineFixture, TENANT, chain, code_of, id_of};
 use serde_json::json;
 use std::time::Duration;
@@ -129,4 +132,47 @@ async fn refuses_late_report(stage: &EngineFixture, run: Uuid, claimed: &Claimed
     assert_eq!(items(stage)[0].state, WorkState::Cancelled);
     let events = stage.events(run).await;
     assert!(!events.iter().any(|event| event == "work.completed" || event == "work.failed"), "{events:?}");
+}
+
+/// The record of the call has ended as unknown, and is frozen.
+#[tokio::test(start_paused = true)]
+async fn a_late_report_has_an_execution_record_of_its_own() {
+    for completes in [true, false] {
+        let stage = by_workers().open().await;
+        let run = stage.run(&chain("w", &[("a", "pay")]).with("log_executions", json!({})), SILENT).await;
+        let claimed = claim(&stage).await;
+        stage.pass(LONG).await;
+        stage.step(run, "a", "outcome_unknown").await;
+        let report = match completes {
+            true => complete(&stage, &claimed, json!({"n": 7})).await,
+            false => fail(&stage, &claimed, Sent::No).await,
+        };
+        report.unwrap();
+        let records = || {
+            let mut rows = stage.records.list::<AgentExecutionRow>();
+            rows.sort_by_key(|row| row.started_at);
+            rows.into_iter().map(|row| (row.status, row.completed_at.is_some())).collect::<Vec<_>>()
+        };
+        if completes {
+            assert_eq!(stage.ended(run).await["status"], "completed");
+            assert_eq!(records(), ["timeout", "failed", "success"].map(|status| (status.to_owned(), true)));
+        } else {
+            claim(&stage).await;
+            assert_eq!(records()[..3], ["timeout", "failed", "failed"].map(|status| (status.to_owned(), true)));
+        }
+    }
+}
+
+/// A worker may take longer than the column for milliseconds holds.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_took_a_month_is_recorded() {
+    let stage = by_workers().open().await;
+    let run = start(&stage, "look").await;
+    let claimed = claim(&stage).await;
+    let month_ago = stage.world.clock.steady().plus_seconds(-30 * 86_400);
+    let set = vec![(work_items::claimed_at, month_ago.into())];
+    let earlier = Update::new(&WORK_ITEMS, vec![claimed.id.into()], Vec::new(), set).unwrap();
+    stage.records.commit(Tx { updates: vec![earlier], ..Tx::default() }).await.unwrap();
+    complete(&stage, &claimed, json!({"n": 7})).await.unwrap();
+    assert_eq!(stage.ended(run).await["status"], "completed");
 }

@@ -389,7 +389,8 @@ impl TurnBuilder {
         };
         let mut cells = vec![
             (tool_calls::outcome, outcome.into()),
-            (tool_calls::duration_ms, self.took_ms.into()),
+            // A call may take longer than the column holds: 24 days.
+            (tool_calls::duration_ms, i32::try_from(self.took_ms.max(0)).unwrap_or(i32::MAX).into()),
             (tool_calls::completed_at, now.into()),
         ];
         match ended {
