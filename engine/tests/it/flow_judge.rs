@@ -497,3 +497,35 @@ async fn a_run_is_loaded_without_effects_of_other_kinds() {
     assert!(!of_effects.is_empty() && of_effects.iter().all(|read| filters(&read)), "{of_effects:?}");
     assert_eq!(asked.count("execute"), 1);
 }
+
+/// What a judge compares an output with may have changed since the original run.
+#[tokio::test(start_paused = true)]
+async fn a_retry_is_judged_though_the_output_is_the_same() {
+    let most = Arc::new(Mutex::new(100));
+    let limit = {
+        let most = Arc::clone(&most);
+        ScriptedTool::new("limit", EffectKind::Read).on_execute(move |_, _| {
+            let most = *most.lock().unwrap();
+            async move { Ok(json!({"most": most})) }
+        })
+    };
+    let amount = ScriptedTool::new("amount", EffectKind::Read).on_execute(|_, _| async { Ok(json!({"n": 50})) });
+    let pay = ScriptedTool::new("pay", EffectKind::Write);
+    let paid = pay.asked();
+    let stage = stage(1).tool(limit.build()).tool(amount.build()).tool(pay.build()).open().await;
+    let check = json!({"require": "${output.n <= nodes.l.outputs.most}", "message": "too much"});
+    let air = workflow("w")
+        .function("l", "limit", json!({}))
+        .function("a", "amount", json!({}))
+        .with_node_member("judge", json!({"checks": [check], "retries": 0}))
+        .function("p", "pay", json!({"n": "${nodes.a.outputs.n}"}))
+        .edge("l", "a")
+        .edge("a", "p");
+    let run = stage.run(&air, SILENT).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+    *most.lock().unwrap() = 10;
+    let again = Replay { of: run, mode: ReplayMode::Retry, from: None };
+    let again = flow::replay(&stage.flow, &stage.permit("user_ann"), again, ReplayDecision::default()).await.unwrap();
+    assert_eq!(stage.ended(again.run_id).await["status"], "failed");
+    assert_eq!(paid.count("execute"), 1);
+}

@@ -9,7 +9,7 @@ use super::event::GovernanceDecision;
 use super::scope::RunScope;
 use super::tasks::task::{HeldOutput, Task, TaskState};
 use super::turn_builder::TurnContext;
-use super::{Run, RunPlace, answer, approve, demands, projecting, replay, stop};
+use super::{ReplayMode, Run, RunPlace, answer, approve, demands, projecting, replay, stop};
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Body, FailedCheck, JudgeScope, SharedJudge};
 use crate::flow::approval::{ApprovalRequirement, Obligation};
@@ -241,8 +241,12 @@ fn judges_output(run: &Run, at: RunPlace) -> bool {
     run.tasks.tool(at).is_none_or(|spec| run.tasks.reach(at, spec) != EffectKind::Write)
 }
 
-/// Whether a replay got the same output as the original run, where it was judged.
+/// Whether a simulated replay got the same output as the original run, where it was judged. A retry really acts on the
+/// output, and what the judge compares it with may have changed.
 fn is_as_recorded(run: &Run, at: RunPlace, output: &Value) -> bool {
+    if replay::replay_mode(run) == Some(ReplayMode::Retry) {
+        return false;
+    }
     let recorded = replay::recording(run, at).filter(|recording| recording.error.is_none());
     recorded.is_some_and(|recording| *recording.output == outputs::completed(output.clone()))
 }
