@@ -73,6 +73,8 @@ pub enum WorkStatus {
     Cancelled,
     /// A child run that was rolled back before its parent heard of its end.
     RolledBack,
+    /// A call that came back from its queue before any worker had it.
+    Returned,
 }
 
 impl WorkStatus {
@@ -83,6 +85,7 @@ impl WorkStatus {
             Self::Failed => "failed",
             Self::Cancelled => "cancelled",
             Self::RolledBack => "rolled_back",
+            Self::Returned => "returned",
         }
     }
 }

@@ -240,7 +240,7 @@ pub(crate) async fn propose_patch(
 }
 
 /// Inspects a copy of a run.
-fn on_copy<T>(flow: &Flow, mut run: Run, look: impl FnOnce(&Run, &Env<'_>) -> T) -> Result<T, EngineError> {
+pub(super) fn on_copy<T>(flow: &Flow, mut run: Run, look: impl FnOnce(&Run, &Env<'_>) -> T) -> Result<T, EngineError> {
     let tenant = run.head().tenant.clone();
     let parts = &flow.inner.parts;
     let pinned = PinnedSpecs::of_graph(&run.head().pins, run.graph());

@@ -35,6 +35,10 @@ impl Policy for DepartedPolicy {
         if left { PolicyVerdict::Deny { rule, reason } } else { PolicyVerdict::Allow }
     }
 
+    fn may_decide(&self, _: &str, person: &str, _: &str) -> bool {
+        !self.0.lock().unwrap().contains(person)
+    }
+
     fn judge_contributor(&self, _: &Action<'_>) -> PolicyVerdict {
         PolicyVerdict::Allow
     }

@@ -18,6 +18,7 @@ use crate::flow::outputs;
 use crate::json::Digest32;
 use crate::limits;
 use crate::record::{Json, Unstorable};
+use crate::time::Timestamp;
 use crate::tool::{EffectKind, Spec, is_dry_run};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -298,25 +299,52 @@ fn call_failed(
             return resolve_maybe_sent(run, at, spec, error, cx);
         }
     }
-    let attempt = run.tasks.task(at).map_or(0, Task::attempt);
     let retries = run.tasks.graph().nodes[at.node].node.retry.as_ref().map_or(limits::RETRIES_MAX, |retry| retry.max);
     let tried = run.tasks.task(at).map_or(0, Task::tries_in_round);
     let due = retry::due(&error.body, tried, retries, cx.env.now, random_from_id(call))
         .filter(|_| !run.stopping.is_stopping());
     let Some(until) = due else { return give_up(run, at, *error.body, cx) };
+    wait_for_retry(run, at, *error.body, until, cx)
+}
+
+/// The call is made again at this time.
+fn wait_for_retry(
+    run: &mut Run,
+    at: RunPlace,
+    error: ErrorBody,
+    until: Timestamp,
+    cx: &mut TurnContext<'_>,
+) -> Result<(), Unstorable> {
     let now = cx.env.now;
     if let Some(task) = run.tasks.task_mut(at).filter(|task| task.is_in_doubt()) {
         cx.turn.settle_effect(task, EffectStatus::Unknown, now)?;
     }
     let data = json!({
-        "node": run.tasks.name(at), "item": at.item, "attempt": attempt, "code": error.body.code,
-        "message": error.body.message, "retry_at": until.to_string(),
-        "delay_ms": until.millis() - cx.env.now.millis(),
+        "node": run.tasks.name(at), "item": at.item, "attempt": run.tasks.task(at).map_or(0, Task::attempt),
+        "code": error.code, "message": error.message, "retry_at": until.to_string(),
+        "delay_ms": until.millis() - now.millis(),
     });
-    run.tasks.enter(at, TaskState::RetryWait { until, error: error.body });
+    run.tasks.enter(at, TaskState::RetryWait { until, error: Box::new(error) });
     run.tasks.mark_dirty(at, cx);
     cx.turn.add_note("step.retrying", run.tasks.step_id(at), None, data);
     Ok(())
+}
+
+/// A call that was handed over comes back, and was certainly not made: it is dispatched again at once.
+pub(crate) fn take_back(
+    run: &mut Run,
+    at: RunPlace,
+    call: Uuid,
+    error: ErrorBody,
+    cx: &mut TurnContext<'_>,
+) -> Result<(), Unstorable> {
+    let Work::Tool(spec) = start::work(run, at) else { return Ok(()) };
+    let error = ToolError { body: Box::new(error), sent: Sent::No };
+    record_end(run, Called { at, call, spec: &spec }, Err(&error), cx)?;
+    if run.stopping.is_stopping() {
+        return stop::stop_step(run, at, cx);
+    }
+    wait_for_retry(run, at, *error.body, cx.env.now, cx)
 }
 
 /// No more retries. A call that may have taken effect does not fail: its outcome is unknown, and a person

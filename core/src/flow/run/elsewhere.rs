@@ -172,6 +172,7 @@ pub(crate) fn work_ended(
         (TaskState::Elsewhere { work: expected, .. }, _) if work.is_none_or(|work| work == *expected) => {
             match *expected {
                 Elsewhere::Run(_) => children::child_ended(run, at, end, cx),
+                Elsewhere::Worker(call) if end.status == WorkStatus::Returned => returned(run, at, call, end, cx),
                 Elsewhere::Job(call) | Elsewhere::Worker(call) => call_ended(run, at, call, end, cx),
             }
         }
@@ -189,6 +190,13 @@ pub(crate) fn work_ended(
         }
         _ => Ok(()),
     }
+}
+
+/// A call came back before any worker had it. It is dispatched again, and everything that decides about a call decides
+/// about it then.
+fn returned(run: &mut Run, at: RunPlace, call: Uuid, end: WorkEnd, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
+    let withdrawn = || ErrorBody::new(Code::PolicyDenied, "the call was taken out of its queue");
+    answer::take_back(run, at, call, end.error.unwrap_or_else(withdrawn).sanitized(), cx)
 }
 
 /// The call of a place that was executed elsewhere ended.

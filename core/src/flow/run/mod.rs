@@ -81,6 +81,7 @@ use crate::error::ErrorBody;
 use crate::flow::air::{DocumentProblem, Graph};
 use crate::flow::call::CallOutcome;
 use crate::flow::patch::Patch;
+use crate::flow::policy::PolicyVerdict;
 use crate::record::{DamagedRows, Unstorable};
 use crate::time::Timestamp;
 use crate::tool::EffectKind;
@@ -303,6 +304,16 @@ impl Run {
     pub fn is_in_doubt(&self, at: RunPlace) -> bool {
         let call = || self.tasks.task(at).is_some_and(Task::is_in_doubt);
         self.rollback.is_in_doubt(at).unwrap_or_else(call)
+    }
+
+    /// What rules, level and people say at this moment about the call of a step. `None`: the step makes none.
+    #[must_use]
+    pub fn verdict_of_step(&self, step: Uuid, env: &Env<'_>) -> Option<PolicyVerdict> {
+        let at = self.tasks.place_of_step(step)?;
+        match start::work(self, at) {
+            start::Work::Tool(spec) => Some(start::judge(self, at, &spec, env)),
+            _ => None,
+        }
     }
 
     /// Whether the tool of a place has no external effect.

@@ -1,24 +1,26 @@
 //! Judging queued calls again when a worker claims them.
 //!
-//! A call may wait in its queue for days. If its requester may not make it any more, or its tool is not shared with the
-//! tenant any more, no worker gets it: it goes back to its run like a call that certainly had no effect, and the run
-//! is refused, or asks, where it dispatches the call again.
+//! A call may wait in its queue for days. What decides about a call when it is dispatched decides again when a worker
+//! is to get it: the rules, those who take part in the run, the approvals, a pause, and whether the tool may be used. If
+//! the call may not be made now, it goes back to its run, which dispatches it again and is refused there, asks, or waits.
 
 use super::lease::unchanged;
 use crate::access::Permit;
 use crate::error::EngineError;
-use crate::flow::{Flow, definitions};
+use crate::flow::{Flow, definitions, load, patch, review};
 use crate::ledger::audit::{EventRecord, Writer};
+use crate::offload::CostFlag;
 use crate::port::CommitError;
 use crate::rows;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::policy::{Action, PolicyVerdict};
 use chimera_core::flow::run::{Signal, SignalKind, affinity};
-use chimera_core::flow::tables::{RunBrief, StepBrief, WORK_ITEMS, WorkItemRow, runs, steps, work_items};
+use chimera_core::flow::tables::{RunRow, StepBrief, WORK_ITEMS, WorkItemRow, runs, steps, work_items};
 use chimera_core::flow::work::{Elsewhere, WorkState, WorkStatus};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::record::{Scope, StoredRow, Tx, Update, Value as Cell};
 use serde_json::json;
+use uuid::Uuid;
 
 /// Those of these queued calls that may be made now. The others go back to their runs.
 pub(super) async fn allowed_items(
@@ -41,30 +43,56 @@ async fn refusal(flow: &Flow, permit: &Permit, item: &WorkItemRow) -> Result<Opt
     let (records, tenant) = (&*flow.inner.parts.records, permit.tenant());
     let scope = || Scope::Tenant(tenant.to_owned());
     let step: Option<StepBrief> = rows::find(records, StepBrief::select(scope()).with(steps::id, item.step_id)).await?;
-    let run: Option<RunBrief> = rows::find(records, RunBrief::select(scope()).with(runs::id, item.run_id)).await?;
-    let (Some(step), Some(level)) = (step, run.and_then(|run| run.autonomy_level)) else { return Ok(None) };
+    let run: Option<RunRow> = rows::find(records, RunRow::select(scope()).with(runs::id, item.run_id)).await?;
+    let (Some(step), Some(run)) = (step, run) else { return Ok(None) };
     let Some(input) = &item.input else { return Ok(None) };
+    if run.pause_requested {
+        return Ok(Some(ErrorBody::new(Code::PolicyDenied, "the run is paused").with("rule", "run.paused")));
+    }
     // A definition that is gone is noticed by the run.
     let Some(tool) = definitions::tool_of_step(flow, permit, &step).await? else { return Ok(None) };
     let registry = flow.registry();
     if let Some(reason) = registry.refusal(&registry.snapshot(), tenant, &tool) {
         return Ok(Some(ErrorBody::new(Code::ToolUnavailable, reason)));
     }
+    let Some(level) = run.autonomy_level else { return Ok(None) };
     let input = input.value()?;
     let (actor, node) = (item.actor.as_str(), step.node_id.as_str());
     let action = Action { tenant, actor, level, node, tool: &tool, input: &input };
-    Ok(match flow.inner.parts.policy.judge(&action) {
+    let verdict = flow.inner.parts.policy.judge(&action);
+    let is_plain = !level.needs_approval() && run.co_requesters.as_ref().is_none_or(Vec::is_empty);
+    let verdict = match verdict {
+        // Nobody else takes part in the run, and nobody had to approve anything.
+        PolicyVerdict::Allow if is_plain && review::requests_of(flow, tenant, item.run_id).await?.is_empty() => {
+            return Ok(None);
+        }
+        PolicyVerdict::Allow | PolicyVerdict::Ask(_) => verdict_of_run(flow, permit, run, item.step_id).await?,
+        deny @ PolicyVerdict::Deny { .. } => deny,
+    };
+    Ok(match verdict {
+        PolicyVerdict::Allow => None,
+        PolicyVerdict::Ask(demand) => Some(ErrorBody::new(Code::PolicyDenied, demand.reason)),
         PolicyVerdict::Deny { rule, reason } => Some(ErrorBody::new(Code::PolicyDenied, reason).with("rule", rule)),
-        // People were asked before the call was dispatched.
-        PolicyVerdict::Allow | PolicyVerdict::Ask(_) => None,
     })
+}
+
+/// What the run itself says about the call: it knows who wrote what, and what people have approved.
+async fn verdict_of_run(flow: &Flow, permit: &Permit, run: RunRow, step: Uuid) -> Result<PolicyVerdict, EngineError> {
+    let costly = CostFlag::default();
+    let loaded = Box::pin(load::snapshot(&*flow.inner.parts.records, &flow.inner.workflows, run, &costly));
+    let (_, copy) = flow.inner.offload.run_when_costly(&permit.claimant(), &costly, loaded).await?;
+    let verdict = patch::on_copy(flow, copy, |run, env| run.verdict_of_step(step, env))?;
+    Ok(verdict.unwrap_or(PolicyVerdict::Allow))
 }
 
 /// Takes a call out of its queue and tells its run. A call that was changed meanwhile is left as it is.
 async fn give_back(flow: &Flow, permit: &Permit, item: &WorkItemRow, error: ErrorBody) -> Result<(), EngineError> {
     let parts = &flow.inner.parts;
+    // A worker that had it before may still report what happened.
+    let was_claimed = item.claims > 0;
+    let state = if was_claimed { WorkState::Lost } else { WorkState::Failed };
     let set = vec![
-        (work_items::state, WorkState::Failed.into()),
+        (work_items::state, state.into()),
         (work_items::settled_at, parts.clock.steady().into()),
         (work_items::input, Cell::Null),
     ];
@@ -74,11 +102,11 @@ async fn give_back(flow: &Flow, permit: &Permit, item: &WorkItemRow, error: Erro
     let ended = SignalKind::WorkEnded {
         step: item.step_id,
         work: Some(Elsewhere::Worker(item.id)),
-        status: WorkStatus::Failed,
+        status: if was_claimed { WorkStatus::Failed } else { WorkStatus::Returned },
         result: None,
         // The run dispatches it again, and judges it then.
         error: Some(ErrorBody { retryable: true, ..error }),
-        may_have_happened: item.claims > 0,
+        may_have_happened: was_claimed,
         took_ms: 0,
         changed_by: Vec::new(),
     };
