@@ -39,7 +39,7 @@ pub struct Patch {
 const PINS: &str = "workflow_versions";
 
 /// The member of a stored patch that holds its tool versions. A proposer cannot set it.
-const TOOLS: &str = "tool_versions";
+pub(crate) const TOOLS: &str = "tool_versions";
 
 /// The member of a stored patch that holds the number of calls it adds.
 const CALLS: &str = "calls";

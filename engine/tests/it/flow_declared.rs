@@ -6,7 +6,7 @@ use chimera_core::flow::tables::{ToolDefinitionRow, tool_definitions};
 use chimera_core::ledger::tables::EntryRow;
 use chimera_core::record::{Scope, StoredRow};
 use chimera_engine::access::port::Tenancy;
-use chimera_engine::flow::{self, ReplayDecision, StartRun, reload_tools};
+use chimera_engine::flow::{self, Decision, PatchRequest, ReplayDecision, StartRun, reload_tools};
 use chimera_engine::port::Records;
 use chimera_testkit::flow::{Air, EngineFixture, ScriptedSource, code_of, stage, workflow};
 use serde_json::{Value, json};
@@ -274,4 +274,34 @@ async fn a_tenants_own_tool_is_seen_and_called_there_alone() {
     progress.wait_for(|progress| progress.ended.is_some()).await.unwrap();
     let calls: Vec<_> = source.calls().into_iter().map(|call| (call.tenant, call.version)).collect();
     assert_eq!(calls, [("other".to_owned(), "1+o".to_owned())]);
+}
+
+/// The run did not begin with the tool of the patch, so the newest definition is the one that it would call.
+#[tokio::test(start_paused = true)]
+async fn an_approval_of_a_patch_is_stale_once_its_tool_has_changed() {
+    let source = ScriptedSource::default().with("desk", "1+a");
+    let stage = stage(1).declared_by(Arc::new(source.clone())).open().await;
+    let air = workflow("w").node(json!({"id": "ask", "type": "hitl", "prompt": "now?"}));
+    let run = stage.run(&air, Level::Draft).await;
+    stage.status(run, "awaiting_approval").await;
+    stage.approve("user_ann", run).await;
+    stage.step(run, "ask", "awaiting_approval").await;
+    let node = json!({"id": "x", "type": "function", "fn": "desk", "inputs": {"n": 1}});
+    let document = json!({
+        "patch_version": "0.1", "justification": "more", "add_nodes": [node],
+        "add_edges": [{"from": "ask", "to": "x"}],
+    });
+    flow::patch(&stage.flow, &stage.permit("user_ann"), PatchRequest::new(run, document)).await.unwrap();
+    let of_patch = |shown: &Value| {
+        let all = shown["approvals"].as_array().cloned().unwrap_or_default();
+        all.into_iter().find(|asked| asked["action_type"] == "graph.patch")
+    };
+    let shown = stage.until(run, |shown| of_patch(shown).is_some()).await;
+    changed(&stage, &source, "1+b").await;
+    let stale = stage.decide("user_ann", run, Decision::Approve, of_patch(&shown).as_ref()).await;
+    assert_eq!(code_of(stale), "STALE_APPROVAL");
+    let renewed = stage.until(run, |now| of_patch(now).is_some_and(|asked| Some(asked) != of_patch(&shown))).await;
+    stage.decide("user_ann", run, Decision::Approve, of_patch(&renewed).as_ref()).await.unwrap();
+    finish(&stage, run).await;
+    assert_eq!(source.versions(), ["1+b"]);
 }

@@ -7,6 +7,7 @@ use super::{
     ApprovalRequest, ApprovalRequirement, AskedFor, Decision, RequestState, RequestStatus, RequestedAction,
     StepApproval, StoredApproval, Validity, approvers,
 };
+use crate::flow::patch::TOOLS as PATCH_TOOLS;
 use crate::flow::tables::ApprovalRow;
 use crate::record::DamagedRows;
 use crate::time::Timestamp;
@@ -98,7 +99,9 @@ impl ActionData {
     pub fn tools(&self) -> impl Iterator<Item = (&str, &str)> {
         let listed = [&self.0["calls"], &self.0["plan"]["steps"]].into_iter().filter_map(Value::as_array);
         let lines = std::iter::once(&self.0).chain(listed.flatten());
-        lines.filter_map(|line| Some((line["tool"].as_str()?, line["tool_version"].as_str()?)))
+        let called = lines.filter_map(|line| Some((line["tool"].as_str()?, line["tool_version"].as_str()?)));
+        let patched = self.0["patch"][PATCH_TOOLS].as_object().into_iter().flatten();
+        called.chain(patched.filter_map(|(name, version)| Some((name.as_str(), version.as_str()?))))
     }
 
     /// The number of earlier requests of the run. Zero for requests stored before this was recorded.
