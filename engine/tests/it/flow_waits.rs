@@ -164,6 +164,22 @@ async fn an_event_id_counts_once() {
     assert_eq!(stage.rows(&EXTERNAL_EVENTS).len(), 1);
 }
 
+/// Its row stays until it is swept.
+#[tokio::test(start_paused = true)]
+async fn the_id_of_an_expired_event_is_free() {
+    let stage = stage(1).open().await;
+    let event = |ttl| PublishEvent { event_id: Some("evt_1".to_owned()), ttl_seconds: Some(ttl), ..payment("o1", 5) };
+    publish(&stage, "agent_bank", event(1)).await.unwrap();
+    stage.pass(Duration::from_secs(3)).await;
+    let filter = EventFilter { limit: 10, ..EventFilter::default() };
+    assert!(list_events(&stage.flow, &stage.permit("agent_bank"), filter).await.unwrap().items.is_empty());
+    let run = waiting(&stage, "o1").await;
+    let other = PublishEvent { payload: json!({"amount": 6}), ..event(600) };
+    assert!(!publish(&stage, "agent_bank", other).await.unwrap().is_duplicate);
+    assert_eq!(stage.ended(run).await["status"], "completed");
+    assert_eq!(stage.rows(&EXTERNAL_EVENTS).len(), 1);
+}
+
 /// Two waits of one run on one channel take two events, in the order in which they came.
 #[tokio::test(start_paused = true)]
 async fn each_wait_of_a_run_takes_an_event_of_its_own() {

@@ -7,7 +7,7 @@ use crate::flow::Flow;
 use crate::flow::view::ListPage;
 use crate::port::ReadError;
 use chimera_core::flow::tables::{EventBrief, external_events};
-use chimera_core::record::{Cursor, Direction, Row, Scope, StoredRow};
+use chimera_core::record::{Comparison, Cursor, Direction, Row, Scope, StoredRow};
 
 /// Which events to list.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,7 +25,11 @@ pub async fn list_events(
     filter: EventFilter<'_>,
 ) -> Result<ListPage<KeptEvent>, EngineError> {
     let scope = Scope::Tenant(permit.tenant().to_owned());
-    let mut select = EventBrief::select(scope).by(&[], Direction::Descending).take(filter.limit);
+    // One that has expired may not be swept yet.
+    let mut select = EventBrief::select(scope)
+        .by(&[], Direction::Descending)
+        .filter(external_events::expires_at, Comparison::Above, flow.inner.parts.clock.steady())
+        .take(filter.limit);
     for (column, value) in [(external_events::event_name, filter.name), (external_events::event_key, filter.key)] {
         if let Some(value) = value {
             select = select.with(column, value);

@@ -4,6 +4,7 @@
 //! event is published again with that wait among its recipients.
 
 use super::KeptEvent;
+use super::sweep::removal;
 use crate::access::{EVENTS_PUBLISH, Permit};
 use crate::error::EngineError;
 use crate::flow::{Flow, signals};
@@ -105,7 +106,8 @@ fn tenant_scope(permit: &Permit) -> Scope {
     Scope::Tenant(permit.tenant().to_owned())
 }
 
-/// The event with this id, if it is kept. Refuses an id that belongs to another event.
+/// The event with this id, if it is kept. Refuses an id that belongs to another event. An event that has expired and
+/// was not swept yet is removed: its id is free.
 async fn published_before(
     flow: &Flow,
     permit: &Permit,
@@ -114,6 +116,10 @@ async fn published_before(
     let Some(id) = event.event_id.as_deref() else { return Ok(None) };
     let select = EventBrief::select(tenant_scope(permit)).with(external_events::event_id, id);
     let Some(row) = rows::find::<EventBrief>(&*flow.inner.parts.records, select).await? else { return Ok(None) };
+    if row.expires_at <= flow.inner.parts.clock.steady() {
+        flow.inner.parts.records.commit(Tx { steps: vec![removal(row.id)], ..Tx::default() }).await?;
+        return Ok(None);
+    }
     if (&row.event_name, &row.event_key, row.payload_digest) == (&event.name, &event.key, event.digest) {
         return Ok(Some(row.into()));
     }

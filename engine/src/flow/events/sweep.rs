@@ -8,7 +8,8 @@ use chimera_core::flow::tables::{
     EVENT_CHANNELS, EXTERNAL_EVENTS, EventBrief, EventChannelRow, event_channels, external_events,
 };
 use chimera_core::limits;
-use chimera_core::record::{Comparison, Condition, Direction, RowCount, Scope, Step, StoredRow, Table, Tx};
+use chimera_core::record::{Comparison, Condition, Direction, RowCount, Scope, Step, StoredRow, Tx};
+use uuid::Uuid;
 
 /// Deletes what has expired, as long as there is a full batch of it.
 pub(in crate::flow) async fn sweep_expired(flow: &Flow) -> Result<(), EngineError> {
@@ -33,11 +34,9 @@ async fn expired_rows(flow: &Flow) -> Result<Vec<Step>, EngineError> {
         // By the index: in the order of their ids, a store would look at every event that is kept.
         .by(&[external_events::expires_at], Direction::Ascending)
         .take(limits::EVENT_SWEEP_ROWS_MAX);
-    let is = |column, value| Condition { column, compare: Comparison::Is, value };
-    let delete = |table: &'static Table, conditions| Step::Delete { table, conditions, rows: RowCount::AtMost(1) };
     let expired = rows::decodable::<EventBrief>(parts.records.read(events).await?.rows);
-    let mut steps: Vec<Step> =
-        expired.map(|row| delete(&EXTERNAL_EVENTS, vec![is(external_events::id, row.id.into())])).collect();
+    let mut steps: Vec<Step> = expired.map(|row| removal(row.id)).collect();
+    let is = |column, value| Condition { column, compare: Comparison::Is, value };
     let old = now.plus_seconds(-limits::EVENT_CHANNEL_SECONDS);
     let channels = EventChannelRow::select(Scope::System)
         .filter(event_channels::updated_at, Comparison::AtMost, old)
@@ -51,7 +50,13 @@ async fn expired_rows(flow: &Flow) -> Result<Vec<Step>, EngineError> {
             is(event_channels::event_key, row.event_key.into()),
             is(event_channels::last_wait, row.last_wait.into()),
         ];
-        steps.push(delete(&EVENT_CHANNELS, conditions));
+        steps.push(Step::Delete { table: &EVENT_CHANNELS, conditions, rows: RowCount::AtMost(1) });
     }
     Ok(steps)
+}
+
+/// The step that deletes an event.
+pub(super) fn removal(id: Uuid) -> Step {
+    let conditions = vec![Condition { column: external_events::id, compare: Comparison::Is, value: id.into() }];
+    Step::Delete { table: &EXTERNAL_EVENTS, conditions, rows: RowCount::AtMost(1) }
 }
