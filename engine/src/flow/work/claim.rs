@@ -111,6 +111,9 @@ pub async fn claim(flow: &Flow, permit: &Permit, request: &ClaimRequest) -> Resu
 fn check_request(permit: &Permit, request: &ClaimRequest) -> Result<(), EngineError> {
     check_worker(permit, &request.queue)?;
     let wrong = |message: String| Err(EngineError::refused(Code::ValidationFailed, message));
+    if request.queue.chars().count() > limits::WORK_QUEUE_CHARS_MAX {
+        return wrong(format!("the name of a queue has at most {} characters", limits::WORK_QUEUE_CHARS_MAX));
+    }
     if !(1..=limits::WORK_CLAIM_ITEMS_MAX).contains(&request.limit) {
         return wrong(format!("limit is {}; give 1 to {}", request.limit, limits::WORK_CLAIM_ITEMS_MAX));
     }
