@@ -8,7 +8,7 @@ use chimera_engine::port::{Clock, Random};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -120,6 +120,7 @@ pub(crate) async fn served(edge: Edge) -> TestServer {
 }
 
 pub(crate) async fn serve_with_limits(edge: Edge, limits: ServerLimits) -> TestServer {
+    LazyLock::force(&SUBSCRIBED);
     let gate = RequestGate::default();
     let held = gate.clone();
     let more = Router::new()
@@ -171,12 +172,18 @@ pub(crate) async fn get_json(url: String) -> (u16, Value) {
     (response.status().as_u16(), response.json().await.unwrap())
 }
 
+/// While a subscriber that takes everything exists, no span is disabled for the whole process. Without one, a span that
+/// another test reaches first, without a subscriber, may stay disabled for the test that captures the log.
+static SUBSCRIBED: LazyLock<tracing::Dispatch> =
+    LazyLock::new(|| tracing::Dispatch::new(tracing_subscriber::fmt().with_writer(std::io::sink).finish()));
+
 /// Captures the log output of this thread.
 #[derive(Clone, Default)]
 pub(crate) struct LogCapture(Arc<Mutex<Vec<u8>>>);
 
 impl LogCapture {
     pub(crate) fn listen(&self) -> tracing::subscriber::DefaultGuard {
+        LazyLock::force(&SUBSCRIBED);
         let into = self.clone();
         let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || into.clone()).finish();
         tracing::subscriber::set_default(subscriber)
