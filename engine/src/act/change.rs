@@ -6,7 +6,7 @@ use super::idempotency::{DuplicateRun, KeyCheck, RequestKey, handle_replay_key};
 use super::propose::{GraphToRun, propose_graph};
 use crate::access::Permit;
 use crate::error::EngineError;
-use crate::flow::{self, CheckedPatch, PatchRequest, ProposedPatch, ReplayDecision, RunHandle, RunKey};
+use crate::flow::{self, CheckedPatch, PatchRequest, ProposedPatch, ReplayOptions, RunHandle, RunKey};
 use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::plan::PlanStep;
@@ -26,7 +26,7 @@ pub async fn replay(
     idempotency_key: Option<RunKey>,
 ) -> Result<RunHandle, EngineError> {
     if replay.mode == ReplayMode::Freeze {
-        let again = ReplayDecision { idempotency_key, ..ReplayDecision::default() };
+        let again = ReplayOptions { idempotency_key, ..ReplayOptions::default() };
         return flow::replay(&actions.flow, permit, replay, again).await;
     }
     let before = flow::original_run(&actions.flow, permit, replay.of).await?;
@@ -42,7 +42,7 @@ pub async fn replay(
         level(actions, permit, &proposal, &score, LevelRequest::default()).await?;
     let level = level.min(head.level);
     check_policy(actions, permit, &proposal, level)?;
-    let again = ReplayDecision {
+    let again = ReplayOptions {
         level: Some(level),
         risk: Some(proposal.risk_document(&score, because)),
         looked_up: Some((before, proposal.inside)),

@@ -96,7 +96,7 @@ pub use show::{RunFilter, list_runs, show_run, show_run_as};
 pub use signals::{
     OutcomeReport, cancel, invalidate_outputs, mark_rolled_back, pause, report_outcome, resume, rollback,
 };
-pub use start::{ReplayDecision, RunHandle, RunTrace, StartRun, replay, start};
+pub use start::{ReplayOptions, RunHandle, RunTrace, StartRun, replay, start};
 pub use steps::{StepFilter, find_step, list_steps, list_steps_as};
 pub use tenant_blobs::TenantBlobs;
 pub use tenant_buckets::TenantBuckets;

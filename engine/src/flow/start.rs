@@ -111,9 +111,9 @@ struct CreatedRun {
     made: Vec<Span>,
 }
 
-/// The decision on a replay; by default it runs at the original level.
+/// How a replay runs; by default at the original level.
 #[derive(Clone, Debug, Default)]
-pub struct ReplayDecision {
+pub struct ReplayOptions {
     /// The highest level allowed.
     pub level: Option<Level>,
     /// The current risk assessment.
@@ -283,7 +283,7 @@ pub async fn replay(
     flow: &Flow,
     permit: &Permit,
     replay: Replay,
-    again: ReplayDecision,
+    again: ReplayOptions,
 ) -> Result<RunHandle, EngineError> {
     let records = &*flow.inner.parts.records;
     let (run, inside) = match again.looked_up {

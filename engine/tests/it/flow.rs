@@ -3,7 +3,7 @@
 use chimera_core::access::Level;
 use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::json::Digest32;
-use chimera_engine::flow::{self, Decide, Decision, Flow, KeeperState, OutcomeReport, ReplayDecision, StartRun};
+use chimera_engine::flow::{self, Decide, Decision, Flow, KeeperState, OutcomeReport, ReplayOptions, StartRun};
 use chimera_engine::port::Records;
 use chimera_testkit::flow::{CallBehavior, World, engine, shown as as_json, until, within};
 use chimera_testkit::memory::MemoryRecords;
@@ -139,7 +139,7 @@ async fn a_finished_run_is_undone_in_reverse_and_replayed_without_a_call() {
     let id = run(&flow, &world, Level::ExecuteSilent).await;
     assert_eq!(settled(&flow, &world, id).await["status"], "completed");
     let replay = Replay { of: id, mode: ReplayMode::Freeze, from: None };
-    let frozen = flow::replay(&flow, &world.actor("user_ann"), replay, ReplayDecision::default()).await.unwrap().run_id;
+    let frozen = flow::replay(&flow, &world.actor("user_ann"), replay, ReplayOptions::default()).await.unwrap().run_id;
     assert_eq!(settled(&flow, &world, frozen).await["status"], "completed");
     assert_eq!(world.outside.sent().len(), 2);
     flow::rollback(&flow, &world.actor("user_ann"), id, None, None).await.unwrap();

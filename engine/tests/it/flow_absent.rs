@@ -4,7 +4,7 @@ use chimera_core::access::Level;
 use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::tool::{EffectKind, Rollback};
 use chimera_engine::EngineError;
-use chimera_engine::flow::{self, OutcomeReport, ReplayDecision, StartRun};
+use chimera_engine::flow::{self, OutcomeReport, ReplayOptions, StartRun};
 use chimera_testkit::flow::{Air, EngineFixture, EngineSetup, ScriptedTool, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -37,7 +37,7 @@ async fn start_then_remove_tool(air: &Air) -> (EngineFixture, Uuid) {
 
 async fn retry(stage: &EngineFixture, of: Uuid) -> Result<Uuid, EngineError> {
     let replay = Replay { of, mode: ReplayMode::Retry, from: None };
-    Ok(flow::replay(&stage.flow, &stage.permit("user_ann"), replay, ReplayDecision::default()).await?.run_id)
+    Ok(flow::replay(&stage.flow, &stage.permit("user_ann"), replay, ReplayOptions::default()).await?.run_id)
 }
 
 /// The step of a node.

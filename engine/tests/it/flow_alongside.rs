@@ -7,7 +7,7 @@ use chimera_core::flow::tables::{APPROVAL_REQUESTS, RUN_PATCHES, RUN_SIGNALS, RU
 use chimera_core::record::{Insert, Tx, Update};
 use chimera_engine::EngineError;
 use chimera_engine::access::Permit;
-use chimera_engine::flow::{self, Decide, Decision, PatchRequest, PublishEvent, ReplayDecision, StartRun};
+use chimera_engine::flow::{self, Decide, Decision, PatchRequest, PublishEvent, ReplayOptions, StartRun};
 use chimera_engine::port::Records;
 use chimera_testkit::flow::{EngineFixture, TENANT, chain, stage, workflow};
 use serde_json::json;
@@ -43,7 +43,7 @@ async fn perform(stage: &EngineFixture, case: &str, run: Uuid, permit: &Permit) 
         "start" => flow::start(flow, permit, StartRun::of("done", json!({}))).await.map(drop),
         "replay" => {
             let replay = Replay { of: run, mode: ReplayMode::Freeze, from: None };
-            flow::replay(flow, permit, replay, ReplayDecision::default()).await.map(drop)
+            flow::replay(flow, permit, replay, ReplayOptions::default()).await.map(drop)
         }
         "approve" | "reject" => {
             let decision = if case == "approve" { Decision::Approve } else { Decision::Reject };

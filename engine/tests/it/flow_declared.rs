@@ -6,7 +6,7 @@ use chimera_core::flow::tables::{ToolDefinitionRow, tool_definitions};
 use chimera_core::ledger::tables::EntryRow;
 use chimera_core::record::{Scope, StoredRow};
 use chimera_engine::access::port::Tenancy;
-use chimera_engine::flow::{self, Decision, PatchRequest, ReplayDecision, StartRun, reload_tools};
+use chimera_engine::flow::{self, Decision, PatchRequest, ReplayOptions, StartRun, reload_tools};
 use chimera_engine::port::Records;
 use chimera_testkit::flow::{Air, EngineFixture, ScriptedSource, code_of, stage, workflow};
 use serde_json::{Value, json};
@@ -51,7 +51,7 @@ async fn a_run_calls_the_definition_that_it_began_with_and_a_new_run_the_newest(
     assert_eq!(source.versions(), ["1+a", "1+b"]);
     let replay = Replay { of: run, mode: ReplayMode::Retry, from: Some("a".to_owned()) };
     let again =
-        flow::replay(&stage.flow, &stage.permit("user_ann"), replay, ReplayDecision::default()).await.unwrap().run_id;
+        flow::replay(&stage.flow, &stage.permit("user_ann"), replay, ReplayOptions::default()).await.unwrap().run_id;
     stage.ended(again).await;
     assert_eq!(source.versions(), ["1+a", "1+b", "1+b"], "a retry is a new run");
 }

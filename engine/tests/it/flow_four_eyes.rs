@@ -7,7 +7,7 @@ use chimera_core::flow::call::ToolError;
 use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::tool::EffectKind;
 use chimera_engine::act::rules::{Beyond, Rule, Rules, Says};
-use chimera_engine::flow::{self, Decide, Decision, OutcomeReport, PatchRequest, ReplayDecision, StartRun};
+use chimera_engine::flow::{self, Decide, Decision, OutcomeReport, PatchRequest, ReplayOptions, StartRun};
 use chimera_testkit::flow::{Air, EngineFixture, EngineSetup, ScriptedTool, chain, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -259,7 +259,7 @@ async fn a_node_is_of_whoever_added_it_and_not_of_whoever_added_another() {
 
 async fn retry(stage: &EngineFixture, who: &str, of: Uuid) -> Uuid {
     let replay = Replay { of, mode: ReplayMode::Retry, from: Some("a".to_owned()) };
-    flow::replay(&stage.flow, &stage.permit(who), replay, ReplayDecision::default()).await.unwrap().run_id
+    flow::replay(&stage.flow, &stage.permit(who), replay, ReplayOptions::default()).await.unwrap().run_id
 }
 
 #[tokio::test(start_paused = true)]
@@ -399,7 +399,7 @@ async fn whoever_changed_a_step_does_not_decide_about_a_retry_of_what_came_after
     stage.ended(run).await;
     let replay = Replay { of: run, mode: ReplayMode::Retry, from: Some("b".to_owned()) };
     let second =
-        flow::replay(&stage.flow, &stage.permit("user_ann"), replay, ReplayDecision::default()).await.unwrap().run_id;
+        flow::replay(&stage.flow, &stage.permit("user_ann"), replay, ReplayOptions::default()).await.unwrap().run_id;
     let asked = asked_at(&stage, second, "b").await;
     decided_by_none_of(&stage, second, &asked, &["user_ann", "user_bob"]).await;
     assert_eq!(stage.ended(second).await["status"], "completed");

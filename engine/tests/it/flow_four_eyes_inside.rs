@@ -8,7 +8,7 @@ use chimera_core::flow::call::ToolError;
 use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::tool::EffectKind;
 use chimera_engine::act::rules::{Beyond, Rule, Rules, Says};
-use chimera_engine::flow::{self, Decide, Decision, OutcomeReport, PatchRequest, ReplayDecision};
+use chimera_engine::flow::{self, Decide, Decision, OutcomeReport, PatchRequest, ReplayOptions};
 use chimera_testkit::flow::{Air, EngineFixture, ScriptedTool, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -171,7 +171,7 @@ async fn whoever_ended_a_run_with_words_decides_about_its_retry() {
         end(&stage, run, "user_cat", how, Some("not like this")).await;
         stage.ended(run).await;
         let replay = Replay { of: run, mode: ReplayMode::Retry, from: None };
-        let again = flow::replay(&stage.flow, &stage.permit("user_ann"), replay, ReplayDecision::default())
+        let again = flow::replay(&stage.flow, &stage.permit("user_ann"), replay, ReplayOptions::default())
             .await
             .unwrap()
             .run_id;
@@ -208,7 +208,7 @@ async fn whoever_added_a_node_inside_that_never_ran_does_not_decide_about_what_g
     second.ended(run).await;
     let replay = Replay { of: run, mode: ReplayMode::Retry, from: Some("b".to_owned()) };
     let again =
-        flow::replay(&second.flow, &second.permit("user_ann"), replay, ReplayDecision::default()).await.unwrap().run_id;
+        flow::replay(&second.flow, &second.permit("user_ann"), replay, ReplayOptions::default()).await.unwrap().run_id;
     let asked = asked_at(&second, again, "b").await;
     decided_by_none_of(&second, again, &asked, &["user_ann", "user_mal"]).await;
 }

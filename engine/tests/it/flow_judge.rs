@@ -10,7 +10,7 @@ use chimera_core::ledger::tables::AUDIT_LOGS;
 use chimera_core::record::Select;
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::port::ToolError;
-use chimera_engine::flow::{self, Decision, PatchRequest, ReplayDecision};
+use chimera_engine::flow::{self, Decision, PatchRequest, ReplayOptions};
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, CallLog, EngineFixture, ScriptedTool, chain, code_of, id_of, stage, workflow};
 use chimera_testkit::memory::{CommitObserver, RowChange};
@@ -437,7 +437,7 @@ async fn a_replay_uses_what_was_released_and_judges_what_is_new() {
     stage.ended(run).await;
     let replay = async |mode| {
         let replay = Replay { of: run, mode, from: None };
-        flow::replay(&stage.flow, &stage.permit("user_ann"), replay, ReplayDecision::default()).await.unwrap().run_id
+        flow::replay(&stage.flow, &stage.permit("user_ann"), replay, ReplayOptions::default()).await.unwrap().run_id
     };
     let frozen = replay(ReplayMode::Freeze).await;
     assert_eq!(stage.ended(frozen).await["status"], "completed", "it was released in the original run");
@@ -525,7 +525,7 @@ async fn a_retry_is_judged_though_the_output_is_the_same() {
     assert_eq!(stage.ended(run).await["status"], "completed");
     *most.lock().unwrap() = 10;
     let again = Replay { of: run, mode: ReplayMode::Retry, from: None };
-    let again = flow::replay(&stage.flow, &stage.permit("user_ann"), again, ReplayDecision::default()).await.unwrap();
+    let again = flow::replay(&stage.flow, &stage.permit("user_ann"), again, ReplayOptions::default()).await.unwrap();
     assert_eq!(stage.ended(again.run_id).await["status"], "failed");
     assert_eq!(paid.count("execute"), 1);
 }

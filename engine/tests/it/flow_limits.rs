@@ -7,7 +7,7 @@ use chimera_core::flow::reservation::RESERVATIONS;
 use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::tool::EffectKind;
 use chimera_engine::act::rules::{Rule, Rules};
-use chimera_engine::flow::{self, Decision, OutcomeReport, ReplayDecision, StartRun};
+use chimera_engine::flow::{self, Decision, OutcomeReport, ReplayOptions, StartRun};
 use chimera_testkit::flow::{EngineFixture, ScriptedTool, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -312,7 +312,7 @@ async fn what_is_not_limited_reads_nothing_more_and_what_simulates_counts_nothin
     for mode in [ReplayMode::Freeze, ReplayMode::Shadow] {
         let replay = Replay { of: run, mode, from: None };
         let replayed =
-            flow::replay(&stage.flow, &stage.permit("user_ann"), replay, ReplayDecision::default()).await.unwrap();
+            flow::replay(&stage.flow, &stage.permit("user_ann"), replay, ReplayOptions::default()).await.unwrap();
         assert_eq!(stage.ended(replayed.run_id).await["status"], "completed", "{mode:?}");
     }
     // An undo is never refused by a limit, and does not free the place of what it undoes.
@@ -333,7 +333,7 @@ async fn the_reads_that_a_shadow_sends_count_and_are_denied_beyond_the_limit() {
     let replay = async |mode: ReplayMode| {
         let replay = Replay { of: run, mode, from: None };
         let permit = stage.permit("user_ann");
-        let replayed = flow::replay(&stage.flow, &permit, replay, ReplayDecision::default()).await.unwrap();
+        let replayed = flow::replay(&stage.flow, &permit, replay, ReplayOptions::default()).await.unwrap();
         stage.ended(replayed.run_id).await
     };
     assert_eq!(replay(ReplayMode::Shadow).await["status"], "completed");

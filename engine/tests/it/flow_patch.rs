@@ -8,7 +8,7 @@ use chimera_core::json::Digest32;
 use chimera_core::tool::EffectKind;
 use chimera_engine::EngineError;
 use chimera_engine::act::rules::{Beyond, Rule, Rules, Says};
-use chimera_engine::flow::{self, PatchRequest, ProposedPatch, ReplayDecision};
+use chimera_engine::flow::{self, PatchRequest, ProposedPatch, ReplayOptions};
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{EngineFixture, EngineSetup, ScriptedTool, chain, code_of, stage, workflow};
 use serde_json::{Value, json};
@@ -288,7 +288,7 @@ async fn a_patch_survives_a_restart_and_so_does_its_place() {
     assert_eq!(held.stage.ended(run).await["status"], "completed");
     assert_eq!(held.stage.step_statuses(run).await, "ask=completed b=completed x=completed y=completed");
     let replay = Replay { of: run, mode: ReplayMode::Freeze, from: None };
-    let frozen = flow::replay(&held.stage.flow, &held.stage.permit("user_bob"), replay, ReplayDecision::default())
+    let frozen = flow::replay(&held.stage.flow, &held.stage.permit("user_bob"), replay, ReplayOptions::default())
         .await
         .unwrap()
         .run_id;

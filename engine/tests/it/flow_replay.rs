@@ -7,7 +7,7 @@ use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, RUNS, STEPS};
 use chimera_core::tool::EffectKind;
 use chimera_engine::EngineError;
 use chimera_engine::flow::port::ToolError;
-use chimera_engine::flow::{self, ReplayDecision, StartRun};
+use chimera_engine::flow::{self, ReplayOptions, StartRun};
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, CallLog, EngineFixture, ScriptedTool, chain, code_of, stage, workflow};
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ const SILENT: Level = Level::ExecuteSilent;
 
 async fn replay(stage: &EngineFixture, of: Uuid, mode: ReplayMode, from: Option<&str>) -> Result<Uuid, EngineError> {
     let replay = Replay { of, mode, from: from.map(str::to_owned) };
-    Ok(flow::replay(&stage.flow, &stage.permit("user_bob"), replay, ReplayDecision::default()).await?.run_id)
+    Ok(flow::replay(&stage.flow, &stage.permit("user_bob"), replay, ReplayOptions::default()).await?.run_id)
 }
 
 async fn again(stage: &EngineFixture, of: Uuid, mode: ReplayMode, from: Option<&str>) -> Uuid {
@@ -344,7 +344,7 @@ async fn a_shadow_asks_about_a_read_that_has_another_input_now() {
     assert_eq!((stage.ended(run).await["status"].as_str(), made.count("execute")), (Some("completed"), 1));
     let replay = Replay { of: run, mode: ReplayMode::Shadow, from: None };
     let again =
-        flow::replay(&stage.flow, &stage.permit("user_ann"), replay, ReplayDecision::default()).await.unwrap().run_id;
+        flow::replay(&stage.flow, &stage.permit("user_ann"), replay, ReplayOptions::default()).await.unwrap().run_id;
     let asked = stage.asks(again).await.remove(0);
     assert_eq!(asked["action"]["reason"], "the original run made this call with another input");
     assert_eq!((&asked["node_id"], made.count("execute")), (&json!("b"), 1));

@@ -6,7 +6,7 @@ use chimera_core::flow::tables::{RUNS, STEPS, WORKFLOWS};
 use chimera_core::tool::EffectKind;
 use chimera_engine::access::Permit;
 use chimera_engine::access::port::Tenancy;
-use chimera_engine::flow::{self, Decide, Decision, ReplayDecision, StartRun};
+use chimera_engine::flow::{self, Decide, Decision, ReplayOptions, StartRun};
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{Air, EngineFixture, EngineSetup, ScriptedTool, TENANT, code_of, shown, stage, workflow};
 use serde_json::{Value, json};
@@ -116,7 +116,7 @@ async fn what_is_not_shared_any_more_is_not_started_and_runs_keep_what_they_bega
     assert_eq!(shown["workflow_version"], 1);
     assert_eq!(approve(&second, &other, newer).await["workflow_version"], 2);
     let again =
-        |mode| flow::replay(&second.flow, &other, Replay { of: run, mode, from: None }, ReplayDecision::default());
+        |mode| flow::replay(&second.flow, &other, Replay { of: run, mode, from: None }, ReplayOptions::default());
     assert_eq!(code_of(again(ReplayMode::Retry).await.map(drop)), "NOT_FOUND", "that would be a new start");
     assert!(again(ReplayMode::Freeze).await.is_ok(), "what was can be looked at");
     assert!(started(&second, &own, of("w")).await.1 == 2, "its own tenant goes on");

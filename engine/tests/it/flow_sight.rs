@@ -7,7 +7,7 @@ use chimera_core::json::Digest32;
 use chimera_core::secret::Secret;
 use chimera_engine::access::Permit;
 use chimera_engine::flow::{
-    self, Decide, Decision, OutcomeReport, PatchRequest, ReplayDecision, RunFilter, RunKey, StartRun,
+    self, Decide, Decision, OutcomeReport, PatchRequest, ReplayOptions, RunFilter, RunKey, StartRun,
 };
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::{EngineFixture, chain, code_of, shown, stage, until, workflow};
@@ -182,7 +182,7 @@ async fn intrude(stage: &EngineFixture, tenant: &str, run: Uuid, step: Uuid, dig
         code_of(flow::mark_rolled_back(flow, &permit, run, None).await),
         code_of(flow::patch(flow, &permit, PatchRequest::new(run, patch)).await),
         code_of(flow::withdraw_patch(flow, &permit, run, 1).await),
-        code_of(flow::replay(flow, &permit, replay, ReplayDecision::default()).await),
+        code_of(flow::replay(flow, &permit, replay, ReplayOptions::default()).await),
     ]
 }
 

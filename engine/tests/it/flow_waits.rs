@@ -7,7 +7,7 @@ use chimera_core::flow::tables::{EVENT_CHANNELS, EVENT_WAITS, EXTERNAL_EVENTS, R
 use chimera_core::limits;
 use chimera_engine::EngineError;
 use chimera_engine::flow::{
-    self, Decision, EventFilter, KeeperState, PatchRequest, PublishEvent, PublishedEvent, ReplayDecision, StartRun,
+    self, Decision, EventFilter, KeeperState, PatchRequest, PublishEvent, PublishedEvent, ReplayOptions, StartRun,
     list_events, publish_event,
 };
 use chimera_testkit::cells::Cells;
@@ -301,7 +301,7 @@ async fn replays_use_the_recorded_event_and_retries_wait_again() {
 
 async fn replay(stage: &EngineFixture, run: Uuid, mode: ReplayMode, from: Option<&str>) -> Uuid {
     let replay = Replay { of: run, mode, from: from.map(str::to_owned) };
-    flow::replay(&stage.flow, &stage.permit("user_ann"), replay, ReplayDecision::default()).await.unwrap().run_id
+    flow::replay(&stage.flow, &stage.permit("user_ann"), replay, ReplayOptions::default()).await.unwrap().run_id
 }
 
 #[tokio::test(start_paused = true)]

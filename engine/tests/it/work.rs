@@ -12,7 +12,7 @@ use chimera_core::tool::EffectKind;
 use chimera_engine::EngineError;
 use chimera_engine::access::Permit;
 use chimera_engine::flow::work::{self, ClaimRequest, ClaimedCall, FailureReport, Lease, WorkFilter};
-use chimera_engine::flow::{self, ReplayDecision, StartRun};
+use chimera_engine::flow::{self, ReplayOptions, StartRun};
 use chimera_testkit::flow::{EngineFixture, EngineSetup, ScriptedTool, TENANT, chain, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -265,7 +265,7 @@ async fn a_dry_call_and_a_replay_reach_no_worker() {
     stage.ended(run).await;
     let ann = stage.permit("user_ann");
     let replay = Replay { of: run, mode: ReplayMode::Freeze, from: None };
-    let again = flow::replay(&stage.flow, &ann, replay, ReplayDecision::default()).await.unwrap().run_id;
+    let again = flow::replay(&stage.flow, &ann, replay, ReplayOptions::default()).await.unwrap().run_id;
     assert_eq!(stage.ended(again).await["status"], "completed");
     assert_eq!(items(&stage).len(), 1);
 }
