@@ -6,7 +6,7 @@
 
 use super::error::{check_text, mask_credentials};
 use super::registry::disabled;
-use super::void_requests::VoidRequests;
+use super::superseded_requests::SupersededRequests;
 use super::{Flow, FlowPorts, link, load, review, signals, undo_scopes};
 use crate::access::{APPROVALS_DECIDE, Permit, missing_scope_error};
 use crate::error::EngineError;
@@ -108,8 +108,8 @@ async fn try_decide(
     }
     check_narrowed_token(flow, permit, ask, approval).await?;
     let decided = apply_decision(flow, permit, ask, approval, &run.actor)?;
-    let void = VoidRequests::of_decision(&all, approval, &decided.outcome);
-    let mut tx = decision_tx(flow, permit, ask, (approval, &decided), &void)?;
+    let superseded = SupersededRequests::of_decision(&all, approval, &decided.outcome);
+    let mut tx = decision_tx(flow, permit, ask, (approval, &decided), &superseded)?;
     tx.steps.extend(unchanged);
     if let Some(used_up) = used_up {
         tx.updates.extend(used_up.updates);
@@ -228,7 +228,7 @@ fn decision_tx(
     permit: &Permit,
     ask: &Decide,
     (approval, decided): (&StoredApproval, &Decided),
-    void: &VoidRequests,
+    superseded: &SupersededRequests,
 ) -> Result<Tx, EngineError> {
     let now = flow.inner.parts.clock.steady();
     let (approval_id, notes) = (approval.id, ask.reason.clone());
@@ -260,12 +260,12 @@ fn decision_tx(
     };
     if let Some(kind) = kind {
         let mut signal = Signal::new(flow.inner.id(), kind);
-        void.close(&mut tx, &mut signal, permit, now)?;
+        superseded.close(&mut tx, &mut signal, permit, now)?;
         tx.inserts.push(signal.row(permit.tenant(), ask.run, now)?);
     }
     let writer = Writer { random: &*flow.inner.parts.random, clock: &*flow.inner.parts.clock };
     let mut entry = decision_record(permit, ask, approval, decided);
-    void.add_to_entry(&mut entry.event.data);
+    superseded.add_to_entry(&mut entry.event.data);
     writer.decision(&mut tx, entry)?;
     permit.add_alongside(&mut tx);
     Ok(tx)

@@ -53,14 +53,14 @@ mod spans;
 mod start;
 mod steps;
 mod suggest;
-mod superseded;
+mod superseded_requests;
+mod superseded_tools;
 mod tenant_blobs;
 mod tenant_buckets;
 mod tool_reload;
 mod turn_gate;
 mod undo_scopes;
 pub mod view;
-mod void_requests;
 pub mod work;
 mod workflows;
 

@@ -5,7 +5,7 @@
 
 use super::definitions::PinnedSpecs;
 use super::signals::{RowVersion, RunSignal, check_unfinished};
-use super::void_requests::VoidRequests;
+use super::superseded_requests::SupersededRequests;
 use super::{ChildWorkflows, Flow, load, lookup, review, share, signals, steps, view};
 use crate::access::Permit;
 use crate::error::EngineError;
@@ -313,11 +313,11 @@ pub async fn withdraw_patch(flow: &Flow, permit: &Permit, run: Uuid, number: u32
     let requests = review::requests_of(flow, permit.tenant(), run).await?;
     check_none_approved(&known, &requests)?;
     // The other pending patches change with it.
-    let void = VoidRequests::of_reverted_patch(&requests)?;
+    let superseded = SupersededRequests::of_reverted_patch(&requests)?;
     let key = vec![row.run_id.into(), row.number.into()];
     let at = RowVersion { table: &RUN_PATCHES, key, version: row.state_version };
     let kind = SignalKind::Unpatch { number, by: permit.by() };
-    signals::send_signal_once(flow, permit, RunSignal { run, kind, void }, &at).await
+    signals::send_signal_once(flow, permit, RunSignal { run, kind, superseded }, &at).await
 }
 
 async fn patches_of(flow: &Flow, permit: &Permit, run: Uuid) -> Result<Vec<PatchRow>, EngineError> {

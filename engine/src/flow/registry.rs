@@ -3,7 +3,7 @@
 //! Built-in tools never change. Declared tools do: a reload replaces the whole [`ToolSet`] at once, so whoever takes a
 //! snapshot sees one consistent set. Definitions that were replaced stay callable for the runs that began with them.
 
-use super::superseded::{DefinitionKey, SupersededTools};
+use super::superseded_tools::{DefinitionKey, SupersededTools};
 use crate::access::port::{OneTenant, Tenancy};
 use crate::flow::port::{DeclarationProblem, Declarations, DeclaredTool, Tool, ToolSource};
 use arc_swap::{ArcSwap, Guard};

@@ -4,7 +4,7 @@
 //! the owner handles it in its next turn.
 
 use super::error::masked_text;
-use super::void_requests::VoidRequests;
+use super::superseded_requests::SupersededRequests;
 use super::{Flow, contributor_rules, definitions, load, lookup, review, suggest, undo_scopes, work};
 use crate::access::{Permit, RUNS_MANAGE, WORKFLOWS_WRITE};
 use crate::error::EngineError;
@@ -51,17 +51,17 @@ impl OutcomeReport {
     }
 }
 
-/// A signal to a run, with the requests that become void by it.
+/// A signal to a run, with the requests that it closes.
 pub(super) struct RunSignal {
     pub(super) run: Uuid,
     pub(super) kind: SignalKind,
-    pub(super) void: VoidRequests,
+    pub(super) superseded: SupersededRequests,
 }
 
 impl RunSignal {
     /// A signal that leaves all requests as they are.
     pub(super) fn new(run: Uuid, kind: SignalKind) -> Self {
-        Self { run, kind, void: VoidRequests::default() }
+        Self { run, kind, superseded: SupersededRequests::default() }
     }
 }
 
@@ -81,7 +81,7 @@ pub async fn cancel(flow: &Flow, permit: &Permit, run: Uuid, reason: Option<Stri
     for _ in 0..limits::DECIDE_TRIES_MAX {
         // A concurrent decision stands, and the run is cancelled all the same.
         let open = review::requests_of(flow, permit.tenant(), run).await?;
-        let signal = RunSignal { run, kind: kind.clone(), void: VoidRequests::of_cancelled(&open)? };
+        let signal = RunSignal { run, kind: kind.clone(), superseded: SupersededRequests::of_cancelled(&open)? };
         if try_send_signal(flow, permit, signal, Tx::default()).await? {
             return Ok(());
         }
@@ -373,18 +373,18 @@ async fn commit_signal(
     signal: RunSignal,
     mut tx: Tx,
 ) -> Result<bool, EngineError> {
-    let RunSignal { run, kind, void } = signal;
+    let RunSignal { run, kind, superseded } = signal;
     let mut signal = Signal { id, kind, withdrawn: Vec::new() };
     let kind = &signal.kind;
     if serde_json::to_string(kind).is_ok_and(|text| text.len() > limits::BODY_BYTES_MAX) {
         return Err(EngineError::refused(Code::PayloadTooLarge, "the signal is too large"));
     }
     let kind = kind.name();
-    void.close(&mut tx, &mut signal, permit, flow.inner.parts.clock.steady())?;
+    superseded.close(&mut tx, &mut signal, permit, flow.inner.parts.clock.steady())?;
     tx.inserts.push(signal.row(permit.tenant(), run, flow.inner.parts.clock.now())?);
     tx.affinity = affinity(run);
     let mut data = json!({"kind": kind, "signal_id": signal.id});
-    void.add_to_entry(&mut data);
+    superseded.add_to_entry(&mut data);
     record(flow, &mut tx, permit, permit.event(run, "run.told", data).of_run(run))?;
     match flow.inner.parts.records.commit(tx).await {
         Ok(_) => flow.inner.wake(run),

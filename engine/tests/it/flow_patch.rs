@@ -368,7 +368,7 @@ async fn anew(held: &PatchStage, node: &str, old: &Value) -> Value {
     of_node(&held.stage.until(held.run, newer).await, node).unwrap().clone()
 }
 
-/// An approval covers a patch on a plan, so it is void once the plan has another patch: the request is superseded and
+/// An approval covers a patch on a plan, so it no longer counts once the plan has another patch: the request is superseded and
 /// made again.
 #[tokio::test(start_paused = true)]
 async fn at_l1_an_approval_of_a_patch_is_for_the_plan_that_was_looked_at() {

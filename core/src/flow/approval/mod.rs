@@ -256,11 +256,11 @@ impl StoredApproval {
         Ok(Decided { outcome, decisions, approvals, needed })
     }
 
-    /// What becomes of this request when `decided` gets this outcome, if it is pending and changes: other patches were
+    /// The status with which this request is closed when `decided` gets this outcome; `None` if it stays open. Other patches were
     /// based on a plan without this one, and a stopped run has nothing left to decide. A rejection at a `hitl` node is a
     /// normal outcome.
     #[must_use]
-    pub fn voided_by(&self, decided: &Self, outcome: &DecisionOutcome) -> Option<RequestStatus> {
+    pub fn superseded_by(&self, decided: &Self, outcome: &DecisionOutcome) -> Option<RequestStatus> {
         if self.id == decided.id || self.state != RequestState::Pending {
             return None;
         }
@@ -378,18 +378,18 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_voids_the_requests_that_lose_their_ground() {
+    fn a_decision_closes_the_requests_that_lose_their_ground() {
         let (call, other) = (request(1, 1), request(2, 1));
         let patch = |id| StoredApproval { action: RequestedAction::Patch, ..request(id, 1) };
         let (approved, denied) =
             (DecisionOutcome::Approved { by: Vec::new() }, DecisionOutcome::Denied { changes: false });
-        assert_eq!(other.voided_by(&call, &approved), None);
-        assert_eq!(other.voided_by(&call, &denied), Some(RequestStatus::Cancelled));
-        assert_eq!(call.voided_by(&call, &denied), None, "it is the one that was decided");
-        assert_eq!(patch(4).voided_by(&patch(3), &approved), Some(RequestStatus::Superseded));
-        assert_eq!(call.voided_by(&patch(3), &approved), None);
-        assert_eq!(call.voided_by(&patch(3), &denied), None, "the run goes on without the patch");
+        assert_eq!(other.superseded_by(&call, &approved), None);
+        assert_eq!(other.superseded_by(&call, &denied), Some(RequestStatus::Cancelled));
+        assert_eq!(call.superseded_by(&call, &denied), None, "it is the one that was decided");
+        assert_eq!(patch(4).superseded_by(&patch(3), &approved), Some(RequestStatus::Superseded));
+        assert_eq!(call.superseded_by(&patch(3), &approved), None);
+        assert_eq!(call.superseded_by(&patch(3), &denied), None, "the run goes on without the patch");
         let question = StoredApproval { action: RequestedAction::Question, ..request(5, 1) };
-        assert_eq!(call.voided_by(&question, &denied), None, "the graph may handle it");
+        assert_eq!(call.superseded_by(&question, &denied), None, "the graph may handle it");
     }
 }

@@ -1,4 +1,4 @@
-//! Approval requests that become void with another decision or signal.
+//! Approval requests that another decision or signal closes: superseded or, with their run, cancelled.
 //!
 //! Whoever changes what a pending request is about closes that request in the same transaction. So of two conflicting
 //! acts one fails in the store and its caller is told, and no request is approved that the run can't follow.
@@ -22,13 +22,13 @@ use chimera_core::time::Timestamp;
 use serde_json::Value;
 use uuid::Uuid;
 
-/// Pending requests that become void, and what becomes of them.
+/// Pending requests, and the status with which each of them is closed.
 #[derive(Default)]
-pub(super) struct VoidRequests {
+pub(super) struct SupersededRequests {
     requests: Vec<(Uuid, RequestStatus)>,
 }
 
-impl VoidRequests {
+impl SupersededRequests {
     /// The pending requests of a run that is cancelled.
     pub(super) fn of_cancelled(rows: &[ApprovalRow]) -> Result<Self, DamagedRows> {
         Self::pending(rows, RequestStatus::Cancelled, |_| true)
@@ -42,17 +42,18 @@ impl VoidRequests {
     fn pending(
         rows: &[ApprovalRow],
         status: RequestStatus,
-        is_void: impl Fn(&StoredApproval) -> bool,
+        is_superseded: impl Fn(&StoredApproval) -> bool,
     ) -> Result<Self, DamagedRows> {
         let all = StoredApproval::of_rows(rows)?;
-        let void = all.iter().filter(|approval| approval.state == RequestState::Pending && is_void(approval));
-        Ok(Self { requests: void.map(|approval| (approval.id, status)).collect() })
+        let superseded =
+            all.iter().filter(|approval| approval.state == RequestState::Pending && is_superseded(approval));
+        Ok(Self { requests: superseded.map(|approval| (approval.id, status)).collect() })
     }
 
-    /// The requests that become void with a decision.
+    /// The requests that a decision closes.
     pub(super) fn of_decision(all: &[StoredApproval], decided: &StoredApproval, outcome: &DecisionOutcome) -> Self {
-        let void = all.iter().filter_map(|other| Some((other.id, other.voided_by(decided, outcome)?)));
-        Self { requests: void.collect() }
+        let superseded = all.iter().filter_map(|other| Some((other.id, other.superseded_by(decided, outcome)?)));
+        Self { requests: superseded.collect() }
     }
 
     /// Closes them in a transaction, which fails if one of them was decided concurrently, and adds them to the signal.
