@@ -40,11 +40,11 @@ pub(crate) const FOR_TENANT: &str = "for_tenant";
 
 /// Middleware: checks the head, reads the body and runs the handler, with a [`Permit`] if the route requires a token.
 /// It is one layer, because every layer clones all inner layers for each request.
-pub(crate) async fn guard(State(edge): State<Edge>, request: Request, next: Next) -> Response {
-    unread::limit_unread(&edge.unread, request, |request| run_guarded(&edge, request, next)).await
+pub(crate) async fn enforce(State(edge): State<Edge>, request: Request, next: Next) -> Response {
+    unread::limit_unread(&edge.unread, request, |request| check_and_run(&edge, request, next)).await
 }
 
-async fn run_guarded(edge: &Edge, request: Request, next: Next) -> Response {
+async fn check_and_run(edge: &Edge, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     let Some(mut shown) = ReceivedRequest::from_head(edge, &parts) else {
         // A route that is not in the table is a bug: fail closed.

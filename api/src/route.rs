@@ -34,7 +34,7 @@ pub struct RouteRules {
 
 impl RouteRules {
     /// Whether the gate runs before the handler: the route requires a token or takes a body.
-    pub(crate) const fn is_guarded(&self) -> bool {
+    pub(crate) const fn has_gate(&self) -> bool {
         self.token || self.body_bytes_max > 0
     }
 }

@@ -259,8 +259,8 @@ pub fn with_routes(edge: Edge, more: Router<Edge>) -> Router {
         .iter()
         .zip(handlers())
         .fold(more, |router, (route, handler)| {
-            let handler = match route.rules.is_guarded() {
-                true => handler.route_layer(from_fn_with_state(edge.clone(), gate::guard)),
+            let handler = match route.rules.has_gate() {
+                true => handler.route_layer(from_fn_with_state(edge.clone(), gate::enforce)),
                 false => handler,
             };
             router.route(route.path, handler)
