@@ -24,7 +24,7 @@ pub struct Patch {
     /// `from` may be `CURRENT_NODE` until the patch is proposed.
     pub add_edges: Vec<Edge>,
     pub justification: String,
-    /// The versions of all child workflows, nested ones included, that the patch was judged with.
+    /// The versions of all child workflows, nested ones included, that the patch was evaluated with.
     pub pins: Pins,
     /// Tool versions by tool name, as resolved when the patch was proposed, and those of the declared tools of its
     /// child workflows. The approval covers them. Patches stored before this was recorded have none.

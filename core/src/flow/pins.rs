@@ -1,7 +1,7 @@
 //! The versions of workflows and declared tools that a run, or a patch of it, was admitted with.
 //!
 //! A node that starts a child workflow may omit its version. The version is then pinned at admission, for all nested
-//! workflows at once, so the versions that were judged are the versions that run. Tools that files declare can change
+//! workflows at once, so the versions that were evaluated are the versions that run. Tools that files declare can change
 //! while a run goes on, so their versions are pinned too, those of nested workflows included.
 
 use serde_json::Value;

@@ -111,7 +111,7 @@ impl ExpandedRun<'_> {
 /// The rules in force now. Consulted again before every call.
 pub trait Policy: Send + Sync {
     /// The verdict without limits over time.
-    fn judge(&self, action: &Action<'_>) -> PolicyVerdict;
+    fn evaluate(&self, action: &Action<'_>) -> PolicyVerdict;
 
     /// Whether `limits` may return any. If not, calls are made without reading what was counted.
     fn has_limits(&self) -> bool {
@@ -124,11 +124,11 @@ pub trait Policy: Send + Sync {
         Vec::new()
     }
 
-    /// Judges one call for a contributor: someone other than the run's actor who wrote the workflow or data that
+    /// The verdict on one call for a contributor: someone other than the run's actor who wrote the workflow or data that
     /// the call uses, but not the call itself. The contributor's scopes are not checked, so losing a scope does not
     /// stop the runs of others.
-    fn judge_contributor(&self, action: &Action<'_>) -> PolicyVerdict {
-        self.judge(action)
+    fn evaluate_contributor(&self, action: &Action<'_>) -> PolicyVerdict {
+        self.evaluate(action)
     }
 
     /// Whether an approver may still decide about requests of `requester`. Checked just before the approved call is

@@ -220,7 +220,7 @@ pub(super) fn check_policy(
         let Some(tool) = proposal.tools.iter().find(|tool| tool.name == step.tool) else { continue };
         let action =
             Action { tenant: permit.tenant(), actor: permit.actor(), level, node: &step.id, tool, input: &step.input };
-        if let PolicyVerdict::Deny { rule, reason } = actions.flow.judge(&action) {
+        if let PolicyVerdict::Deny { rule, reason } = actions.flow.evaluate(&action) {
             let body = ErrorBody::new(Code::PolicyDenied, reason).with("rule", rule);
             return Err(body.with("pointer", format!("/steps/{at}")).with("tool", step.tool.as_str()).into());
         }

@@ -1,7 +1,7 @@
 //! The policy behind every request and every dispatched call: the actor's current scopes, then the rules, and the risk
 //! of a call.
 //!
-//! A run is judged again at every call: a scope that was revoked since the start stops it. A rule engine can replace
+//! Every call of a run is evaluated again: a scope that was revoked since the start stops it. A rule engine can replace
 //! the configured rules behind the same port.
 
 use crate::access::{AUTONOMY_OVERRIDE, Directory};
@@ -25,21 +25,19 @@ impl<R: Policy> Guard<R> {
     pub const fn new(directory: Arc<Directory>, rules: R) -> Self {
         Self { directory, rules }
     }
-}
 
-impl<R: Policy> Guard<R> {
     /// The verdict of the rules, which name a tenant by its slug.
-    fn judge_by_rules(&self, action: &Action<'_>) -> PolicyVerdict {
+    fn evaluate_rules(&self, action: &Action<'_>) -> PolicyVerdict {
         if action.tenant == self.directory.settings.tenant {
-            return self.rules.judge(action);
+            return self.rules.evaluate(action);
         }
         let snapshot = self.directory.snapshot();
-        self.rules.judge(&Action { tenant: snapshot.slug_of(action.tenant), ..*action })
+        self.rules.evaluate(&Action { tenant: snapshot.slug_of(action.tenant), ..*action })
     }
 }
 
 impl<R: Policy> Policy for Guard<R> {
-    fn judge(&self, action: &Action<'_>) -> PolicyVerdict {
+    fn evaluate(&self, action: &Action<'_>) -> PolicyVerdict {
         let entry = self.directory.snapshot().registry.resolve(action.actor);
         let deny = |rule: &str, reason: String| PolicyVerdict::Deny { rule: rule.to_owned(), reason };
         if let Err(refused) = self.directory.check_enabled(action.tenant) {
@@ -53,14 +51,14 @@ impl<R: Policy> Policy for Guard<R> {
         }
         match scope::missing(&entry.scopes, action.tool, self.directory.settings.strict_scopes) {
             Some(scope) => deny("scopes", format!("the actor lacks the scope {scope}")),
-            None => self.judge_by_rules(action),
+            None => self.evaluate_rules(action),
         }
     }
 
     /// Contributors may be gone: workflows and notes outlive their authors, so only the rules apply. The author of the
-    /// call itself is judged like the actor of the run.
-    fn judge_contributor(&self, action: &Action<'_>) -> PolicyVerdict {
-        self.judge_by_rules(action)
+    /// call itself counts like the actor of the run.
+    fn evaluate_contributor(&self, action: &Action<'_>) -> PolicyVerdict {
+        self.evaluate_rules(action)
     }
 
     fn has_limits(&self) -> bool {

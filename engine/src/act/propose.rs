@@ -189,7 +189,7 @@ pub(super) async fn propose_graph(
     Ok(Proposal { plan, tools, workflow_id: id.to_owned(), stored: None, graph, inputs, inside, digests })
 }
 
-/// Refuses a plan whose tools were changed between two looks at them: what is judged is what runs.
+/// Refuses a plan whose tools were changed between two looks at them: what is evaluated is what runs.
 fn check_same_tools(tools: &[Arc<Spec>], graph: &Graph) -> Result<(), EngineError> {
     for tool in tools {
         let mut compiled = graph.nodes.iter().filter_map(|node| node.tool.as_ref());

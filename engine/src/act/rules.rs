@@ -226,7 +226,7 @@ impl Rules {
 }
 
 impl Policy for Rules {
-    fn judge(&self, action: &Action<'_>) -> PolicyVerdict {
+    fn evaluate(&self, action: &Action<'_>) -> PolicyVerdict {
         let decides = |rule: &&Rule| rule.says != Says::Limit && rule.fits(action);
         let Some(rule) = self.0.iter().find(decides) else { return PolicyVerdict::Allow };
         match &rule.says {

@@ -23,7 +23,7 @@ use uuid::Uuid;
 pub(super) fn check_edit(flow: &Flow, permit: &Permit, tool: &Spec, input: &Value) -> Result<(), EngineError> {
     // An edit is always reviewed, whatever the level of the run.
     let (tenant, actor, level) = (permit.tenant(), permit.actor(), Level::Ask);
-    match flow.inner.parts.policy.judge_contributor(&Action { tenant, actor, level, node: "edit", tool, input }) {
+    match flow.inner.parts.policy.evaluate_contributor(&Action { tenant, actor, level, node: "edit", tool, input }) {
         PolicyVerdict::Deny { rule, reason } => {
             Err(EngineError::Refused(Box::new(ErrorBody::new(Code::PolicyDenied, reason).with("rule", rule))))
         }
@@ -39,7 +39,7 @@ pub(super) async fn check_repeat(flow: &Flow, permit: &Permit, run: Uuid, step: 
 }
 
 /// Refuses a rollback of these steps (or all) that the rules deny to the caller or require approval for. The run
-/// itself judges its child runs when it gets there.
+/// itself evaluates its child runs when it gets there.
 pub(super) async fn check_rollback(
     flow: &Flow,
     permit: &Permit,
@@ -78,6 +78,6 @@ fn check_contributor(
     let (policy, tenant, level) = (&flow.inner.parts.policy, head.tenant.as_str(), head.level);
     let (node, input) = (step.node_id.as_str(), &Value::Null);
     let action = Action { tenant, actor: &head.actor, level, node, tool, input };
-    let part = policy.judge_contributor(&Action { actor: permit.actor(), ..action });
-    part.check_contribution(&policy.judge(&action)).map_err(|why| EngineError::refused(Code::PolicyDenied, why))
+    let part = policy.evaluate_contributor(&Action { actor: permit.actor(), ..action });
+    part.check_contribution(&policy.evaluate(&action)).map_err(|why| EngineError::refused(Code::PolicyDenied, why))
 }

@@ -149,8 +149,8 @@ impl Flow {
 
     /// The policy's verdict on a possible call.
     #[must_use]
-    pub fn judge(&self, action: &Action<'_>) -> PolicyVerdict {
-        self.inner.parts.policy.judge(action)
+    pub fn evaluate(&self, action: &Action<'_>) -> PolicyVerdict {
+        self.inner.parts.policy.evaluate(action)
     }
 
     /// Why the store is held, if it is.

@@ -128,7 +128,7 @@ pub(super) fn may_still_tell(flow: &Flow, run: &RunBrief, channel: &str, target:
 /// not a step that can be approved.
 fn check_rules(flow: &Flow, permit: &Permit, level: Level, tool: &Spec, input: &Value) -> Result<(), ErrorBody> {
     let action = Action { tenant: permit.tenant(), actor: permit.actor(), level, node: "notify", tool, input };
-    match flow.judge(&action) {
+    match flow.evaluate(&action) {
         PolicyVerdict::Allow => Ok(()),
         PolicyVerdict::Deny { rule, reason } => {
             Err(ErrorBody::new(Code::PolicyDenied, reason).with("rule", rule).with("tool", tool.name.as_str()))

@@ -150,7 +150,7 @@ pub(crate) async fn check_patch(
     pin(flow, permit, &mut patch, &kept).await?;
     let (looked, refused, head, calls) = on_copy(flow, copy, |run, env| {
         let (looked, calls) = (run.preview_patch(&patch, env), run.calls_reserved());
-        (looked, run.judge_patch(&patch, permit.actor(), env).err(), Arc::clone(run.head()), calls)
+        (looked, run.check_patch_rules(&patch, permit.actor(), env).err(), Arc::clone(run.head()), calls)
     })?;
     let looked = looked.map_err(|problems| invalid_document("the patch", &problems))?;
     let PatchPreview { patch, graph, preview } = looked;

@@ -188,7 +188,7 @@ impl Workflows {
         PinnedSpecs::of(&*self.records, &self.registry, tenant, pins).await
     }
 
-    /// Pins the declared tools of graphs that were judged together. A reload may have come between two of them.
+    /// Pins the declared tools of graphs that were evaluated together. A reload may have come between two of them.
     pub(super) fn pin_tools<'a>(
         &self,
         mut pins: Pins,

@@ -341,7 +341,7 @@ async fn a_rule_may_demand_approval_at_any_level() {
 struct Freeze(Arc<AtomicBool>);
 
 impl Policy for Freeze {
-    fn judge(&self, _: &Action<'_>) -> PolicyVerdict {
+    fn evaluate(&self, _: &Action<'_>) -> PolicyVerdict {
         match self.0.load(Ordering::SeqCst) {
             true => PolicyVerdict::Deny { rule: "freeze".to_owned(), reason: "nothing is sent today".to_owned() },
             false => PolicyVerdict::Allow,

@@ -27,7 +27,7 @@ impl ChangingRules {
 }
 
 impl Policy for ChangingRules {
-    fn judge(&self, action: &Action<'_>) -> PolicyVerdict {
+    fn evaluate(&self, action: &Action<'_>) -> PolicyVerdict {
         let asks = self.0.lock().unwrap().filter(|_| action.tool.name == "write");
         asks.map_or(PolicyVerdict::Allow, |reason| PolicyVerdict::Ask(ApprovalRequirement::one_approval(reason)))
     }

@@ -29,7 +29,7 @@ impl DepartedPolicy {
 }
 
 impl Policy for DepartedPolicy {
-    fn judge(&self, action: &Action<'_>) -> PolicyVerdict {
+    fn evaluate(&self, action: &Action<'_>) -> PolicyVerdict {
         let (rule, reason) = ("actor.disabled".to_owned(), "the actor is disabled".to_owned());
         let left = self.0.lock().unwrap().contains(action.actor);
         if left { PolicyVerdict::Deny { rule, reason } } else { PolicyVerdict::Allow }
@@ -39,7 +39,7 @@ impl Policy for DepartedPolicy {
         !self.0.lock().unwrap().contains(person)
     }
 
-    fn judge_contributor(&self, _: &Action<'_>) -> PolicyVerdict {
+    fn evaluate_contributor(&self, _: &Action<'_>) -> PolicyVerdict {
         PolicyVerdict::Allow
     }
 

@@ -138,7 +138,7 @@ async fn one_tenant_does_not_take_the_memory_of_another() {
 struct OffloadProbe(Arc<AtomicBool>);
 
 impl Policy for OffloadProbe {
-    fn judge(&self, action: &Action<'_>) -> PolicyVerdict {
+    fn evaluate(&self, action: &Action<'_>) -> PolicyVerdict {
         if action.node == "after" {
             let waits = catch_unwind(AssertUnwindSafe(|| Handle::current().block_on(async {})));
             self.0.store(waits.is_ok(), Ordering::SeqCst);

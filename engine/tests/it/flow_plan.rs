@@ -26,7 +26,7 @@ impl ChangingRules {
 }
 
 impl Policy for ChangingRules {
-    fn judge(&self, action: &Action<'_>) -> PolicyVerdict {
+    fn evaluate(&self, action: &Action<'_>) -> PolicyVerdict {
         let said = self.0.lock().unwrap().clone();
         said.filter(|_| action.tool.name == "write").unwrap_or(PolicyVerdict::Allow)
     }
@@ -45,7 +45,7 @@ impl Policy for ChangingRules {
 struct OutsiderRules;
 
 impl Policy for OutsiderRules {
-    fn judge(&self, _: &Action<'_>) -> PolicyVerdict {
+    fn evaluate(&self, _: &Action<'_>) -> PolicyVerdict {
         PolicyVerdict::Allow
     }
 

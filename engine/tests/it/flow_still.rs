@@ -34,7 +34,7 @@ impl DeciderPolicy {
 }
 
 impl Policy for DeciderPolicy {
-    fn judge(&self, action: &Action<'_>) -> PolicyVerdict {
+    fn evaluate(&self, action: &Action<'_>) -> PolicyVerdict {
         match self.approvals {
             needed if needed > 0 && action.tool.name == "again" => PolicyVerdict::Ask(ApprovalRequirement {
                 needed,

@@ -195,7 +195,7 @@ async fn what_nobody_knows_is_settled_before_anything_is_undone() {
 struct NoUndo(Rules, AtomicBool);
 
 impl Policy for NoUndo {
-    fn judge(&self, _: &Action<'_>) -> PolicyVerdict {
+    fn evaluate(&self, _: &Action<'_>) -> PolicyVerdict {
         let denied = || PolicyVerdict::Deny { rule: "frozen".to_owned(), reason: "nothing changes today".to_owned() };
         // The first call is the original, the next one its undo.
         if self.1.swap(false, Ordering::SeqCst) { PolicyVerdict::Allow } else { denied() }

@@ -61,7 +61,7 @@ pub struct StorelessRun {
 pub(super) struct AllowAllPolicy(AtomicUsize);
 
 impl Policy for AllowAllPolicy {
-    fn judge(&self, _: &Action<'_>) -> PolicyVerdict {
+    fn evaluate(&self, _: &Action<'_>) -> PolicyVerdict {
         self.0.fetch_add(1, Ordering::Relaxed);
         PolicyVerdict::Allow
     }

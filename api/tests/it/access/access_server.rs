@@ -94,7 +94,7 @@ impl TestPolicy {
 }
 
 impl Policy for TestPolicy {
-    fn judge(&self, action: &Action<'_>) -> PolicyVerdict {
+    fn evaluate(&self, action: &Action<'_>) -> PolicyVerdict {
         match action.tool.name == self.forbidden {
             true => PolicyVerdict::Deny { rule: "never".to_owned(), reason: "not here".to_owned() },
             false => PolicyVerdict::Allow,

@@ -14,7 +14,9 @@ use super::stopping::rejection_reason;
 use super::tasks::edges;
 use super::tasks::task::{Task, TaskState};
 use super::turn_builder::TurnContext;
-use super::{Run, RunPlace, answer, approval_rows, demands, judge, map_calls, replay, requesters, start, stop};
+use super::{
+    Run, RunPlace, answer, approval_rows, demands, judge, map_calls, policy_verdict, replay, requesters, start, stop,
+};
 use crate::access::Actor;
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::Body;
@@ -363,8 +365,8 @@ pub(crate) fn apply_edit(run: &mut Run, edit: StepEdit, cx: &mut TurnContext<'_>
     };
     judge::judge_edited(run, at, &spec, cx)?;
     let edited = ApprovalRequirement::one_approval(edited);
-    match start::judge_anew(run, at, &spec, &cx.env) {
-        PolicyVerdict::Deny { rule, reason } => start::refuse_by_policy(run, at, rule, reason, cx),
+    match policy_verdict::evaluate_without_approvals(run, at, &spec, &cx.env) {
+        PolicyVerdict::Deny { rule, reason } => policy_verdict::refuse_by_policy(run, at, rule, reason, cx),
         PolicyVerdict::Ask(demand) => request_approval(run, at, &demand.and(edited), cx),
         PolicyVerdict::Allow => request_approval(run, at, &edited, cx),
     }

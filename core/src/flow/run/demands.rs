@@ -1,6 +1,6 @@
 //! When approval is required: by the node, by the level of the run, or because a call differs from what was planned.
 //!
-//! The rules of the policy come on top: `start::judge_anew` combines them all.
+//! The rules of the policy come on top: `policy_verdict::evaluate_without_approvals` combines them all.
 
 use super::env::Env;
 use super::patches::apply;

@@ -201,7 +201,7 @@ fn demands_of_items(run: &Run, node: usize, env: &Env<'_>) -> impl Iterator<Item
         let input = start::render_inputs(run, at).ok()?;
         let (tenant, actor, level) = (run.head.tenant.as_str(), run.head.actor.as_str(), run.head.level);
         let action = Action { tenant, actor, level, node: run.tasks.name(at), tool: tool?, input: &input };
-        match policy_verdict::judge_for_requesters(run, at, &action, env) {
+        match policy_verdict::evaluate_for_requesters(run, at, &action, env) {
             PolicyVerdict::Ask(demand) => Some(demand),
             PolicyVerdict::Allow | PolicyVerdict::Deny { .. } => None,
         }

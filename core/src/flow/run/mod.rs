@@ -311,7 +311,7 @@ impl Run {
     pub fn verdict_of_step(&self, step: Uuid, env: &Env<'_>) -> Option<PolicyVerdict> {
         let at = self.tasks.place_of_step(step)?;
         match start::work(self, at) {
-            start::Work::Tool(spec) => Some(start::judge(self, at, &spec, env)),
+            start::Work::Tool(spec) => Some(policy_verdict::evaluate(self, at, &spec, env)),
             _ => None,
         }
     }
@@ -352,9 +352,9 @@ impl Run {
     }
 
     /// Checks that the rules allow the patch's tool calls for the actor of the run and for the proposer, without
-    /// more approval than the run needs. The inputs are judged again when they are known.
-    pub fn judge_patch(&self, patch: &Patch, by: &str, env: &Env<'_>) -> Result<(), String> {
-        patches::apply::judge(self, patch, by, env)
+    /// more approval than the run needs. The inputs are evaluated again when they are known.
+    pub fn check_patch_rules(&self, patch: &Patch, by: &str, env: &Env<'_>) -> Result<(), String> {
+        patches::apply::check_rules(self, patch, by, env)
     }
 
     #[must_use]

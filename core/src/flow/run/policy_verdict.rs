@@ -1,24 +1,101 @@
-//! Judges a call for everyone who requested it or contributed to it.
+//! The verdict on a call: what the rules, the node and the level require, and whether people have approved it.
 //!
 //! A rule about an actor would be useless if the actor could have another actor's run make the call. So the rules
-//! are evaluated for each requester, and the strictest verdict counts. Whoever edited or added the call is judged
-//! as if they requested it now: their change to another actor's run does not outlive their right to make the
-//! request.
+//! are evaluated for everyone who requested the call or contributed to it, and the strictest verdict counts. Whoever
+//! edited or added the call is treated as if they requested it now: their change to another actor's run does not outlive
+//! their right to make the request.
 
 use super::env::Env;
-use super::{Run, RunPlace, requesters};
+use super::event::GovernanceDecision;
+use super::turn_builder::TurnContext;
+use super::{Run, RunPlace, answer, approvers, demands, judge, projecting, requesters};
+use crate::error::{Code, ErrorBody};
 use crate::flow::approval::{ApprovalRequirement, Obligation};
 use crate::flow::policy::{Action, PolicyVerdict};
+use crate::flow::projection::Refusal;
+use crate::ledger::decision::{DecisionSource, Outcome};
+use crate::record::Unstorable;
+use crate::tool::Spec;
+use serde_json::json;
+
+/// The verdict of rules, level and node on a call that is about to be made.
+pub(crate) fn evaluate(run: &Run, at: RunPlace, spec: &Spec, env: &Env<'_>) -> PolicyVerdict {
+    evaluate_beyond_limit(run, at, spec, None, env)
+}
+
+/// The same for a call that is beyond a limit, which requires this approval.
+pub(crate) fn evaluate_beyond_limit(
+    run: &Run,
+    at: RunPlace,
+    spec: &Spec,
+    beyond: Option<ApprovalRequirement>,
+    env: &Env<'_>,
+) -> PolicyVerdict {
+    let beyond = beyond.map_or(PolicyVerdict::Allow, PolicyVerdict::Ask);
+    match evaluate_without_approvals(run, at, spec, env).and(beyond) {
+        PolicyVerdict::Ask(demand) if approvers::is_met(run, at, &demand, env) => PolicyVerdict::Allow,
+        PolicyVerdict::Ask(demand) => PolicyVerdict::Ask(approvers::with_lapsed_approvers(run, at, demand, env)),
+        verdict => verdict,
+    }
+}
+
+/// What rules, node and level require of a call, whoever has approved it.
+pub(crate) fn evaluate_without_approvals(run: &Run, at: RunPlace, spec: &Spec, env: &Env<'_>) -> PolicyVerdict {
+    let Some(task) = run.tasks.task(at) else { return PolicyVerdict::Allow };
+    let Some(input) = task.input() else { return PolicyVerdict::Allow };
+    let (tenant, actor, level) = (run.head.tenant.as_str(), run.head.actor.as_str(), run.head.level);
+    let action = Action { tenant, actor, level, node: run.tasks.name(at), tool: spec, input };
+    let mut demand = match evaluate_for_requesters(run, at, &action, env) {
+        PolicyVerdict::Allow => None,
+        PolicyVerdict::Ask(demand) => Some(demand),
+        deny @ PolicyVerdict::Deny { .. } => return deny,
+    };
+    let own = demands::demand_of_node(run, at).into_iter().chain(demands::demand_of_level(run, at, spec, input, env));
+    for further in own.chain(judge::demand_of_judge(run, at)) {
+        demand = Some(match demand {
+            Some(demand) => demand.and(further),
+            None => further,
+        });
+    }
+    demand.map_or(PolicyVerdict::Allow, PolicyVerdict::Ask)
+}
+
+/// Ends a place whose call the policy denies.
+pub(crate) fn refuse_by_policy(
+    run: &mut Run,
+    at: RunPlace,
+    rule: String,
+    reason: String,
+    cx: &mut TurnContext<'_>,
+) -> Result<(), Unstorable> {
+    run.tasks.mark_dirty(at, cx);
+    cx.turn.add_decision(
+        "step.refused",
+        run.tasks.step_id(at),
+        json!({"node": run.tasks.name(at), "rule": rule}),
+        GovernanceDecision {
+            source: DecisionSource::Policy,
+            outcome: Outcome::Rejected,
+            rationale: reason.clone(),
+            policies: vec![rule.clone()],
+        },
+    );
+    let error = ErrorBody::new(Code::PolicyDenied, reason).with("rule", rule);
+    projecting::refused(run, at, Refusal::Policy, &error, cx)?;
+    answer::give_up(run, at, error, cx)
+}
 
 /// The strictest verdict over all requesters of a call.
-pub(crate) fn judge_for_requesters(run: &Run, at: RunPlace, action: &Action<'_>, env: &Env<'_>) -> PolicyVerdict {
-    let mut verdict = env.policy.judge(action).with_obligation();
+pub(crate) fn evaluate_for_requesters(run: &Run, at: RunPlace, action: &Action<'_>, env: &Env<'_>) -> PolicyVerdict {
+    let mut verdict = env.policy.evaluate(action).with_obligation();
     for who in requesters::requesters_of(run, at).iter().skip(1) {
         let action = Action { actor: who, ..*action };
         let judged = match requesters::writers_of(run, at).any(|writer| writer == who) {
-            true => env.policy.judge(&action),
-            false if run.head.co_requesters.contains(who) => env.policy.judge_contributor(&action).for_contributor(who),
-            false => env.policy.judge_contributor(&action),
+            true => env.policy.evaluate(&action),
+            false if run.head.co_requesters.contains(who) => {
+                env.policy.evaluate_contributor(&action).for_contributor(who)
+            }
+            false => env.policy.evaluate_contributor(&action),
         };
         verdict = verdict.and(judged.with_obligation());
     }

@@ -8,7 +8,7 @@ use super::patches::apply;
 use super::start::Work;
 use super::tasks::task::TaskState;
 use super::turn_builder::TurnContext;
-use super::{Run, RunPlace, approve, judge, map_calls, start};
+use super::{Run, RunPlace, approve, judge, map_calls, policy_verdict, start};
 use crate::flow::approval::{ApprovalRequest, ApprovalRequirement, RequestStatus};
 use crate::flow::policy::PolicyVerdict;
 use crate::record::Unstorable;
@@ -24,8 +24,8 @@ pub(crate) fn renew_requests(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<
         run.tasks.places().filter_map(|at| Some((at, outdated(run, at)?))).collect();
     for (at, asked) in outdated {
         cx.turn.close_approval_request(&asked, RequestStatus::Superseded, cx.env.now)?;
-        match judge_again(run, at, &cx.env) {
-            PolicyVerdict::Deny { rule, reason } => start::refuse_by_policy(run, at, rule, reason, cx)?,
+        match evaluate_again(run, at, &cx.env) {
+            PolicyVerdict::Deny { rule, reason } => policy_verdict::refuse_by_policy(run, at, rule, reason, cx)?,
             PolicyVerdict::Ask(demand) => approve::request_approval(run, at, &demand, cx)?,
             PolicyVerdict::Allow => {
                 approve::request_approval(run, at, &ApprovalRequirement::one_approval(CHANGED), cx)?
@@ -43,12 +43,12 @@ fn outdated(run: &Run, at: RunPlace) -> Option<ApprovalRequest> {
     (known && !asked.is_about(approve::action_digest(run, at))).then(|| asked.clone())
 }
 
-fn judge_again(run: &Run, at: RunPlace, env: &Env<'_>) -> PolicyVerdict {
+fn evaluate_again(run: &Run, at: RunPlace, env: &Env<'_>) -> PolicyVerdict {
     if let Some(demand) = judge::demand_of_held(run, at) {
         return PolicyVerdict::Ask(demand);
     }
     match start::work(run, at) {
-        Work::Tool(spec) => start::judge(run, at, &spec, env),
+        Work::Tool(spec) => policy_verdict::evaluate(run, at, &spec, env),
         _ => map_calls::demand_of_map(run, at.node, env).map_or(PolicyVerdict::Allow, PolicyVerdict::Ask),
     }
 }

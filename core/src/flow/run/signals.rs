@@ -17,7 +17,8 @@ use super::start::Work;
 use super::tasks::task::TaskState;
 use super::turn_builder::TurnContext;
 use super::{
-    EffectStatus, Run, RunPlace, answer, approve, approvers, children, elsewhere, requesters, start, stop, waits,
+    EffectStatus, Run, RunPlace, answer, approve, approvers, children, elsewhere, policy_verdict, requesters, start,
+    stop, waits,
 };
 use crate::access::Actor;
 use crate::flow::approval::{ApprovalRequirement, Decision};
@@ -155,7 +156,7 @@ fn resolve_outcome(
         None => {
             cx.turn.settle_effect(task, EffectStatus::Failed, now)?;
             task.reset_doubt();
-            let demand = match start::judge_anew(run, at, &spec, &cx.env) {
+            let demand = match policy_verdict::evaluate_without_approvals(run, at, &spec, &cx.env) {
                 PolicyVerdict::Ask(demand) => Some(demand),
                 PolicyVerdict::Allow | PolicyVerdict::Deny { .. } => None,
             };

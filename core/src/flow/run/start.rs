@@ -3,12 +3,11 @@
 //! In this order: render and check the input, use a recording if the run is a replay, let the node's judge decide on a
 //! write, check the limits and the policy, request approval if required, look in the cache if the node allows it, take a
 //! slot, read what the limits have counted, count the call and dispatch it. A call with external effects is recorded as
-//! dispatched first; a pure one needs no row before
-//! its result.
+//! dispatched first; a pure one needs no row before its result.
 
 use super::consult::{self, LimitCheck};
 use super::env::{Env, SlotRequest};
-use super::event::{Call, CallMode, Effect, GovernanceDecision};
+use super::event::{Call, CallMode, Effect};
 use super::patches::pins;
 use super::replay::RecordedOutcome;
 use super::scope::RunScope;
@@ -16,18 +15,15 @@ use super::tasks::task::{Task, TaskState};
 use super::turn_builder::EffectRecord;
 use super::turn_builder::{TurnBuilder, TurnContext};
 use super::{
-    EffectStatus, Run, RunPlace, answer, approve, approvers, children, demands, elsewhere, judge, maps, policy_verdict,
-    projecting, replay, restore, step, waits,
+    EffectStatus, Run, RunPlace, answer, approve, children, elsewhere, judge, maps, policy_verdict, projecting, replay,
+    restore, step, waits,
 };
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Body, ChildWorkflow, MapItem};
-use crate::flow::approval::ApprovalRequirement;
-use crate::flow::policy::{Action, PolicyVerdict};
-use crate::flow::projection::Refusal;
+use crate::flow::policy::PolicyVerdict;
 use crate::id;
 use crate::json::{CanonicalJson, Digest32, TooDeep, check_depth};
-use crate::ledger::decision::{DecisionSource, Outcome};
 use crate::limits;
 use crate::record::{Json, Unstorable, escapes_nul};
 use crate::time::Timestamp;
@@ -146,7 +142,7 @@ fn start_judged(run: &mut Run, at: RunPlace, spec: &Arc<Spec>, cx: &mut TurnCont
         LimitCheck::Ask(demand) => (Some(demand), true),
         LimitCheck::Denied(refusal) => return consult::refuse(run, at, *refusal, &limits, cx).map(|()| true),
     };
-    match judge_beyond(run, at, spec, beyond, &cx.env) {
+    match policy_verdict::evaluate_beyond_limit(run, at, spec, beyond, &cx.env) {
         PolicyVerdict::Allow => {}
         PolicyVerdict::Ask(_) if must_wait_to_ask(run) => return Ok(false),
         // A person who is asked is also told that the call is beyond a limit.
@@ -159,7 +155,7 @@ fn start_judged(run: &mut Run, at: RunPlace, spec: &Arc<Spec>, cx: &mut TurnCont
         }
         PolicyVerdict::Ask(demand) => return approve::request_approval(run, at, &demand, cx).map(|()| true),
         PolicyVerdict::Deny { rule, reason } => {
-            return refuse_by_policy(run, at, rule, reason, cx).map(|()| true);
+            return policy_verdict::refuse_by_policy(run, at, rule, reason, cx).map(|()| true);
         }
     }
     if restore::may_be_already_done(run, at, spec) {
@@ -227,72 +223,6 @@ pub(crate) fn render_inputs(run: &Run, at: RunPlace) -> Result<Value, ErrorBody>
             format!("the inputs of {} can't be resolved: {error}", run.tasks.name(at)),
         )
     })
-}
-
-/// Judges a call that is about to be made, by the rules, the level and the node.
-pub(crate) fn judge(run: &Run, at: RunPlace, spec: &Spec, env: &Env<'_>) -> PolicyVerdict {
-    judge_beyond(run, at, spec, None, env)
-}
-
-/// The same for a call that is beyond a limit, which requires this approval.
-fn judge_beyond(
-    run: &Run,
-    at: RunPlace,
-    spec: &Spec,
-    beyond: Option<ApprovalRequirement>,
-    env: &Env<'_>,
-) -> PolicyVerdict {
-    let beyond = beyond.map_or(PolicyVerdict::Allow, PolicyVerdict::Ask);
-    match judge_anew(run, at, spec, env).and(beyond) {
-        PolicyVerdict::Ask(demand) if approvers::is_met(run, at, &demand, env) => PolicyVerdict::Allow,
-        PolicyVerdict::Ask(demand) => PolicyVerdict::Ask(approvers::with_lapsed_approvers(run, at, demand, env)),
-        verdict => verdict,
-    }
-}
-
-/// The verdict of rules, node and level about a call, without earlier approvals.
-pub(crate) fn judge_anew(run: &Run, at: RunPlace, spec: &Spec, env: &Env<'_>) -> PolicyVerdict {
-    let Some(task) = run.tasks.task(at) else { return PolicyVerdict::Allow };
-    let Some(input) = task.input() else { return PolicyVerdict::Allow };
-    let (tenant, actor, level) = (run.head.tenant.as_str(), run.head.actor.as_str(), run.head.level);
-    let action = Action { tenant, actor, level, node: run.tasks.name(at), tool: spec, input };
-    let mut demand = match policy_verdict::judge_for_requesters(run, at, &action, env) {
-        PolicyVerdict::Allow => None,
-        PolicyVerdict::Ask(demand) => Some(demand),
-        deny @ PolicyVerdict::Deny { .. } => return deny,
-    };
-    let own = demands::demand_of_node(run, at).into_iter().chain(demands::demand_of_level(run, at, spec, input, env));
-    for further in own.chain(judge::demand_of_judge(run, at)) {
-        demand = Some(match demand {
-            Some(demand) => demand.and(further),
-            None => further,
-        });
-    }
-    demand.map_or(PolicyVerdict::Allow, PolicyVerdict::Ask)
-}
-
-pub(crate) fn refuse_by_policy(
-    run: &mut Run,
-    at: RunPlace,
-    rule: String,
-    reason: String,
-    cx: &mut TurnContext<'_>,
-) -> Result<(), Unstorable> {
-    run.tasks.mark_dirty(at, cx);
-    cx.turn.add_decision(
-        "step.refused",
-        run.tasks.step_id(at),
-        json!({"node": run.tasks.name(at), "rule": rule}),
-        GovernanceDecision {
-            source: DecisionSource::Policy,
-            outcome: Outcome::Rejected,
-            rationale: reason.clone(),
-            policies: vec![rule.clone()],
-        },
-    );
-    let error = ErrorBody::new(Code::PolicyDenied, reason).with("rule", rule);
-    projecting::refused(run, at, Refusal::Policy, &error, cx)?;
-    answer::give_up(run, at, error, cx)
 }
 
 /// Dispatches the call. It is recorded first if it has external effects.
@@ -405,7 +335,7 @@ pub(crate) fn cache_looked_up(
     match hit {
         Some(output) => answer::use_cached(run, at, output, cx),
         None => {
-            // It is judged again: the lookup took time.
+            // It is evaluated again: the lookup took time.
             run.tasks.enter(at, TaskState::Ready);
             if let Some(task) = run.tasks.task_mut(at) {
                 task.miss_cache();

@@ -59,7 +59,7 @@ async fn refusal(flow: &Flow, permit: &Permit, item: &WorkItemRow) -> Result<Opt
     let input = input.value()?;
     let (actor, node) = (item.actor.as_str(), step.node_id.as_str());
     let action = Action { tenant, actor, level, node, tool: &tool, input: &input };
-    let verdict = flow.inner.parts.policy.judge(&action);
+    let verdict = flow.inner.parts.policy.evaluate(&action);
     let is_plain = !level.needs_approval() && run.co_requesters.as_ref().is_none_or(Vec::is_empty);
     let verdict = match verdict {
         // Nobody else takes part in the run, and nobody had to approve anything.
@@ -104,7 +104,7 @@ async fn give_back(flow: &Flow, permit: &Permit, item: &WorkItemRow, error: Erro
         work: Some(Elsewhere::Worker(item.id)),
         status: if was_claimed { WorkStatus::Failed } else { WorkStatus::Returned },
         result: None,
-        // The run dispatches it again, and judges it then.
+        // The run dispatches it again, and evaluates it then.
         error: Some(ErrorBody { retryable: true, ..error }),
         may_have_happened: was_claimed,
         took_ms: 0,

@@ -352,7 +352,7 @@ fn draft_demand(
 ) -> Result<impl Iterator<Item = ApprovalRequirement> + use<>, ErrorBody> {
     let (tenant, actor, level) = (run.head.tenant.as_str(), run.head.actor.as_str(), run.head.level);
     let action = Action { tenant, actor, level, node: run.tasks.name(at), tool: spec, input };
-    let policy = match policy_verdict::judge_for_requesters(run, at, &action, env) {
+    let policy = match policy_verdict::evaluate_for_requesters(run, at, &action, env) {
         PolicyVerdict::Allow => None,
         PolicyVerdict::Ask(demand) => Some(demand),
         PolicyVerdict::Deny { rule, reason } => {

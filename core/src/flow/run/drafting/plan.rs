@@ -2,7 +2,7 @@
 //!
 //! Its digest covers the graph, the run's inputs, the tool versions, and for each input either its
 //! exact value or its template. A call that was approved exactly runs without further approval. A call
-//! whose input was not known is judged again when it is.
+//! whose input was not known is evaluated again when it is.
 
 use crate::access::Actor;
 use crate::error::{Code, ErrorBody};

@@ -154,7 +154,7 @@ pub(crate) fn propose(run: &mut Run, proposed: ProposedPatch, cx: &mut TurnConte
         }
     };
     patch.record_tool_versions(cx.env.catalog);
-    let refused = judge(run, &patch, &by.id, &cx.env).err();
+    let refused = check_rules(run, &patch, &by.id, &cx.env).err();
     if let Some(why) = refused.or_else(|| map_calls::patch_excess(run, &patch, &patched)) {
         return refuse(run, PatchVersion::proposed(number), &by, &why, &mut cx.turn);
     }
@@ -251,22 +251,22 @@ pub(crate) fn is_tool_changed(run: &Run, node: usize, spec: &Spec) -> bool {
 }
 
 /// Checks that the rules allow the patch's tool calls for the actor of the run and for the proposer, without
-/// more approval than the run needs. The inputs are judged again when they are known.
-pub(crate) fn judge(run: &Run, patch: &Patch, by: &str, env: &Env<'_>) -> Result<(), String> {
+/// more approval than the run needs. The inputs are evaluated again when they are known.
+pub(crate) fn check_rules(run: &Run, patch: &Patch, by: &str, env: &Env<'_>) -> Result<(), String> {
     let (tenant, level) = (run.head.tenant.as_str(), run.head.level);
     for node in &patch.add_nodes {
         let Some(function) = node.function() else { continue };
         let Some(tool) = env.catalog.tool(&function.tool) else { continue };
         let input = Value::Object(function.inputs.clone());
-        let judged = |actor: &str| {
+        let verdict_of = |actor: &str| {
             let action = Action { tenant, actor, level, node: &node.id, tool: &tool, input: &input };
-            match env.policy.judge(&action) {
+            match env.policy.evaluate(&action) {
                 PolicyVerdict::Deny { rule, reason } => Err(format!("the rule {rule} refuses {}: {reason}", node.id)),
                 verdict => Ok(verdict),
             }
         };
-        let (of_run, of_proposer) = (judged(&run.head.actor)?, judged(by)?);
-        // At a level with approvals, the proposer is judged again when the node needs approval.
+        let (of_run, of_proposer) = (verdict_of(&run.head.actor)?, verdict_of(by)?);
+        // At a level with approvals, the rules are evaluated for the proposer again when the node needs approval.
         if !level.needs_approval() {
             of_proposer.check_contribution(&of_run).map_err(|why| format!("{}: {why}", node.id))?;
         }

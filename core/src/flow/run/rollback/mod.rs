@@ -1,7 +1,7 @@
 //! Rollbacks: undoes the effects of a run's steps, the last one first.
 //!
 //! This machine owns the rollback in progress and counts the earlier ones. Each undo is a recorded effect (a
-//! compensation), judged by the policy like any other call. A child run rolls itself back and signals its parent when it
+//! compensation), evaluated by the policy like any other call. A child run rolls itself back and signals its parent when it
 //! is done.
 
 pub(crate) mod child_undo;

@@ -1,6 +1,6 @@
 //! Rolls a run back: undoes the effects of its steps, the last one first.
 //!
-//! Each undo is a recorded effect (a compensation), judged by the policy like any other call. A child run
+//! Each undo is a recorded effect (a compensation), evaluated by the policy like any other call. A child run
 //! rolls itself back and signals its parent when it is done. Steps that can't be undone are reported, and
 //! then the run keeps its status. A rollback continues after a crash. The undo that was in flight is
 //! resent only if its tool declares it repeatable; otherwise its outcome is unknown, and a person
@@ -236,14 +236,14 @@ fn may_undo(run: &Run, at: RunPlace, env: &Env<'_>) -> Result<(), String> {
     let input = run.tasks.task(at).map(Task::shared_input).unwrap_or_default();
     let (tenant, actor, level) = (run.head.tenant.as_str(), run.head.actor.as_str(), run.head.level);
     let action = Action { tenant, actor, level, node: run.tasks.name(at), tool: &spec, input: &input };
-    let of_run = match env.policy.judge(&action) {
+    let of_run = match env.policy.evaluate(&action) {
         PolicyVerdict::Deny { reason, .. } => return Err(reason),
         // The rollback request is itself a decision: approvals guard calls, not their undo.
         verdict @ (PolicyVerdict::Allow | PolicyVerdict::Ask(_)) => verdict,
     };
     // The requester of the rollback must still be allowed to make the call.
     match run.rollback.progress.as_ref().map(|undo| undo.by.id.as_str()).filter(|by| *by != actor) {
-        Some(by) => env.policy.judge(&Action { actor: by, ..action }).check_contribution(&of_run),
+        Some(by) => env.policy.evaluate(&Action { actor: by, ..action }).check_contribution(&of_run),
         None => Ok(()),
     }
 }
