@@ -17,7 +17,7 @@ use chimera_core::job::executions::ExecutionLog;
 use chimera_core::secret::Secret;
 use chimera_engine::access::Access;
 use chimera_engine::act::rules::Rules;
-use chimera_engine::act::{Actions, Guard};
+use chimera_engine::act::{AccessPolicy, Actions};
 use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::{Asking, Flow, FlowPorts, ProcessLog, TenantBlobs, ToolRegistry};
 use chimera_engine::port::{Clock, NoSpans, Records};
@@ -105,7 +105,7 @@ impl FlowBench {
             asking: Asking::default(),
             registry: Arc::new(registry),
             projection: Arc::new(ExecutionLog),
-            policy: Arc::new(Guard::new(Arc::clone(&directory), rules(limit)?)),
+            policy: Arc::new(AccessPolicy::new(Arc::clone(&directory), rules(limit)?)),
             slots: CallLimits::default(),
             alone,
         });

@@ -22,7 +22,7 @@ use chimera_core::secret::{Secret, SecretName};
 use chimera_engine::access::port::{OneTenant, Tenancy};
 use chimera_engine::access::{Directory, Permit, TenantSecrets, local_operator};
 use chimera_engine::act::rules::{Rule, Rules};
-use chimera_engine::act::{DirectoryRecipients, Guard, Schedules, schedule};
+use chimera_engine::act::{AccessPolicy, DirectoryRecipients, Schedules, schedule};
 use chimera_engine::flow::call_slots::CallLimits;
 use chimera_engine::flow::port::{Blobs, Buckets, Notifier, Tool};
 use chimera_engine::flow::{
@@ -155,7 +155,7 @@ pub(super) async fn start(
     let recipients = Arc::new(DirectoryRecipients::new(Arc::clone(&voice.directory)));
     let asking = Asking { base_url, recipients, seal: LinkSeal::new(voice.directory.seal().clone()) };
     let outlets = EngineOutputs { bus: voice.bus, notifier: Arc::new(channels), asking };
-    let policy = Arc::new(Guard::new(voice.directory, rules(config)?));
+    let policy = Arc::new(AccessPolicy::new(voice.directory, rules(config)?));
     let flow = engine(config, ambient, records, GovernedTools { registry, policy }, outlets);
     // What declares a tool is stored before a run begins with it. Runs of a store that accepts nothing begin later.
     if let Err(error) = flow::reload_tools(&flow).await {

@@ -4,10 +4,10 @@
 //! risk, level and rules are decided on the proposal. Only then does `flow` start or change a run. A schedule makes such
 //! a proposal at every tick.
 
+mod access_policy;
 mod actions;
 mod assess;
 mod change;
-mod guard;
 mod idempotency;
 mod limit_check;
 pub mod port;
@@ -18,9 +18,9 @@ pub mod rules;
 pub mod schedule;
 mod start;
 
+pub use access_policy::AccessPolicy;
 pub use actions::Actions;
 pub use change::{ReplayOutcome, patch, replay, replay_once};
-pub use guard::Guard;
 pub use idempotency::{DuplicatePolicy, RequestKey};
 pub use recipients::DirectoryRecipients;
 pub use request::{ActOutcome, ActRequest, ConfirmedWorkflow, LevelCeiling, Objective, StartedAction, act};

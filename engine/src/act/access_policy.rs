@@ -15,12 +15,12 @@ use chimera_core::tool::Spec;
 use serde_json::Value;
 use std::sync::Arc;
 
-pub struct Guard<R> {
+pub struct AccessPolicy<R> {
     directory: Arc<Directory>,
     rules: R,
 }
 
-impl<R: Policy> Guard<R> {
+impl<R: Policy> AccessPolicy<R> {
     #[must_use]
     pub const fn new(directory: Arc<Directory>, rules: R) -> Self {
         Self { directory, rules }
@@ -36,7 +36,7 @@ impl<R: Policy> Guard<R> {
     }
 }
 
-impl<R: Policy> Policy for Guard<R> {
+impl<R: Policy> Policy for AccessPolicy<R> {
     fn evaluate(&self, action: &Action<'_>) -> PolicyVerdict {
         let entry = self.directory.snapshot().registry.resolve(action.actor);
         let deny = |rule: &str, reason: String| PolicyVerdict::Deny { rule: rule.to_owned(), reason };
