@@ -2,7 +2,7 @@
 
 use super::Actions;
 use super::assess::{LevelRequest, check_policy, check_scopes, level};
-use super::idempotency::{DuplicateRun, KeyCheck, RequestKey, handle_replay_key};
+use super::idempotency::{DuplicateRun, KeyCheck, RequestKey, lock_replay_key};
 use super::propose::{GraphToRun, propose_graph};
 use crate::access::Permit;
 use crate::error::EngineError;
@@ -75,7 +75,7 @@ pub async fn replay_once(
     again: Replay,
     asked: RequestKey,
 ) -> Result<ReplayOutcome, EngineError> {
-    let guard = match handle_replay_key(actions, permit, asked, Arc::new(again.request())).await? {
+    let guard = match lock_replay_key(actions, permit, asked, Arc::new(again.request())).await? {
         KeyCheck::Free(guard) => guard,
         KeyCheck::Used(duplicate) => return Ok(duplicate.into()),
     };

@@ -13,7 +13,8 @@ use chimera_core::flow::run::Source;
 use chimera_core::record::JsonError;
 use serde::Deserialize;
 
-/// Starts the run. At L0 and L1 it waits for approval, at L2 and L3 it proceeds.
+/// Starts the run. At L0 and L1 it waits for approval, at L2 and L3 it proceeds. The name is that of
+/// docs/conformance.md.
 pub(super) async fn execute_with_autonomy(
     actions: &Actions,
     permit: &Permit,

@@ -76,7 +76,7 @@ pub(super) struct KeyGuard<'a> {
 }
 
 /// Waits until earlier requests with this key are done, and seals the request for comparison. Looks into the store only
-/// if this process saw the key recently or the request is costly to plan.
+/// if this process saw the key recently or the request is costly to plan. The name is that of docs/conformance.md.
 pub(super) async fn handle_idempotency<'a>(
     actions: &'a Actions,
     permit: &Permit,
@@ -89,21 +89,21 @@ pub(super) async fn handle_idempotency<'a>(
         comparison::seal_request(Arc::make_mut(&mut ask.request), seal, permit, unmasked);
     }
     let is_costly = matches!(ask.what, Objective::Goal { .. });
-    lock_key(actions, permit, (asked, key), Arc::clone(&ask.request), is_costly).await
+    lock_and_look_up(actions, permit, (asked, key), Arc::clone(&ask.request), is_costly).await
 }
 
 /// The same for a request to repeat a run, which has nothing to mask.
-pub(super) async fn handle_replay_key<'a>(
+pub(super) async fn lock_replay_key<'a>(
     actions: &'a Actions,
     permit: &Permit,
     asked: RequestKey,
     request: Arc<Value>,
 ) -> Result<KeyCheck<'a>, EngineError> {
     let key = RunKey::new(&actions.access.directory.parts.seal, permit, &asked.key).map_err(invalid_key)?;
-    lock_key(actions, permit, (asked, key), request, false).await
+    lock_and_look_up(actions, permit, (asked, key), request, false).await
 }
 
-async fn lock_key<'a>(
+async fn lock_and_look_up<'a>(
     actions: &'a Actions,
     permit: &Permit,
     (asked, key): (RequestKey, RunKey),
