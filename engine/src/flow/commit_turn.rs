@@ -1,10 +1,14 @@
-//! Commits a turn of a run with its ledger notes and messages, through a lane that this process holds.
+//! Commits a turn of a run together with its ledger entries, its messages and its places within limits.
 //!
-//! When the store is unavailable, a commit is retried only while something would be lost by deciding the turn again.
+//! [`PreparedTurn`] is the transaction of any turn. The first one is committed once (`first_turn`). A later one goes through
+//! a lane that this process holds, and is retried while the store is unavailable and something would be lost by deciding it
+//! again.
 
 use super::engine::{EngineState, Shutdown};
 use super::reservations::ReservingTurn;
 use super::{approval_messages, doubt, ledger_notes, reservations};
+use crate::access::Permit;
+use crate::error::EngineError;
 use crate::port::CommitError;
 use chimera_core::flow::run::{LaneOwner, RunHead, Turn};
 use chimera_core::flow::tables::{EFFECTS, RUNS};
@@ -13,6 +17,40 @@ use chimera_core::record::Tx;
 use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
+
+/// The rows of a turn with everything that commits with them.
+#[derive(Clone)]
+pub(super) struct PreparedTurn(ReservingTurn);
+
+impl PreparedTurn {
+    /// Takes the rows, entries and places out of a turn. `caller` is whose request makes the turn, if it is the first.
+    pub(super) async fn of(
+        inner: &EngineState,
+        head: &RunHead,
+        turn: &mut Turn,
+        caller: Option<&Permit>,
+    ) -> Result<Self, EngineError> {
+        let mut tx = turn.tx.take().unwrap_or_default();
+        let operator_of = caller.and_then(Permit::operator_of);
+        ledger_notes::add_entries(&mut tx, inner, head, &mut turn.notes, operator_of)?;
+        approval_messages::add_approval_messages(&mut tx, inner, head, &turn.asked).await?;
+        doubt::add_doubt_messages(&mut tx, inner, head, &turn.unknown_outcomes).await?;
+        if let Some(caller) = caller {
+            caller.add_alongside(&mut tx);
+        }
+        Ok(Self(ReservingTurn::of(head, turn, tx)))
+    }
+
+    /// Commits it, together with others that take places within the same limits.
+    pub(super) async fn commit(self, inner: &EngineState) -> Result<(), CommitError> {
+        reservations::commit(inner, self.0).await
+    }
+
+    /// Whether it records calls, so that a retry is better than another decision.
+    fn records_calls(&self) -> bool {
+        self.0.tx.updates.iter().any(|update| update.table == &EFFECTS)
+    }
+}
 
 /// The outcome of committing a turn.
 pub(super) enum CommitOutcome {
@@ -37,34 +75,24 @@ pub(super) struct RunAfterTurn {
 
 /// Commits a turn. While the store is unavailable, it retries until the process
 /// ends if a response from outside or calls in flight would be lost. Any other turn is read and decided again.
-pub(super) async fn commit(inner: Arc<EngineState>, run: RunAfterTurn, mut tx: Tx, turn: &mut Turn) -> CommitOutcome {
+pub(super) async fn commit(inner: Arc<EngineState>, run: RunAfterTurn, turn: &mut Turn) -> CommitOutcome {
     let RunAfterTurn { head, owner, has_calls } = run;
-    if let Err(error) = ledger_notes::add_entries(&mut tx, &inner, &head, &mut turn.notes) {
-        tracing::error!(run_id = %head.id, error = %error, "the ledger entries of a turn could not be built");
-        return CommitOutcome::Unwritable;
-    }
-    if let Err(error) = approval_messages::add_approval_messages(&mut tx, &inner, &head, &turn.asked).await {
-        tracing::error!(run_id = %head.id, error = %error, "the approval notifications of a turn could not be built");
-        return CommitOutcome::Unwritable;
-    }
-    if let Err(error) = doubt::add_doubt_messages(&mut tx, &inner, &head, &turn.unknown_outcomes).await {
-        tracing::error!(run_id = %head.id, error = %error, "the doubt notifications of a turn could not be built");
-        return CommitOutcome::Unwritable;
-    }
-    let keeps = has_calls || tx.updates.iter().any(|update| update.table == &EFFECTS);
+    let id = head.id;
+    let mut prepared = match PreparedTurn::of(&inner, &head, turn, None).await {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            tracing::error!(run_id = %id, error = %error, "the transaction of a turn could not be built");
+            return CommitOutcome::Unwritable;
+        }
+    };
+    let keeps = has_calls || prepared.records_calls();
     let mut pause = limits::STORE_RETRY_PAUSE_FIRST;
-    let reserving = (!turn.reserved.is_empty()).then(|| ReservingTurn::of(&head, turn, Tx::default()));
     loop {
-        let spare = keeps.then(|| tx.clone());
-        let committed = match &reserving {
-            None => inner.parts.records.commit(tx).await.map(drop),
-            Some(reserving) => reservations::commit(&inner, ReservingTurn { tx, ..reserving.clone() }).await,
-        };
-        let error = match committed {
+        let spare = keeps.then(|| prepared.clone());
+        let error = match prepared.commit(&inner).await {
             Ok(()) => return CommitOutcome::Committed,
             Err(error) => error,
         };
-        let id = head.id;
         match (error, spare) {
             (CommitError::Conflict(conflict), _) if reservations::is_contended(&conflict) => {
                 tracing::debug!(run_id = %id, "a turn lost a place within a limit");
@@ -80,9 +108,9 @@ pub(super) async fn commit(inner: Arc<EngineState>, run: RunAfterTurn, mut tx: T
                 let Some(held) = owner_after_pause(&inner, id, &mut pause).await else {
                     return CommitOutcome::OwnershipLost;
                 };
-                tx = again;
+                prepared = again;
                 if owner.is_some_and(|owner| owner != held) {
-                    rename_owner(&mut tx, id, held);
+                    rename_owner(&mut prepared.0.tx, id, held);
                 }
             }
             (CommitError::Unavailable(_) | CommitError::Overloaded | CommitError::Unknown, _) => {

@@ -5,7 +5,7 @@
 //! depend on it. Any other failed commit makes the run in memory stale: it is discarded and loaded again, with its
 //! calls if nobody else changed the run, or left to its new owner.
 //!
-//! The first turn is made by `begin` in `start` and committed by `EngineState::launch`.
+//! The first turn is decided and committed in `first_turn`; the driver continues from there.
 
 use super::call_tasks::CallTasks;
 use super::commit_turn::{CommitOutcome, RunAfterTurn, commit, owner_once_claimed};
@@ -214,10 +214,10 @@ impl RunDriver {
                 return self.handle_unwritable(kept).await;
             }
         };
-        if let Some(tx) = turn.tx.take() {
+        if turn.tx.is_some() {
             let head = Arc::clone(self.run.head());
             let left = RunAfterTurn { head, owner: self.run.owner(), has_calls: self.calls.has_any() };
-            match self.calls.run_while(commit(Arc::clone(&self.inner), left, tx, &mut turn)).await {
+            match self.calls.run_while(commit(Arc::clone(&self.inner), left, &mut turn)).await {
                 CommitOutcome::Committed => self.stale = 0,
                 CommitOutcome::Stale => return self.reload(before, None).await,
                 CommitOutcome::Contended => {

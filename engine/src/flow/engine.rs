@@ -1,34 +1,35 @@
 //! The flow engine of one process: which runs it drives, and how to reach them.
 //!
-//! A run is driven by one task, in `drive`. This file starts these tasks, wakes them, and holds what they share. The
-//! store is the source of truth about who owns a run; this is only what the process is working on right now.
+//! A run is driven by one task, in `drive`. This file starts the task of a stored run, wakes tasks, and holds what they
+//! share; the task of a new run starts in `first_turn`. The store is the source of truth about who owns a run; this is only
+//! what the process is working on right now.
 
 use super::active_runs::{ActiveRuns, LimitReached, RunLimits};
 use super::call_slots::{CallLimits, CallSlots};
 use super::drive::{RunChannels, RunDriver, WakeUp};
 use super::memory::MemoryBudget;
 use super::progress::RunProgress;
-use super::reservations::{self, EffectOutcomes, JoinedTurns, ReservingTurn};
+use super::reservations::{EffectOutcomes, JoinedTurns};
 use super::work::WorkQueues;
 use super::{Asking, ToolRegistry, Workflows, load, spans};
 use crate::error::EngineError;
 use crate::flow::port::{CallLogSink, Notifier};
 use crate::heartbeat::Heartbeat;
 use crate::offload::{CostFlag, Offload, SizeBudget, WorkSlot};
-use crate::port::{Bus, Clock, CommitError, Hold, Outage, Random, Records, Span, Spans, Unavailable};
+use crate::port::{Bus, Clock, CommitError, Hold, Outage, Random, Records, Spans, Unavailable};
 use bytes::Bytes;
 use chimera_core::access::Claimant;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::policy::{Action, Policy, PolicyVerdict};
 use chimera_core::flow::projection::Projection;
-use chimera_core::flow::run::{LaneOwner, Run, RunHead, Turn};
+use chimera_core::flow::run::{LaneOwner, Run, RunHead};
 use chimera_core::flow::tables::RunBrief;
 use chimera_core::flow::work::Jobs;
 use chimera_core::record::{Row, StoredRow, Tx};
 use chimera_core::{json, limits};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tracing::Instrument;
 use uuid::Uuid;
 
@@ -93,13 +94,6 @@ pub(super) enum Shutdown {
     Drain,
     /// Gives up what is in flight.
     Now,
-}
-
-/// A run that is being committed.
-pub(super) struct PendingRun {
-    pub(super) progress: watch::Receiver<RunProgress>,
-    /// The result of the commit.
-    pub(super) durable: oneshot::Receiver<Result<(), CommitError>>,
 }
 
 impl Flow {
@@ -337,46 +331,6 @@ impl EngineState {
         *self.stopping.borrow() == Shutdown::Now
     }
 
-    /// Commits the first turn of a run and drives it. The run is registered here before it is in the store, so that
-    /// nobody in this process takes it for an orphan; and it continues even if the caller has stopped waiting. The
-    /// spans of calls that were already made are reported then.
-    pub(super) fn launch(self: &Arc<Self>, run: Run, mut turn: Turn, tx: Tx, made: Vec<Span>) -> PendingRun {
-        let (inbox, nudges) = mpsc::channel(limits::RUN_INBOX_MAX);
-        let first = RunProgress::of(&run, turn.is_resting());
-        let (report, durable) = oneshot::channel();
-        let id = run.head().id;
-        let entered = self.driven.register(id, &run.head().tenant, inbox, first.clone());
-        // A new id is not registered yet.
-        let sender = entered.unwrap_or_else(|| watch::Sender::new(first));
-        let progress = sender.subscribe();
-        self.record_memory(&run);
-        let inner = Arc::clone(self);
-        let span = spans::run_placeholder(&*self.parts.spans, id);
-        let task = async move {
-            let committed = match turn.reserved.is_empty() {
-                true => inner.parts.records.commit(tx).await.map(drop),
-                false => reservations::commit(&inner, ReservingTurn::of(run.head(), &mut turn, tx)).await,
-            };
-            let failed = committed.is_err();
-            if failed {
-                inner.release(id);
-            }
-            // The caller may have stopped waiting.
-            let _ = report.send(committed);
-            if !failed {
-                made.into_iter().for_each(|span| inner.parts.spans.ended(span));
-                let (offload, costly) = (Arc::clone(&inner.offload), CostFlag::new(is_heavy(&run)));
-                let who = run.head().claimant();
-                let channels = RunChannels { nudges, progress: sender };
-                let drive = RunDriver::new(inner, run, channels, true, costly.clone());
-                offload.run_when_costly(&who, &costly, Box::pin(drive.continue_from(turn))).await;
-            }
-        };
-        // Spawning moves a task several times.
-        tokio::spawn(Box::pin(task).instrument(span));
-        PendingRun { progress, durable }
-    }
-
     /// Stops driving a run here.
     pub(super) fn release(self: &Arc<Self>, run: Uuid) {
         self.driven.leave(run);
@@ -492,11 +446,6 @@ impl EngineState {
         self.drive_row(brief, row).await
     }
 
-    /// Drives the run of a row whose owner is gone, whatever owner the row names.
-    pub(super) async fn take_over(self: &Arc<Self>, brief: RunBrief, row: Row) -> Result<(), EngineError> {
-        self.drive_row(brief, row).await
-    }
-
     /// Drives a run that has a reserved slot, if it still waits in the store.
     async fn drive_granted(self: &Arc<Self>, run: Uuid, row: Option<Row>) -> Result<(), EngineError> {
         let waits = |brief: &RunBrief| brief.owner_lane.is_none() && brief.next_deadline.is_some();
@@ -512,7 +461,9 @@ impl EngineState {
         }
     }
 
-    async fn drive_row(self: &Arc<Self>, brief: RunBrief, row: Row) -> Result<(), EngineError> {
+    /// Loads the run of a row and drives it, whatever owner the row names. Nothing happens if this process drives it
+    /// already.
+    pub(super) async fn drive_row(self: &Arc<Self>, brief: RunBrief, row: Row) -> Result<(), EngineError> {
         let id = brief.id;
         if self.owner(id).is_none() {
             // The keeper polls again; by then a lane may be held.

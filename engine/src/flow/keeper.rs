@@ -212,7 +212,7 @@ async fn adopt_runs_of(flow: &Flow, lane: i64) -> Result<bool, EngineError> {
                 continue;
             }
             if !flow.inner.is_active(id)
-                && let Err(error) = flow.inner.take_over(brief, row).await
+                && let Err(error) = flow.inner.drive_row(brief, row).await
             {
                 // One run that can't be loaded must not delay the others.
                 tracing::warn!(run_id = %id, error = %error, "a run could not be taken over");

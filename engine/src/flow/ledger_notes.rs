@@ -6,18 +6,9 @@ use chimera_core::flow::run::{LedgerNote, RunHead};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::record::Tx;
 
-/// Adds the ledger entries of a turn's notes to its transaction. Moves the data out of the notes.
+/// Adds the ledger entries of a turn's notes to its transaction. Moves the data out of the notes. `operator_of` is the
+/// tenant of a caller who acts for another one.
 pub(super) fn add_entries(
-    tx: &mut Tx,
-    inner: &EngineState,
-    head: &RunHead,
-    notes: &mut [LedgerNote],
-) -> Result<(), AuditError> {
-    add_entries_of(tx, inner, head, notes, None)
-}
-
-/// The same for the turn of a caller, who may be an operator of another tenant.
-pub(super) fn add_entries_of(
     tx: &mut Tx,
     inner: &EngineState,
     head: &RunHead,

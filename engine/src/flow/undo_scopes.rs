@@ -1,7 +1,7 @@
 //! Scopes for indirect calls: whoever causes a tool call needs its scopes, also when the call undoes or repeats another
 //! actor's.
 
-use super::{Flow, definitions, load, lookup, start};
+use super::{Flow, definitions, load, lookup, replay};
 use crate::access::Permit;
 use crate::error::EngineError;
 use crate::rows;
@@ -92,7 +92,7 @@ pub(super) async fn check_end_scopes(
 
 /// Refuses a caller who may not directly call every tool of a run and of the runs it may start.
 async fn check_run_scopes(flow: &Flow, permit: &Permit, run: Uuid, else_: &'static str) -> Result<(), EngineError> {
-    let before = start::original_run(flow, permit, run).await?;
+    let before = replay::original_run(flow, permit, run).await?;
     let graph = &before.workflow.graph;
     let inside = lookup::children_of(&flow.inner.workflows, permit.tenant(), graph, &before.pins).await?;
     for graph in std::iter::once(graph).chain(inside.children.values()) {

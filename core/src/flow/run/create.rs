@@ -14,6 +14,7 @@ use crate::record::Unstorable;
 use std::sync::Arc;
 
 /// What a run is created with.
+#[derive(Clone)]
 pub struct NewRun {
     pub head: RunHead,
     pub graph: Arc<Graph>,
