@@ -27,6 +27,8 @@ pub enum Comparison {
     Below,
     /// Smaller or equal.
     AtMost,
+    /// A text that is one of a list of texts.
+    OneOf,
 }
 
 /// One condition on one column.
@@ -90,6 +92,12 @@ impl Select {
     #[must_use]
     pub fn with(self, column: &'static str, value: impl Into<Value>) -> Self {
         self.filter(column, Comparison::Is, value)
+    }
+
+    /// Adds the condition that a text is one of these.
+    #[must_use]
+    pub fn one_of(self, column: &'static str, texts: Vec<String>) -> Self {
+        self.filter(column, Comparison::OneOf, texts)
     }
 
     #[must_use]

@@ -148,6 +148,9 @@ fn compare<'a>(
 ) -> Result<(), ReadError> {
     let Condition { column, compare, value } = condition;
     let kind = kind_of(table, column)?;
+    if *compare == Comparison::OneOf {
+        return one_of(dialect, (table, column, kind), value, text);
+    }
     if !value.is_null() && !kind.accepts(value) {
         return Err(invalid(table, format!("{column} is compared with another type")));
     }
@@ -165,11 +168,30 @@ fn compare<'a>(
         (Comparison::AtLeast, ..) => ">=",
         (Comparison::Below, ..) => "<",
         (Comparison::AtMost, ..) => "<=",
+        (Comparison::OneOf, ..) => return Err(invalid(table, format!("{column} is compared with a list"))),
     };
     let placeholder = text.bind(dialect, kind, value);
     let equality = matches!(compare, Comparison::Is | Comparison::IsNot);
     let column = if equality { (*column).to_owned() } else { dialect.ordered(column, kind) };
     let _ = write!(text.sql, "{column} {operator} {placeholder}");
+    Ok(())
+}
+
+/// A text column with one of these values.
+fn one_of<'a>(
+    dialect: SqlDialect,
+    (table, column, kind): (&'static Table, &str, ColumnType),
+    values: &'a Value,
+    text: &mut SqlText<'a>,
+) -> Result<(), ReadError> {
+    if kind != ColumnType::Text || !ColumnType::Texts.accepts(values) {
+        return Err(invalid(table, format!("{column} is compared with another type")));
+    }
+    let placeholder = text.bind(dialect, ColumnType::Texts, values);
+    let _ = match dialect {
+        SqlDialect::Sqlite => write!(text.sql, "{column} IN (SELECT value FROM json_each({placeholder}))"),
+        SqlDialect::Postgres => write!(text.sql, "{column} = ANY({placeholder}::text[])"),
+    };
     Ok(())
 }
 

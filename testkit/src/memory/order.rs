@@ -46,6 +46,10 @@ pub(super) fn matches(row: &Row, conditions: &[Condition]) -> bool {
             Comparison::AtLeast => order(cell, value).is_ge(),
             Comparison::Below => order(cell, value).is_lt(),
             Comparison::AtMost => order(cell, value).is_le(),
+            Comparison::OneOf => match (cell, value) {
+                (Value::Text(cell), Value::Texts(texts)) => texts.contains(cell),
+                _ => false,
+            },
         }
     })
 }

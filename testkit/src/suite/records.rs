@@ -407,6 +407,10 @@ pub async fn pages_are_complete_bounded_and_ordered(store: &dyn Records, s: &See
     assert!(listed.is_sorted() && listed.len() == 25);
     let not_b = base.clone().filter(run_signals::kind, Comparison::IsNot, "b").take(100);
     assert_eq!(store.read(not_b).await.expect("a page").rows.len(), 17);
+    let some =
+        |kinds: &[&str]| base.clone().one_of(run_signals::kind, kinds.iter().map(|kind| (*kind).to_owned()).collect());
+    assert_eq!(store.read(some(&["b", "x"]).take(100)).await.expect("a page").rows.len(), 8);
+    assert!(store.read(some(&[])).await.expect("a page").rows.is_empty());
     let late = base.filter(run_signals::created_at, Comparison::Above, NOON);
     assert!(store.read(late).await.expect("a page").rows.is_empty());
 
