@@ -1,7 +1,7 @@
 //! Whether a proposal may start, and how freely: scopes, risk and level, rules, notification targets.
 
 use super::Actions;
-use super::limit_check;
+use super::call_checks::{check_limits, check_policy};
 use super::propose::{Proposal, WITHIN_DIGEST, propose_workflow};
 use super::request::{ActRequest, ConfirmedWorkflow, LevelCeiling};
 use crate::access::{AUTONOMY_OVERRIDE, Permit, missing_scope_error};
@@ -9,8 +9,7 @@ use crate::error::EngineError;
 use crate::flow::{self, check_inputs, named};
 use chimera_core::access::Level;
 use chimera_core::act::{AutonomyFacts, determine_autonomy_level};
-use chimera_core::error::{Code, ErrorBody};
-use chimera_core::flow::policy::{Action, Because, LevelDecision, PolicyVerdict};
+use chimera_core::flow::policy::{Because, LevelDecision};
 use chimera_core::flow::risk::Score;
 use chimera_core::flow::run::RunStatus;
 use chimera_core::flow::tables::{RunRisk, runs};
@@ -59,7 +58,7 @@ pub(super) async fn assess(
     let LevelDecision { level, reason: because } = within_ceiling(permit, &proposal, request.ceiling, decided);
     check_policy(actions, permit, &proposal, level)?;
     if !request.dry_run {
-        limit_check::check_limits(&actions.flow, permit, &proposal, level).await?;
+        check_limits(&actions.flow, permit, &proposal, level).await?;
     }
     flow::check_notify(&actions.flow, permit, level, request.notify)?;
     let risk = proposal.risk_document(&score, because);
@@ -207,23 +206,4 @@ async fn is_first_time(actions: &Actions, permit: &Permit, proposal: &Proposal) 
         }
     }
     Ok(true)
-}
-
-/// Refuses what the rules deny, before anything is written.
-pub(super) fn check_policy(
-    actions: &Actions,
-    permit: &Permit,
-    proposal: &Proposal,
-    level: Level,
-) -> Result<(), EngineError> {
-    for (at, step) in proposal.plan.steps.iter().enumerate() {
-        let Some(tool) = proposal.tools.iter().find(|tool| tool.name == step.tool) else { continue };
-        let action =
-            Action { tenant: permit.tenant(), actor: permit.actor(), level, node: &step.id, tool, input: &step.input };
-        if let PolicyVerdict::Deny { rule, reason } = actions.flow.evaluate(&action) {
-            let body = ErrorBody::new(Code::PolicyDenied, reason).with("rule", rule);
-            return Err(body.with("pointer", format!("/steps/{at}")).with("tool", step.tool.as_str()).into());
-        }
-    }
-    Ok(())
 }

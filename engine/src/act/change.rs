@@ -1,7 +1,8 @@
 //! Replays and patches: both are checked like a new request.
 
 use super::Actions;
-use super::assess::{LevelRequest, check_policy, check_scopes, level};
+use super::assess::{LevelRequest, check_scopes, level};
+use super::call_checks::check_policy;
 use super::idempotency::{DuplicateRun, KeyCheck, RequestKey, lock_replay_key};
 use super::propose::{GraphToRun, propose_graph};
 use crate::access::Permit;

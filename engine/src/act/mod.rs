@@ -7,9 +7,9 @@
 mod access_policy;
 mod actions;
 mod assess;
+mod call_checks;
 mod change;
 mod idempotency;
-mod limit_check;
 pub mod port;
 mod propose;
 mod recipients;

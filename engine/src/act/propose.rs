@@ -5,14 +5,14 @@ use super::request::Objective;
 use crate::access::Permit;
 use crate::error::EngineError;
 use crate::flow::{self, ChildWorkflows, FoundWorkflow, PLAN_PREFIX};
-use chimera_core::access::TenantSettings;
+use chimera_core::access::{Level, TenantSettings};
 use chimera_core::act::risk;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::air::Graph;
 use chimera_core::flow::expand;
 use chimera_core::flow::pins::Pins;
 use chimera_core::flow::plan::{Plan, PlanStep};
-use chimera_core::flow::policy::Because;
+use chimera_core::flow::policy::{Action, Because};
 use chimera_core::flow::risk::Score;
 use chimera_core::json::Digest32;
 use chimera_core::limits::PLAN_STEPS_MAX;
@@ -94,6 +94,15 @@ impl Proposal {
         let outside = |tool: &Spec, input: &Value| tenant.messages_outsiders(tool, input);
         self.calls().any(|(tool, input)| outside(tool, input))
             || self.tools_without_calls().any(|tool| outside(tool, &Value::Null))
+    }
+
+    /// Every planned call of a known tool as the policy sees it, with its position in the plan.
+    pub(super) fn actions<'a>(&'a self, permit: &'a Permit, level: Level) -> impl Iterator<Item = (usize, Action<'a>)> {
+        let (tenant, actor) = (permit.tenant(), permit.actor());
+        self.plan.steps.iter().enumerate().filter_map(move |(at, step)| {
+            let tool = self.tools.iter().find(|tool| tool.name == step.tool)?;
+            Some((at, Action { tenant, actor, level, node: &step.id, tool, input: &step.input }))
+        })
     }
 
     fn calls(&self) -> impl Iterator<Item = (&Spec, &Value)> {
