@@ -359,7 +359,8 @@ async fn revoke_sealed(config: &Config, ambient: &Ambient, node: &str, records: 
     }
     let updates = closed.revoke(now).map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
     let data = serde_json::json!({"actors": &actors, "keys": updates.len()});
-    super::record_node_event(records, ambient, node, Tx { updates, ..Tx::default() }, ("KeysGivenUp", data)).await?;
+    super::record_node_event(records, ambient, node, Tx { updates, ..Tx::default() }, ("actor.keys_revoked", data))
+        .await?;
     Ok(actors)
 }
 

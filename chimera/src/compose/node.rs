@@ -206,7 +206,7 @@ impl Node {
         if let Some(running) = self.running.take() {
             running.stop(loops).await;
         }
-        if let Err(failure) = self.record("NodeStopped", serde_json::json!({})).await {
+        if let Err(failure) = self.record("node.stopped", serde_json::json!({})).await {
             tracing::warn!(reason = failure.message, "could not record the stop in the ledger");
         }
         let (stop, checkpoints) = self.checkpoints;

@@ -90,7 +90,7 @@ pub(crate) async fn accept_clock(
     let node = ambient.random.opaque_id();
     let records = untraced_records(config, ambient, &node).await?;
     let data = serde_json::json!({"clock": now.to_string(), "newest_entry": newest.to_string()});
-    let written = record_node_event(&*records, ambient, &node, Tx::default(), ("ClockAccepted", data)).await;
+    let written = record_node_event(&*records, ambient, &node, Tx::default(), ("clock.accepted", data)).await;
     records.close().await;
     drop(home);
     written?;

@@ -7,6 +7,7 @@ use super::{SYSTEM_TENANT, entries_marked};
 use crate::config::Config;
 use crate::failure::Outcome;
 use chimera_core::ledger::checkpoint::{PublicKey, Signer};
+use chimera_core::ledger::stored_names;
 use chimera_core::ledger::tables::{EntryRow, audit_log_entries};
 use chimera_core::limits::PAGE_ROWS_MAX;
 use chimera_core::record::{Scope, StoredRow};
@@ -14,7 +15,7 @@ use chimera_engine::EngineError;
 use chimera_engine::port::Records;
 use serde_json::{Value, json};
 
-pub(super) const STARTED: &str = "NodeStarted";
+pub(super) const STARTED: &str = "node.started";
 
 const SIGNER: &str = "signer";
 
@@ -31,7 +32,8 @@ pub(super) fn used_this_store(config: &Config) -> bool {
 /// The last announced key, if none of the announced keys is known here.
 pub(super) async fn unknown_announced_key(records: &dyn Records, known: &[PublicKey]) -> Outcome<Option<String>> {
     let select = EntryRow::select(Scope::System).with(audit_log_entries::tenant_id, SYSTEM_TENANT);
-    let (started, _) = records.first(select.with(audit_log_entries::event_type, STARTED), PAGE_ROWS_MAX).await?;
+    let select = select.one_of(audit_log_entries::event_type, stored_names(STARTED));
+    let (started, _) = records.first(select, PAGE_ROWS_MAX).await?;
     let mut announced = Vec::new();
     for row in started {
         let data = EntryRow::decode(row).map_err(EngineError::from)?.data_json.value().map_err(EngineError::from)?;

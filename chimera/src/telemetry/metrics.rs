@@ -47,7 +47,7 @@ const METRICS: &[(&str, &[Metric])] = &[
             counter(
                 "chimera_signals_unreadable_total",
                 &[],
-                "Signals to runs that could not be decoded; the run gets the event `run.signal_unreadable`.",
+                "Signals to runs that could not be decoded; the run gets the event `run.signal_discarded`.",
             ),
             counter("chimera_runs_started_total", &[], "Runs started by this process, including child runs."),
             counter(

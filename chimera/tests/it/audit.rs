@@ -44,8 +44,13 @@ fn pages_follow_each_other_by_cursor_and_hold_each_entry_once() {
     }
     seen.sort_unstable();
     assert_eq!(seen, [1, 2, 3, 4, 5, 6]);
-    let starts = place.json(&["audit", "list", "--event-type", "NodeStarted", "--tenant", "system"]);
+    let starts = place.json(&["audit", "list", "--event-type", "node.started", "--tenant", "system"]);
     assert_eq!(starts["items"].as_array().unwrap().len(), 3);
+    assert_eq!(
+        place.json(&["audit", "list", "--event-type", "NodeStarted", "--tenant", "system"]),
+        starts,
+        "its former name"
+    );
     let nobody = place.json(&["audit", "list", "--tenant", "nobody"]);
     assert_eq!((nobody["items"].as_array().unwrap().len(), &nobody["next_cursor"]), (0, &Value::Null));
     let wrong = place.run(&["audit", "list", "--after", "nonsense"]);
@@ -87,8 +92,8 @@ fn a_key_that_did_not_sign_is_refused() {
 #[test]
 fn a_changed_byte_is_found_and_its_place_is_named() {
     let text = export(&ledger(2), &[]);
-    let changed = text.replacen("NodeStopped", "NodeStepped", 1);
-    let line = 1 + text.lines().position(|line| line.contains("NodeStopped")).unwrap();
+    let changed = text.replacen("node.stopped", "node.stepped", 1);
+    let line = 1 + text.lines().position(|line| line.contains("node.stopped")).unwrap();
     let said = verify_elsewhere(&changed, &[]);
     assert_eq!(said.status, 3, "{}", said.stderr);
     let place = format!("error[LEDGER_BROKEN]: the ledger is broken: line {line}, lane 1, entry 2, id ");

@@ -65,7 +65,7 @@ fn a_full_disk_is_told_and_when_there_is_room_again_everything_goes_on() {
         });
     }
     assert_told(server, "records");
-    assert_nothing_is_lost(&place, &["--data", &data], &["NodeStarted", "NodeStopped"]);
+    assert_nothing_is_lost(&place, &["--data", &data], &["node.started", "node.stopped"]);
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_folder_that_becomes_read_only_is_told_and_when_it_can_be_written_again_ever
     let refused = place.run(&["dev", "--data", &data, "--listen", "127.0.0.1:0"]);
     assert_eq!(refused.status, 1, "{}", refused.stderr);
     assert!(refused.stderr.contains("can't write to the data folder"), "{}", refused.stderr);
-    assert_nothing_is_lost(&place, &["--data", &data], &["NodeStarted", "NodeStopped"]);
+    assert_nothing_is_lost(&place, &["--data", &data], &["node.started", "node.stopped"]);
     disk.make_writable();
     assert_eq!(place.dev(&["--data", &data]).stop().0, Some(0));
 }
@@ -108,7 +108,7 @@ fn a_stop_on_a_full_disk_ends_and_the_next_start_on_the_same_data_goes_on() {
     assert!(refused.stderr.contains("the disk is full"), "{}", refused.stderr);
     disk.empty();
     assert_eq!(place.dev(&["--data", &data]).stop().0, Some(0));
-    assert_nothing_is_lost(&place, &["--data", &data], &["NodeStarted", "NodeStarted", "NodeStopped"]);
+    assert_nothing_is_lost(&place, &["--data", &data], &["node.started", "node.started", "node.stopped"]);
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn a_lost_postgres_is_told_and_when_it_is_back_everything_goes_on() {
     let (status, log) = server.stop();
     assert_eq!(status, Some(0), "{log}");
     assert!(has_line(&log, "CRITICAL", "changes and their audit entries can't be written"), "{log}");
-    assert_nothing_is_lost(&place, &[], &["NodeStarted", "NodeStopped"]);
+    assert_nothing_is_lost(&place, &[], &["node.started", "node.stopped"]);
 }
 
 #[test]

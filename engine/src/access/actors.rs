@@ -323,7 +323,7 @@ pub(super) async fn ensure_tenant(directory: &Directory, permit: &Permit, tenant
     ];
     let mut tx = Tx { inserts: vec![Insert::new(&TENANTS, cells)?], ..Tx::default() };
     let added = json!({"slug": tenant, "name": tenant, "configured": true});
-    let event = permit.event(tenant, "tenant.added", added);
+    let event = permit.event(tenant, "tenant.created", added);
     add_entry(directory, &mut tx, permit.recorded_in(&directory.settings.tenant, event))?;
     match audit::commit(&*directory.parts.records, tx).await {
         Ok(_) | Err(CommitError::Conflict(Conflict::Exists(_))) => Ok(()),
@@ -413,7 +413,7 @@ async fn try_add_key(
         ));
     }
     let data = json!({"key_id": id, "before_until": before_until.map(|until| until.to_string())});
-    record_in(directory, &mut tx, permit, tenant, permit.event(actor, "actor.key_added", data))?;
+    record_in(directory, &mut tx, permit, tenant, permit.event(actor, "actor.key_created", data))?;
     audit::commit(&*directory.parts.records, tx).await?;
     directory.refresh_and_announce().await?;
     Ok(NewKey { id, key, before_until })

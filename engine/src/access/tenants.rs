@@ -115,7 +115,7 @@ async fn try_add_tenant(
     // The number of tenants is limited.
     ensure_tenant(directory, permit, &directory.settings.tenant).await?;
     expect_registry(&mut tx, &snapshot, &directory.settings.tenant)?;
-    let event = permit.event(id.as_str(), "tenant.added", json!({"slug": slug, "name": name}));
+    let event = permit.event(id.as_str(), "tenant.created", json!({"slug": slug, "name": name}));
     // No other tenant is told, also if the operator acts for one.
     record_in(directory, &mut tx, permit, &directory.settings.tenant, event)?;
     match audit::commit(&*directory.parts.records, tx).await {

@@ -4,6 +4,7 @@ use crate::access::{AUDIT_READ, Permit};
 use crate::error::EngineError;
 use crate::flow::view::ListPage;
 use crate::port::{ReadError, Records};
+use chimera_core::ledger::stored_names;
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, EntryRow, audit_log_entries};
 use chimera_core::record::{Comparison, Cursor, DamagedRows, Json, Row, Scope, Select, StoredRow};
 use chimera_core::time::Timestamp;
@@ -13,6 +14,7 @@ use uuid::Uuid;
 #[derive(Clone, Debug, Default)]
 pub struct EntryFilter {
     pub subject_id: Option<String>,
+    /// Entries with a former name of this type are found too.
     pub event_type: Option<String>,
     pub actor: Option<String>,
     pub run_id: Option<Uuid>,
@@ -70,14 +72,15 @@ pub async fn list(
         return Err(EngineError::missing_scope(AUDIT_READ));
     }
     let mut select = Select::from(&AUDIT_LOG_ENTRIES, Scope::Tenant(permit.tenant().to_owned())).take(filter.limit);
-    for (column, value) in [
-        (audit_log_entries::subject_id, filter.subject_id),
-        (audit_log_entries::event_type, filter.event_type),
-        (audit_log_entries::actor_id, filter.actor),
-    ] {
+    for (column, value) in
+        [(audit_log_entries::subject_id, filter.subject_id), (audit_log_entries::actor_id, filter.actor)]
+    {
         if let Some(value) = value {
             select = select.with(column, value);
         }
+    }
+    if let Some(event) = &filter.event_type {
+        select = select.one_of(audit_log_entries::event_type, stored_names(event));
     }
     if let Some(run) = filter.run_id {
         select = select.with(audit_log_entries::run_id, run);

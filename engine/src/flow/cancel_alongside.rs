@@ -23,7 +23,7 @@ pub(crate) fn add_cancellations(
         tx.inserts.push(signal.row(permit.tenant(), *run, parts.clock.now())?);
         let data = json!({"kind": signal.kind.name(), "signal_id": signal.id});
         let writer = crate::ledger::audit::Writer { random: &*parts.random, clock: &*parts.clock };
-        writer.event(tx, permit.event(*run, "run.told", data).of_run(*run))?;
+        writer.event(tx, permit.event(*run, "run.signalled", data).of_run(*run))?;
     }
     Ok(())
 }

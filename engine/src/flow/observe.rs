@@ -36,13 +36,13 @@ pub(super) fn turn(run: &Run, turn: &Turn) {
             "step.completed" => step!("completed"),
             "step.failed" => step!("failed"),
             "step.skipped" => step!("skipped"),
-            "step.retrying" => step!("retrying"),
+            "step.retry_scheduled" => step!("retrying"),
             "step.outcome_unknown" => step!("outcome_unknown"),
             "step.rolled_back" => step!("rolled_back"),
             "step.rollback_failed" => step!("rollback_failed"),
-            "run.signal_unreadable" => {
+            "run.signal_discarded" => {
                 metrics::counter!("chimera_signals_unreadable_total").increment(1);
-                tracing::warn!(run_id = %run.head().id, signal = %note.data, "a signal could not be read and was dropped");
+                tracing::warn!(run_id = %run.head().id, "a signal could not be read and was dropped");
             }
             "step.refused" => metrics::counter!("chimera_steps_refused_total").increment(1),
             "approval.requested" => metrics::counter!("chimera_approvals_requested_total").increment(1),

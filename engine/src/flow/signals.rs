@@ -385,7 +385,7 @@ async fn commit_signal(
     tx.affinity = affinity(run);
     let mut data = json!({"kind": kind, "signal_id": signal.id});
     superseded.add_to_entry(&mut data);
-    record(flow, &mut tx, permit, permit.event(run, "run.told", data).of_run(run))?;
+    record(flow, &mut tx, permit, permit.event(run, "run.signalled", data).of_run(run))?;
     match flow.inner.parts.records.commit(tx).await {
         Ok(_) => flow.inner.wake(run),
         Err(error @ CommitError::Conflict(_)) if !permit.is_alongside_conflict(&error) => return Ok(false),

@@ -3,9 +3,11 @@
 use chimera_core::ledger::tables::FEED_CURSORS;
 use chimera_core::limits::JSON_DEPTH_MAX;
 use chimera_core::record::{Insert, Tx};
-use chimera_engine::ledger::audit::{AuditError, commit};
+use chimera_engine::access::local_operator;
+use chimera_engine::audit::{EntryFilter, list_entries};
+use chimera_engine::ledger::audit::{AuditError, EventRecord, commit};
 use chimera_engine::port::Clock as _;
-use chimera_testkit::ledger_fixture::{LedgerFixture, decision};
+use chimera_testkit::ledger_fixture::{LedgerFixture, decision, event};
 use chimera_testkit::memory::MemoryRecords;
 use serde_json::{Value, json};
 use std::fmt;
@@ -48,6 +50,22 @@ fn a_decision_is_recorded_whatever_words_it_is_given_with() {
     let data = &tx.entries[0].entry.data;
     assert_eq!((&data["details"]["code"], data["shortened"]["digest"].is_string()), (&json!("X"), true), "{data}");
     assert!(data["rationale"].as_str().unwrap().starts_with("because\u{fffd} because"));
+}
+
+#[tokio::test]
+async fn entries_with_a_former_name_of_their_type_are_listed() {
+    let (world, store) = (LedgerFixture::new(1), MemoryRecords::new());
+    for written in ["run.told", "run.signalled", "run.started"] {
+        let mut tx = Tx::default();
+        world.writer().event(&mut tx, EventRecord { event_type: written.to_owned(), ..event("acme") }).unwrap();
+        commit(&store, tx).await.unwrap();
+    }
+    for asked in ["run.told", "run.signalled"] {
+        let filter = EntryFilter { event_type: Some(asked.to_owned()), limit: 10, ..EntryFilter::default() };
+        let found = list_entries(&store, &local_operator("acme"), filter).await.unwrap().items;
+        let names: Vec<&str> = found.iter().map(|entry| entry.event_type.as_str()).collect();
+        assert_eq!(names, ["run.told", "run.signalled"]);
+    }
 }
 
 /// CONTENT-122

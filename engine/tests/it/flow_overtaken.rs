@@ -77,7 +77,7 @@ async fn of_two_patches_that_are_approved_at_once_one_is_and_the_other_is_asked_
     assert_eq!(approve_hitl(&second, run).await["status"], "completed");
     assert_eq!(statuses(&second, run), ["applied", "applied"]);
     let events = second.events(run).await;
-    assert!(!events.iter().any(|event| event == "patch.approval_stale"), "{events:?}");
+    assert!(!events.iter().any(|event| event == "patch.approval_superseded"), "{events:?}");
 }
 
 /// The same while the run is driven: in any order, each approval is a patch that is applied.
@@ -124,7 +124,7 @@ async fn a_patch_is_approved_or_the_one_before_it_taken_out_never_both_in_vain()
         let second = first.restart(stage(1)).await;
         second.until(run, |_| statuses(&second, run)[0] == expected && second.rows(&RUN_SIGNALS).is_empty()).await;
         let events = second.events(run).await;
-        let in_vain = ["patch.revert_refused", "patch.approval_stale"];
+        let in_vain = ["patch.revert_refused", "patch.approval_superseded"];
         assert!(!events.iter().any(|event| in_vain.contains(&event.as_str())), "{events:?}");
         if unpatch_first {
             let again = request(&second, run, "two").await;

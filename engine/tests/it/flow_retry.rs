@@ -101,7 +101,7 @@ async fn each_retry_is_told_with_its_number_and_its_delay() {
     let run = stage.run(&one("mail"), SILENT).await;
     stage.ended(run).await;
     let events = flow::events(&stage.flow, &stage.permit("admin"), run, 0, 100).await.unwrap();
-    let retry = shown(events.iter().find(|event| event.event_type == "step.retrying").unwrap());
+    let retry = shown(events.iter().find(|event| event.event_type == "step.retry_scheduled").unwrap());
     assert_eq!(retry["data"]["attempt"], 1);
     assert!((800..=1_200).contains(&retry["data"]["delay_ms"].as_i64().unwrap()));
 }

@@ -32,7 +32,7 @@ async fn a_signal_that_can_not_be_read_stands_among_the_events_of_its_run() {
     stage.pass(Duration::from_secs(5)).await;
     assert!(stage.rows(&RUN_SIGNALS).is_empty(), "they were taken in");
     let entries = stage.rows(&AUDIT_LOG_ENTRIES);
-    let unreadable = entries.iter().filter(|entry| entry.text("event_type") == "run.signal_unreadable");
+    let unreadable = entries.iter().filter(|entry| entry.text("event_type") == "run.signal_discarded");
     assert_eq!(unreadable.count(), 2);
     flow::cancel(&stage.flow, &stage.permit("user_ann"), run, None).await.expect("a cancellation");
     assert_eq!(stage.ended(run).await["status"], "cancelled", "what can be read still counts");

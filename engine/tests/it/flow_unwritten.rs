@@ -233,5 +233,5 @@ async fn a_signal_that_can_not_be_stored_is_consumed_in_the_end() {
     stage.pass(limits::RUN_WRITE_FAILED_PAUSE + Duration::from_secs(10)).await;
     assert!(stage.rows(&RUN_SIGNALS).is_empty(), "the report waits for ever");
     let events = stage.events(run).await;
-    assert!(events.iter().any(|event| event == "run.signal_unstorable"), "{events:?}");
+    assert!(events.iter().any(|event| event == "run.signal_ignored"), "{events:?}");
 }

@@ -80,7 +80,7 @@ async fn a_run_waits_for_a_time_without_an_owner() {
     assert_eq!(stage.ended(run).await["status"], "completed");
     assert!(started.elapsed() >= Duration::from_secs(3_600) && started.elapsed() < Duration::from_secs(3_660));
     let events = stage.events(run).await;
-    assert!(events.contains(&"step.waiting".to_owned()), "{events:?}");
+    assert!(events.contains(&"step.wait_started".to_owned()), "{events:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -209,7 +209,7 @@ impl StoreObserver {
                 seen.undoing.remove(&run);
                 None
             }
-            "step.undoing" => {
+            "step.rollback_started" => {
                 let child = entry.data["child_run_id"].as_str()?.to_owned();
                 let first = seen.undoing.entry(run).or_default().insert(child.clone());
                 (!first).then(|| format!("run {run}: one rollback asks its child {child} twice"))

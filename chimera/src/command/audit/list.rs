@@ -12,8 +12,8 @@ use chimera_api::answer::EntryPage;
 use chimera_core::access::tables::TenantRow;
 use chimera_core::error::Code;
 use chimera_core::id::IdPrefix;
-use chimera_core::ledger::SubjectType;
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, EntryHead, audit_log_entries};
+use chimera_core::ledger::{SubjectType, stored_names};
 use chimera_core::limits::PAGE_ROWS_MAX;
 use chimera_core::record::{Comparison, Cursor, Page, Row, Scope, Select, StoredRow};
 use chimera_core::text::{did_you_mean, escape_invisible_line};
@@ -52,7 +52,7 @@ async fn read_page(records: &dyn Records, list: &AuditListArgs) -> Outcome<Page>
         select = about(select, subject);
     }
     if let Some(event) = &list.event_type {
-        select = select.with(audit_log_entries::event_type, event.as_str());
+        select = select.one_of(audit_log_entries::event_type, stored_names(event));
     }
     if let Some(cursor) = &list.after {
         select = select.continue_at(cursor).map_err(|error| {

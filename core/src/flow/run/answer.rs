@@ -326,7 +326,7 @@ fn wait_for_retry(
     });
     run.tasks.enter(at, TaskState::RetryWait { until, error: Box::new(error) });
     run.tasks.mark_dirty(at, cx);
-    cx.turn.add_note("step.retrying", run.tasks.step_id(at), None, data);
+    cx.turn.add_note("step.retry_scheduled", run.tasks.step_id(at), None, data);
     Ok(())
 }
 

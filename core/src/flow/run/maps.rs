@@ -60,7 +60,7 @@ fn begin_map(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) -> Result<()
     run.tasks.enter(at, TaskState::Mapping(MapProgress { over, open, ..MapProgress::default() }));
     run.tasks.mark_dirty(at, cx);
     cx.turn.add_note(
-        "step.mapping",
+        "step.map_started",
         Some(step),
         None,
         json!({"node": run.tasks.name(at), "items": open, "input_digest": digest}),

@@ -35,7 +35,7 @@ pub(crate) fn apply(run: &mut Run, signal: Signal, cx: &mut TurnContext<'_>) -> 
     approve::mark_withdrawn(run, &signal.withdrawn);
     if run.stopping.ignores_signals() {
         let data = json!({"kind": signal.kind.name(), "signal": signal.id});
-        cx.turn.add_note("run.signal_unstorable", None, None, data);
+        cx.turn.add_note("run.signal_ignored", None, None, data);
         return Ok(());
     }
     match signal.kind {
@@ -48,7 +48,7 @@ pub(crate) fn apply(run: &mut Run, signal: Signal, cx: &mut TurnContext<'_>) -> 
             Ok(())
         }
         SignalKind::Unreadable { kind } => {
-            cx.turn.add_note("run.signal_unreadable", None, None, json!({"kind": kind, "signal": signal.id}));
+            cx.turn.add_note("run.signal_discarded", None, None, json!({"kind": kind, "signal": signal.id}));
             Ok(())
         }
         SignalKind::Patch { number, by, .. } if run.status.is_final() => {

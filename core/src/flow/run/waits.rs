@@ -80,11 +80,11 @@ pub(crate) fn start_wait(run: &mut Run, at: RunPlace, cx: &mut TurnContext<'_>) 
             return time_has_come(run, at, cx);
         }
         let data = json!({"node": run.tasks.name(at), "until": until});
-        cx.turn.add_note("step.waiting", Some(step), None, data);
+        cx.turn.add_note("step.wait_started", Some(step), None, data);
         return Ok(());
     };
     let data = json!({"node": run.tasks.name(at), "event": {"name": name, "key": key}, "until": until});
-    cx.turn.add_note("step.waiting", Some(step), None, data);
+    cx.turn.add_note("step.wait_started", Some(step), None, data);
     let channel = EventChannel { tenant: &run.head.tenant, name: &name, key: &key };
     cx.turn.begin_wait(channel, NewWait { run: run.head.id, step, at: cx.env.now })?;
     look_up(run, at, false, &mut cx.turn);

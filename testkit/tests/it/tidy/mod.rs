@@ -8,6 +8,7 @@ mod actor_kinds;
 mod columns;
 mod digests;
 mod docs;
+mod entry_types;
 mod errors;
 mod finding;
 mod folders;

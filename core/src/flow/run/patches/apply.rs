@@ -380,7 +380,7 @@ pub(crate) fn approved(
         // This turn requests approval again.
         asked.withdraw();
         let data = json!({"number": number, "approval_id": approval, "digest": asked.digest});
-        cx.turn.add_note("patch.approval_stale", None, by.first().map(Actor::person), data);
+        cx.turn.add_note("patch.approval_superseded", None, by.first().map(Actor::person), data);
         return Ok(true);
     }
     cx.turn.add_note("patch.approved", None, by.first().map(Actor::person), json!({"number": number, "by": by}));

@@ -309,7 +309,7 @@ pub(crate) fn write_compensation(
                 Some(child) => json!({"node": run.tasks.name(at), "item": at.item, "child_run_id": child}),
                 None => json!({"node": run.tasks.name(at), "tool": tool, "effect_id": effect}),
             };
-            turn.add_note("step.undoing", run.tasks.step_id(at), None, data);
+            turn.add_note("step.rollback_started", run.tasks.step_id(at), None, data);
         }
     }
     if child.is_none() {
