@@ -130,8 +130,8 @@ codes! {
     StaleApproval "STALE_APPROVAL" ValidationError final 409 "The approval is stale";
     /// A worker no longer holds the call that it reports about.
     LeaseLost "LEASE_LOST" ValidationError final 409 "The lease is no longer held";
-    /// Another process has locked the data directory.
-    DataDirLocked "DATA_DIR_LOCKED" ResourceError retry 409 "The data directory is in use by another process";
+    /// Another process has locked the data folder.
+    DataDirLocked "DATA_DIR_LOCKED" ResourceError retry 409 "The data folder is in use by another process";
     /// The resource existed and has been used up or has expired.
     Gone "GONE" ValidationError final 410 "No longer available";
     /// The body arrived too slowly.

@@ -151,5 +151,5 @@ pub const SECRET_NAME_CHARS_MAX: usize = 128;
 pub const SECRET_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of the file at `secrets.file`. A larger file can't be read.
 pub const SECRETS_FILE_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Bytes that are read of a one-line file in the data directory, such as a key. The rest is ignored.
+/// Bytes that are read of a one-line file in the data folder, such as a key. The rest is ignored.
 pub const KEY_FILE_BYTES_MAX: u64 = 4_096;

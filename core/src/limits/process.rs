@@ -56,9 +56,9 @@ pub const LOG_SOURCES_MAX: usize = 8;
 
 // Doctor
 
-/// Free bytes on the disk of the data directory below which `chimera doctor` warns. With less it warns.
+/// Free bytes on the disk of the data folder below which `chimera doctor` warns. With less it warns.
 pub const DISK_BYTES_WARN: u64 = 1024 * 1024 * 1024;
-/// Free bytes on the disk of the data directory below which `chimera doctor` fails. With less it fails.
+/// Free bytes on the disk of the data folder below which `chimera doctor` fails. With less it fails.
 pub const DISK_BYTES_FAIL: u64 = 64 * 1024 * 1024;
 /// Clock skew that `chimera doctor` accepts. With more it reports the difference.
 pub const DOCTOR_SKEW_SECONDS_MAX: i64 = 5;
