@@ -46,27 +46,27 @@ pub(crate) async fn enforce(State(edge): State<Edge>, request: Request, next: Ne
 
 async fn check_and_run(edge: &Edge, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
-    let Some(mut shown) = ReceivedRequest::from_head(edge, &parts) else {
+    let Some(mut received) = ReceivedRequest::from_head(edge, &parts) else {
         // A route that is not in the table is a bug: fail closed.
         return ApiError::internal().into_response();
     };
     let (announced, has_body) = (body.size_hint().lower(), !body.is_end_stream());
-    let received = match admit(edge, &mut shown, &mut parts, announced).await {
-        Ok(known) => receive_body(edge, &mut shown, known, body).await,
+    let admitted = match admit(edge, &mut received, &mut parts, announced).await {
+        Ok(caller) => receive_body(edge, &mut received, caller, body).await,
         Err(refused) => Err(refused),
     };
-    let request = Request::from_parts(parts, Body::from(shown.body.clone()));
-    let large = shown.body.len() > JSON_INLINE_BYTES_MAX;
-    match received {
-        Ok((Some(known), spent)) => {
-            let who = known.claimant();
-            let answer = Box::pin(run_authenticated((edge, known, shown, spent), request, next));
+    let request = Request::from_parts(parts, Body::from(received.body.clone()));
+    let large = received.body.len() > JSON_INLINE_BYTES_MAX;
+    match admitted {
+        Ok((Some(caller), charge)) => {
+            let who = caller.claimant();
+            let answer = Box::pin(run_authenticated((edge, caller, received, charge), request, next));
             let answer = edge.run_offloaded(&who, large, answer).await;
             answer.unwrap_or_else(IntoResponse::into_response)
         }
-        Ok((None, spent)) => {
-            let who = anonymous_claimant(&shown);
-            let answer = Box::pin(run_unauthenticated((edge, &who), shown, spent, request, next));
+        Ok((None, charge)) => {
+            let who = anonymous_claimant(&received);
+            let answer = Box::pin(run_unauthenticated((edge, &who), received, charge, request, next));
             let answer = edge.run_offloaded(&who, large, answer).await;
             answer.unwrap_or_else(IntoResponse::into_response)
         }
@@ -82,28 +82,28 @@ fn close_connection(mut response: Response) -> Response {
 }
 
 /// Unauthenticated callers share one tenant's budget; each address counts as an actor.
-fn anonymous_claimant(shown: &ReceivedRequest) -> Claimant {
-    let address = shown.peer.map(|peer| peer.address.to_string());
+fn anonymous_claimant(received: &ReceivedRequest) -> Claimant {
+    let address = received.peer.map(|peer| peer.address.to_string());
     Claimant::new("", address.as_deref().unwrap_or_default())
 }
 
 /// Runs the handler of a route without a token; the handler authenticates the caller itself.
 async fn run_unauthenticated(
     (edge, who): (&Edge, &Claimant),
-    shown: ReceivedRequest,
-    spent: BodyCharge<'_>,
+    received: ReceivedRequest,
+    charge: BodyCharge<'_>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    let shown = Arc::new(shown);
-    request.extensions_mut().insert(Arc::clone(&shown));
-    let response = run_with_memory(edge, (who, &shown), request, |request| next.run(request)).await;
-    if response.status().is_client_error() { response } else { spent.forgive(response) }
+    let received = Arc::new(received);
+    request.extensions_mut().insert(Arc::clone(&received));
+    let response = run_with_memory(edge, (who, &received), request, |request| next.run(request)).await;
+    if response.status().is_client_error() { response } else { charge.forgive(response) }
 }
 
 /// Runs the handler if the signature proves that the request is the caller's own and the quota allows it.
 async fn run_authenticated(
-    (edge, known, shown, spent): (&Edge, AuthenticatedCaller, ReceivedRequest, BodyCharge<'_>),
+    (edge, caller, received, charge): (&Edge, AuthenticatedCaller, ReceivedRequest, BodyCharge<'_>),
     mut request: Request,
     next: Next,
 ) -> Response {
@@ -111,27 +111,27 @@ async fn run_authenticated(
         Ok(authenticator) => authenticator,
         Err(error) => return error.into_response(),
     };
-    let permit = match authenticator.verify_request(known, &shown.presented()).await {
+    let permit = match authenticator.verify_request(caller, &received.credentials()).await {
         Ok(permit) => permit,
-        Err(turned) => return refusal_response(turned),
+        Err(rejection) => return refusal_response(rejection),
     };
-    let shown = Arc::new(shown);
+    let received = Arc::new(received);
     request.extensions_mut().insert(permit.clone());
-    request.extensions_mut().insert(Arc::clone(&shown));
-    rate_limit_middleware((edge, authenticator, &permit, &shown, spent), request, next).await
+    request.extensions_mut().insert(Arc::clone(&received));
+    rate_limit_middleware((edge, authenticator, &permit, &received, charge), request, next).await
 }
 
 /// Authenticates the caller from the head alone. A body announced as too large is refused here.
 async fn admit(
     edge: &Edge,
-    shown: &mut ReceivedRequest,
+    received: &mut ReceivedRequest,
     parts: &mut Parts,
     announced: u64,
 ) -> Result<Option<AuthenticatedCaller>, Response> {
-    if let Err(error) = shown.read_head(&parts.headers, announced) {
-        return Err(shown.refuse(edge, error).await);
+    if let Err(error) = received.read_head(&parts.headers, announced) {
+        return Err(received.refuse(edge, error).await);
     }
-    if shown.rules.link {
+    if received.rules.link {
         let checked = match link_open::flow(edge) {
             Ok(flow) => flow::check_link(flow, &link_token(parts).await).await.map_err(ApiError::from),
             Err(error) => Err(error),
@@ -139,9 +139,9 @@ async fn admit(
         return checked.map(|()| None).map_err(|error| page::refused(error, &*edge.random));
     }
     let authenticator = authenticator(edge).map_err(IntoResponse::into_response)?;
-    match shown.rules.token {
-        true => authenticator.admit(&shown.presented()).await.map(Some).map_err(refusal_response),
-        false => authenticator.admit_anonymous(&shown.presented()).await.map(|()| None).map_err(refusal_response),
+    match received.rules.token {
+        true => authenticator.admit(&received.credentials()).await.map(Some).map_err(refusal_response),
+        false => authenticator.admit_anonymous(&received.credentials()).await.map(|()| None).map_err(refusal_response),
     }
 }
 
@@ -153,51 +153,51 @@ async fn link_token(parts: &mut Parts) -> String {
 /// the caller is authenticated again, because the token may have been revoked in the meantime.
 async fn receive_body<'a>(
     edge: &'a Edge,
-    shown: &mut ReceivedRequest,
-    known: Option<AuthenticatedCaller>,
+    received: &mut ReceivedRequest,
+    caller: Option<AuthenticatedCaller>,
     body: Body,
 ) -> Result<(Option<AuthenticatedCaller>, BodyCharge<'a>), Response> {
-    let mut spent = BodyCharge::new(edge, shown.peer, known.as_ref().map(AuthenticatedCaller::actor));
-    if shown.rules.body_bytes_max == 0 {
-        return Ok((known, spent));
+    let mut charge = BodyCharge::new(edge, received.peer, caller.as_ref().map(AuthenticatedCaller::actor));
+    if received.rules.body_bytes_max == 0 {
+        return Ok((caller, charge));
     }
     if body.is_end_stream() {
-        shown.set_body(Bytes::new());
-        return Ok((known, spent));
+        received.set_body(Bytes::new());
+        return Ok((caller, charge));
     }
-    if let Err(over) = spent.check() {
-        return Err(shown.refuse(edge, over).await);
+    if let Err(over) = charge.check() {
+        return Err(received.refuse(edge, over).await);
     }
     let began = edge.clock.steady();
     let pace = MinimumRate { grace: edge.timeouts.body, ..MinimumRate::default() };
-    match extract::read_body(body, shown.rules.body_bytes_max, pace, |bytes| spent.add(bytes)).await {
-        Ok(bytes) => shown.set_body(bytes),
-        Err(error) => return Err(shown.refuse(edge, error).await),
+    match extract::read_body(body, received.rules.body_bytes_max, pace, |bytes| charge.add(bytes)).await {
+        Ok(bytes) => received.set_body(bytes),
+        Err(error) => return Err(received.refuse(edge, error).await),
     }
-    let Some(before) = &known else { return Ok((known, spent)) };
+    let Some(before) = &caller else { return Ok((caller, charge)) };
     let authenticator = authenticator(edge).map_err(IntoResponse::into_response)?;
     let is_quick = edge.clock.steady().millis() - began.millis() <= BODY_RECHECK_MS;
     if is_quick && authenticator.is_current(before) {
-        return Ok((known, spent));
+        return Ok((caller, charge));
     }
-    let known = authenticator.admit(&shown.presented()).await.map_err(refusal_response)?;
-    Ok((Some(known), spent))
+    let caller = authenticator.admit(&received.credentials()).await.map_err(refusal_response)?;
+    Ok((Some(caller), charge))
 }
 
 /// Lets an operator act for the tenant in `for_tenant`. The parameter is removed before the handler sees the query.
 async fn act_for(
     authenticator: &Authenticator,
     permit: &Permit,
-    shown: &ReceivedRequest,
+    received: &ReceivedRequest,
     request: &mut Request,
 ) -> Result<(), ApiError> {
     let Some((slug, uri)) = take_for_tenant(request.uri())? else { return Ok(()) };
-    if shown.rules.signed == Signed::Body {
+    if received.rules.signed == Signed::Body {
         return Err(invalid_for_tenant(
             "this endpoint does not sign the query string, so it cannot act for another tenant",
         ));
     }
-    let permit = access::act_for(authenticator, permit, &slug, &shown.presented()).await?;
+    let permit = access::act_for(authenticator, permit, &slug, &received.credentials()).await?;
     *request.uri_mut() = uri;
     request.extensions_mut().insert(permit);
     Ok(())
@@ -234,36 +234,36 @@ fn invalid_for_tenant(why: &str) -> ApiError {
 
 /// Counts the request of an authenticated caller against their quota, and adds the rate-limit headers.
 async fn rate_limit_middleware(
-    (edge, authenticator, permit, shown, spent): (&Edge, &Authenticator, &Permit, &ReceivedRequest, BodyCharge<'_>),
+    (edge, authenticator, permit, received, charge): (&Edge, &Authenticator, &Permit, &ReceivedRequest, BodyCharge<'_>),
     mut request: Request,
     call_next: Next,
 ) -> Response {
-    let rate = match authenticator.count(permit, &shown.presented()).await {
-        Ok(rate) => spent.forgive(rate),
-        Err(turned) => return refusal_response(turned),
+    let rate = match authenticator.count(permit, &received.credentials()).await {
+        Ok(rate) => charge.forgive(rate),
+        Err(rejection) => return refusal_response(rejection),
     };
-    let response = match authenticator.check_once(permit, &shown.presented()).await {
-        Ok(()) => match act_for(authenticator, permit, shown, &mut request).await {
+    let response = match authenticator.check_once(permit, &received.credentials()).await {
+        Ok(()) => match act_for(authenticator, permit, received, &mut request).await {
             Ok(()) => {
                 let who = request.extensions().get::<Permit>().unwrap_or(permit).claimant();
                 let run = |request| unread::bound_tenant(&edge.unread, request, call_next);
-                use_up_nonce(authenticator, permit, run_with_memory(edge, (&who, shown), request, run).await).await
+                use_up_nonce(authenticator, permit, run_with_memory(edge, (&who, received), request, run).await).await
             }
             Err(error) => error.into_response(),
         },
         Err(body) => return with_rate_headers(ApiError::from(body).into_response(), &rate),
     };
-    with_rate_headers(record_refusal(authenticator, permit, shown, response).await, &rate)
+    with_rate_headers(record_refusal(authenticator, permit, received, response).await, &rate)
 }
 
 /// Runs the handler with its share of memory, which is held until the response is complete.
 async fn run_with_memory<F: Future<Output = Response>>(
     edge: &Edge,
-    (who, shown): (&Claimant, &ReceivedRequest),
+    (who, received): (&Claimant, &ReceivedRequest),
     mut request: Request,
     run: impl FnOnce(Request) -> F,
 ) -> Response {
-    let share = match MemoryShare::reserve(edge, who, shown).await {
+    let share = match MemoryShare::reserve(edge, who, received).await {
         Ok(share) => share,
         Err(refused) => return refused.into_response(),
     };
@@ -291,16 +291,17 @@ async fn use_up_nonce(authenticator: &Authenticator, permit: &Permit, response: 
 async fn record_refusal(
     authenticator: &Authenticator,
     permit: &Permit,
-    shown: &ReceivedRequest,
+    received: &ReceivedRequest,
     mut response: Response,
 ) -> Response {
     let counts = |error: &ApiError| match error.code.status() {
         403 => true,
-        status => shown.rules.starts_run && status < 500,
+        status => received.rules.starts_run && status < 500,
     };
     match response.extensions_mut().remove::<PendingProblem>() {
         Some(PendingProblem(error)) if counts(&error) => {
-            ApiError::from(authenticator.record_refusal(permit, &shown.presented(), error.body).await).into_response()
+            ApiError::from(authenticator.record_refusal(permit, &received.credentials(), error.body).await)
+                .into_response()
         }
         Some(attached) => {
             response.extensions_mut().insert(attached);
@@ -315,9 +316,9 @@ pub(crate) fn authenticator(edge: &Edge) -> Result<&Authenticator, ApiError> {
     edge.access.as_ref().map(|access| access.authenticator()).ok_or_else(closed)
 }
 
-pub(crate) fn refusal_response(turned: Rejection) -> Response {
-    let response = ApiError::from(turned.body).into_response();
-    match &turned.rate {
+pub(crate) fn refusal_response(rejection: Rejection) -> Response {
+    let response = ApiError::from(rejection.body).into_response();
+    match &rejection.rate {
         Some(rate) => with_rate_headers(response, rate),
         None => response,
     }

@@ -66,15 +66,15 @@ pub(crate) struct TokenDocument {
 )]
 pub(crate) async fn sign_in(
     State(edge): State<Edge>,
-    Extension(shown): Extension<Arc<ReceivedRequest>>,
+    Extension(received): Extension<Arc<ReceivedRequest>>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let SignInBody { actor, issued_at, nonce, scopes } = match shown.json(&headers) {
+    let SignInBody { actor, issued_at, nonce, scopes } = match received.json(&headers) {
         Ok(body) => body,
-        Err(error) => return Ok(shown.refuse(&edge, error).await),
+        Err(error) => return Ok(received.refuse(&edge, error).await),
     };
     let ask = SignIn { actor, issued_at, nonce, scopes };
-    Ok(match access::sign_in(authenticator(&edge)?, &ask, &shown.presented()).await {
+    Ok(match access::sign_in(authenticator(&edge)?, &ask, &received.credentials()).await {
         Ok(tokens) => token_response(tokens),
         Err(turned) => refusal_response(turned),
     })

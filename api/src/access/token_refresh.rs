@@ -35,14 +35,14 @@ pub(crate) struct RefreshBody {
 )]
 pub(crate) async fn refresh(
     State(edge): State<Edge>,
-    Extension(shown): Extension<Arc<ReceivedRequest>>,
+    Extension(received): Extension<Arc<ReceivedRequest>>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let RefreshBody { refresh_token } = match shown.json(&headers) {
+    let RefreshBody { refresh_token } = match received.json(&headers) {
         Ok(body) => body,
-        Err(error) => return Ok(shown.refuse(&edge, error).await),
+        Err(error) => return Ok(received.refuse(&edge, error).await),
     };
-    Ok(match access::refresh_tokens(authenticator(&edge)?, &refresh_token, &shown.presented()).await {
+    Ok(match access::refresh_tokens(authenticator(&edge)?, &refresh_token, &received.credentials()).await {
         Ok(tokens) => token_response(tokens),
         Err(turned) => refusal_response(turned),
     })

@@ -41,10 +41,10 @@ pub(crate) struct RevokedDocument {
 pub(crate) async fn revoke(
     State(edge): State<Edge>,
     caller: Caller,
-    Extension(shown): Extension<Arc<ReceivedRequest>>,
+    Extension(received): Extension<Arc<ReceivedRequest>>,
     OptionalJson(body): OptionalJson<RevokeBody>,
 ) -> Result<Json<RevokedDocument>, ApiError> {
     let revoked =
-        access::revoke_token(authenticator(&edge)?, &caller.permit, shown.bearer(), body.token.as_deref()).await?;
+        access::revoke_token(authenticator(&edge)?, &caller.permit, received.bearer(), body.token.as_deref()).await?;
     Ok(Json(RevokedDocument { revoked }))
 }

@@ -120,13 +120,13 @@ fn empty_object() -> Value {
 pub(crate) async fn act(
     State(edge): State<Edge>,
     caller: Caller,
-    Extension(shown): Extension<Arc<ReceivedRequest>>,
+    Extension(received): Extension<Arc<ReceivedRequest>>,
     seed: RunSeed,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let actions = actions(&edge)?;
-    let is_large = shown.body.len() > REDACT_INLINE_BYTES_MAX;
-    let (ask, wait) = actions.work(&caller.permit, is_large, || parse_request(&shown, &headers, seed)).await??;
+    let is_large = received.body.len() > REDACT_INLINE_BYTES_MAX;
+    let (ask, wait) = actions.work(&caller.permit, is_large, || parse_request(&received, &headers, seed)).await??;
     let acted = Box::pin(act::act(actions, &caller.permit, ask)).await?;
     caller.release_memory();
     match acted {
@@ -146,11 +146,11 @@ pub(crate) fn default_act(what: Objective, request: Value, seed: RunSeed) -> Act
 
 /// Parses and validates the body.
 fn parse_request(
-    shown: &ReceivedRequest,
+    received: &ReceivedRequest,
     headers: &HeaderMap,
     seed: RunSeed,
 ) -> Result<(ActRequest, Option<Duration>), ApiError> {
-    let request = shown.document(headers)?;
+    let request = received.document(headers)?;
     let body: ActBody = json::decode(&request)?;
     let wait = params::parse_wait(body.wait)?;
     let invalid = |pointer: &str, what: &str| ApiError::new(Code::ValidationFailed, what).with("pointer", pointer);
@@ -160,7 +160,7 @@ fn parse_request(
     idempotency::check_header(headers, body.idempotency_key.as_deref())?;
     let request = idempotency::stored_request(request);
     let key =
-        body.idempotency_key.map(|key| idempotency::request_key(key, body.on_duplicate, &request, (shown, headers)));
+        body.idempotency_key.map(|key| idempotency::request_key(key, body.on_duplicate, &request, (received, headers)));
     let what = parse_subject(body.goal, body.workflow_id, body.version, body.steps, body.inputs)?;
     let act = ActRequest {
         actor: body.actor,
@@ -241,8 +241,8 @@ fn summary_response(status: StatusCode, run: Uuid, begun: &StartedAction) -> Res
 /// The earlier run with this idempotency key, and whether the request differs.
 async fn duplicate_response(caller: &Caller, run: Uuid, differs: bool) -> Result<Response, ApiError> {
     let written = |run| params::json(&DuplicateDocument { run: RunDocument::from(run), request_differs: differs });
-    let shown = caller.show_run(run, written).await??;
-    Ok((location_header(run), shown).into_response())
+    let document = caller.show_run(run, written).await??;
+    Ok((location_header(run), document).into_response())
 }
 
 /// Repeats a run, once if there is a key.
@@ -273,8 +273,8 @@ pub(super) async fn repeat_response(
 }
 
 async fn full_response(caller: &Caller, run: Uuid, status: StatusCode) -> Result<Response, ApiError> {
-    let shown = caller.show_run(run, |run| params::json(&RunDocument::from(run))).await??;
-    Ok((status, location_header(run), shown).into_response())
+    let document = caller.show_run(run, |run| params::json(&RunDocument::from(run))).await??;
+    Ok((status, location_header(run), document).into_response())
 }
 
 fn location_header(run: Uuid) -> [(HeaderName, String); 1] {

@@ -66,14 +66,14 @@ pub(super) fn request_key(
     key: String,
     on_duplicate: DuplicateWord,
     stored: &Value,
-    (shown, headers): (&ReceivedRequest, &HeaderMap),
+    (received, headers): (&ReceivedRequest, &HeaderMap),
 ) -> Result<RequestKey, ApiError> {
     // Masks hide differences between requests.
     let unmasked = match Redactor::is_masked(stored) {
         true => {
-            let mut received = shown.document(headers)?;
-            remove_volatile_members(&mut received);
-            Some(Digest32::of(&received))
+            let mut request = received.document(headers)?;
+            remove_volatile_members(&mut request);
+            Some(Digest32::of(&request))
         }
         false => None,
     };

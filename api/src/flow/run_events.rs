@@ -97,7 +97,7 @@ pub(crate) async fn events(
     caller: Caller,
     Path(id): Path<String>,
     position: StreamPosition,
-    Extension(shown): Extension<Arc<ReceivedRequest>>,
+    Extension(received): Extension<Arc<ReceivedRequest>>,
 ) -> Result<Response, ApiError> {
     let run = params::run(&id)?;
     let resumed = position.last_event_id()?;
@@ -107,7 +107,7 @@ pub(crate) async fn events(
     if first.over && resumed.is_some() {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let admitted = AdmittedToken { bearer: shown.bearer().to_owned(), at: Instant::now() };
+    let admitted = AdmittedToken { bearer: received.bearer().to_owned(), at: Instant::now() };
     let follower = Follower { edge, caller, run, feed: first, admitted, _place: place };
     let sse = Sse::new(event_stream(follower)).keep_alive(KeepAlive::new().interval(limits::STREAM_HEARTBEAT_INTERVAL));
     Ok(([(header::CACHE_CONTROL, "no-store")], sse).into_response())

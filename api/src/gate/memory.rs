@@ -27,13 +27,13 @@ impl MemoryShare {
     pub(super) async fn reserve(
         edge: &Edge,
         who: &Claimant,
-        shown: &ReceivedRequest,
+        received: &ReceivedRequest,
     ) -> Result<Option<Self>, ApiError> {
         let Some(flow) = &edge.flow else { return Ok(None) };
-        let held = match shown.rules.limit {
+        let held = match received.rules.limit {
             RateClass::Reads => reserve_page(flow, who, SizeBudget::default()).await?,
             RateClass::Writes | RateClass::Free => {
-                let weight = weight_of_text(&shown.body);
+                let weight = weight_of_text(&received.body);
                 in_time(flow.reserve_memory(who, weight)).await??
             }
         };

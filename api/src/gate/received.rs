@@ -84,7 +84,7 @@ impl ReceivedRequest {
         }
         match authenticator(edge) {
             Ok(authenticator) if error.code.status() < 500 => {
-                refusal_response(authenticator.reject_unparsed(&self.presented(), error.body).await)
+                refusal_response(authenticator.reject_unparsed(&self.credentials(), error.body).await)
             }
             _ => error.into_response(),
         }
@@ -104,7 +104,7 @@ impl ReceivedRequest {
         self.bearer.as_deref().unwrap_or_default()
     }
 
-    pub(crate) fn presented(&self) -> Credentials<'_> {
+    pub(crate) fn credentials(&self) -> Credentials<'_> {
         let signature = self.signature.as_deref();
         Credentials {
             bearer: self.bearer.as_deref(),

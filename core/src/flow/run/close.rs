@@ -65,12 +65,12 @@ pub(crate) fn note_started(run: &Run, builder: &mut TurnBuilder) {
 /// Turns what the turn collected into a transaction.
 pub(crate) fn finish_turn(run: &mut Run, cx: TurnContext<'_>) -> Result<Turn, Unstorable> {
     let TurnContext { mut env, turn: mut builder, limits: counted } = cx;
-    let attendance = continuation(run, &mut env, &builder);
-    let parked = !matches!(attendance, Continuation::Owned(_));
+    let next = continuation(run, &mut env, &builder);
+    let parked = !matches!(next, Continuation::Owned(_));
     let released = parked && run.row.owner().is_some();
     let changed = run.row.is_new() || builder.has_rows() || builder.claim || released;
     let mut turn = Turn { status: builder.status, more: builder.more, parked, ..Turn::default() };
-    turn.waits_for_slot = matches!(attendance, Continuation::Parked { for_slot: true, .. });
+    turn.waits_for_slot = matches!(next, Continuation::Parked { for_slot: true, .. });
     turn.waits_for_person = run.status == RunStatus::AwaitingApproval && !builder.more && end::is_idle(run);
     if changed {
         let dirty = std::mem::take(&mut builder.dirty);
@@ -81,7 +81,7 @@ pub(crate) fn finish_turn(run: &mut Run, cx: TurnContext<'_>) -> Result<Turn, Un
             write_undo_deadline(run, *at, &mut builder)?;
         }
         turn.notes = builder.number_notes();
-        write_run(run, attendance, &mut builder)?;
+        write_run(run, next, &mut builder)?;
         turn.tx = Some(builder.tx(affinity(run.head.id)));
     }
     (turn.reserved, turn.windows_read) = counted.into_reserved();
@@ -113,9 +113,9 @@ fn continuation(run: &Run, env: &mut Env<'_>, builder: &TurnBuilder) -> Continua
     Continuation::Owned(env.owner)
 }
 
-fn write_run(run: &mut Run, attendance: Continuation, builder: &mut TurnBuilder) -> Result<(), Unstorable> {
+fn write_run(run: &mut Run, next: Continuation, builder: &mut TurnBuilder) -> Result<(), Unstorable> {
     let new = run.row.is_new();
-    let (owner, until) = (attendance.owner(), attendance.until());
+    let (owner, until) = (next.owner(), next.until());
     if new || builder.status.is_some() {
         builder.set_run_column(runs::status, run.status.as_str());
     }
