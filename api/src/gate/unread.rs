@@ -77,7 +77,10 @@ impl UnreadResponses {
             return full.then(|| ApiError::new(Code::Overloaded, message).with("tenant", &**tenant).retry_after(1));
         }
         let full = waiting.bytes >= UNREAD_BYTES_MAX && own > 0;
-        full.then(|| ApiError::new(Code::Overloaded, "too many answers wait to be read").retry_after(1))
+        full.then(|| {
+            ApiError::new(Code::Overloaded, "too many responses wait to be read; read them or close their connections")
+                .retry_after(1)
+        })
     }
 
     fn reserve(self: &Arc<Self>, reader: Reader, bytes: usize) -> UnreadReservation {

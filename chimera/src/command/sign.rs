@@ -42,10 +42,11 @@ pub(crate) fn run(scene: &CommandContext<'_>, args: &SignArgs) -> Outcome<ExitCo
 /// The headers of a signed request.
 fn message(scene: &CommandContext<'_>, actor: &str, key: &Secret, request: &str, body: &[u8]) -> Outcome<ExitCode> {
     let refused = |what: &str| Failure::new(Code::MalformedArgs, what).hint("such as --request 'POST /runs/ID/cancel'");
-    let (method, target) = request.split_once(' ').ok_or_else(|| refused("a request must be a method and a path"))?;
-    if !target.starts_with('/') || !method.bytes().all(|byte| byte.is_ascii_uppercase()) {
-        return Err(refused("a request must be an upper-case method and a path that starts with a slash"));
-    }
+    let malformed = || refused("--request must be an upper-case method and a path that starts with a slash");
+    let is_request =
+        |method: &str, target: &str| target.starts_with('/') && method.bytes().all(|byte| byte.is_ascii_uppercase());
+    let parts = request.split_once(' ').filter(|(method, target)| is_request(method, target));
+    let (method, target) = parts.ok_or_else(malformed)?;
     let (path, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
     let parts = RequestParts { method, scheme: "http", authority: "", path, prefix: "", query, fields: &[], body };
     let ambient = Ambient::new();

@@ -192,8 +192,9 @@ pub(crate) fn child_ended(
         return judge::output_arrived(run, at, end.result.unwrap_or_default(), "child", cx);
     }
     let state = end.status.as_str();
-    let error =
-        end.error.unwrap_or_else(|| ErrorBody::new(Code::ExternalServiceError, format!("the child run is {state}")));
+    let error = end.error.unwrap_or_else(|| {
+        ErrorBody::new(Code::ExternalServiceError, format!("the child run ended as {state} without an error"))
+    });
     let error = ErrorBody { retryable: false, ..error };
     answer::fail_with_part(run, at, error, cx)
 }
@@ -207,8 +208,8 @@ pub(crate) fn stop_child(
     cx: &mut TurnContext<'_>,
 ) -> Result<(), Unstorable> {
     if run.children.mark_stopped(child) {
-        let told = SignalKind::Cancel { by, reason: Some(reason.to_owned()) };
-        cx.turn.send_signal(&run.head.tenant, child, &told, &mut cx.env)?;
+        let cancel = SignalKind::Cancel { by, reason: Some(reason.to_owned()) };
+        cx.turn.send_signal(&run.head.tenant, child, &cancel, &mut cx.env)?;
         cx.turn.effects.push(Effect::Wake(child));
     }
     Ok(())
