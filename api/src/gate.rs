@@ -1,9 +1,9 @@
 //! Authentication and rate limiting, before every route that requires a token or takes a body.
 //!
 //! The gate authenticates the caller by the request head, reads the whole body, verifies the signature, counts the
-//! request, checks its nonce, runs the handler and adds rate-limit headers. What a route requires is in its line of the route table. No byte of a
-//! body is read before the head passes. The handler checks the body's type and shape last, so that an
-//! unauthenticated caller learns nothing about them.
+//! request, checks its nonce, runs the handler and adds rate-limit headers. What a route requires is in its line of the
+//! route table. No byte of a body is read before the head passes. The handler checks the body's type and shape last, so
+//! that an unauthenticated caller learns nothing about them.
 
 pub(crate) mod headers;
 pub(crate) mod memory;

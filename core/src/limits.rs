@@ -1,8 +1,9 @@
 //! Every limit of the system by name: `limits::BODY_BYTES_MAX`.
 //!
-//! One file per room, then what the rooms share. A room without limits has no file, and the expression language
-//! defines its own limits in `expr/src/limits.rs`. The first sentence of a comment says what is bounded, the rest what happens beyond it.
-//! `docs/reference/limits.md` is generated from these files, and a test finds limits that are defined elsewhere.
+//! One file per room, then what the rooms share. A room without limits has no file, and the expression language defines
+//! its own limits in `expr/src/limits.rs`. The first sentence of a comment says what is bounded, the rest what happens
+//! beyond it. `docs/reference/limits.md` is generated from these files, and a test finds limits that are defined
+//! elsewhere.
 
 mod ledger;
 

@@ -1,8 +1,8 @@
 //! The tool `http.request`.
 //!
-//! It counts as a write except for GET, HEAD and OPTIONS without a method override, which may be retried. A secret's name contains the host it
-//! may be sent to (`secret://http.api.example.com`). Otherwise the author of a workflow could send any secret
-//! anywhere.
+//! It counts as a write except for GET, HEAD and OPTIONS without a method override, which may be retried. A secret's
+//! name contains the host it may be sent to (`secret://http.api.example.com`). Otherwise the author of a workflow could
+//! send any secret anywhere.
 
 use super::exchange_log::{self, ExchangeLog, TOO_MANY_REQUESTS};
 use crate::http::{

@@ -1,8 +1,9 @@
 //! Approval notifications.
 //!
-//! Messages are part of the transaction that creates the approval request, so no request is announced
-//! that was not stored. At L3 nobody is notified of a request. Who is notified is looked up before the commit. A person's mail contains a link for deciding. Only the message contains the link, sealed; the store keeps
-//! its digest. A webhook gets no link: a system is not a person.
+//! Messages are part of the transaction that creates the approval request, so no request is announced that was not
+//! stored. At L3 nobody is notified of a request. Who is notified is looked up before the commit. A person's mail
+//! contains a link for deciding. Only the message contains the link, sealed; the store keeps its digest. A webhook gets
+//! no link: a system is not a person.
 
 use super::engine::EngineState;
 use super::link_seal::LinkSeal;

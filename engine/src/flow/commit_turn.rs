@@ -1,8 +1,8 @@
 //! Commits a turn of a run together with its ledger entries, its messages and its places within limits.
 //!
-//! [`PreparedTurn`] is the transaction of any turn. The first one is committed once (`first_turn`). A later one goes through
-//! a lane that this process holds, and is retried while the store is unavailable and something would be lost by deciding it
-//! again.
+//! [`PreparedTurn`] is the transaction of any turn. The first one is committed once (`first_turn`). A later one goes
+//! through a lane that this process holds, and is retried while the store is unavailable and something would be lost by
+//! deciding it again.
 
 use super::engine::{EngineState, Shutdown};
 use super::reservations::ReservingTurn;
@@ -73,8 +73,8 @@ pub(super) struct RunAfterTurn {
     pub(super) has_calls: bool,
 }
 
-/// Commits a turn. While the store is unavailable, it retries until the process
-/// ends if a response from outside or calls in flight would be lost. Any other turn is read and decided again.
+/// Commits a turn. While the store is unavailable, it retries until the process ends if a response from outside or
+/// calls in flight would be lost. Any other turn is read and decided again.
 pub(super) async fn commit(inner: Arc<EngineState>, run: RunAfterTurn, turn: &mut Turn) -> CommitOutcome {
     let RunAfterTurn { head, owner, has_calls } = run;
     let id = head.id;

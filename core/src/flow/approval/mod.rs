@@ -256,9 +256,9 @@ impl StoredApproval {
         Ok(Decided { outcome, decisions, approvals, needed })
     }
 
-    /// The status with which this request is closed when `decided` gets this outcome; `None` if it stays open. Other patches were
-    /// based on a plan without this one, and a stopped run has nothing left to decide. A rejection at a `hitl` node is a
-    /// normal outcome.
+    /// The status with which this request is closed when `decided` gets this outcome; `None` if it stays open. Other
+    /// patches were based on a plan without this one, and a stopped run has nothing left to decide. A rejection at a
+    /// `hitl` node is a normal outcome.
     #[must_use]
     pub fn superseded_by(&self, decided: &Self, outcome: &DecisionOutcome) -> Option<RequestStatus> {
         if self.id == decided.id || self.state != RequestState::Pending {

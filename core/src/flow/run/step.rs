@@ -132,8 +132,8 @@ fn check_inputs(run: &Run) -> Result<(), ErrorBody> {
     })
 }
 
-/// Resumes a run that was loaded. If `owns_all_calls`, no other process can still be making its calls, so a lost one is settled
-/// at once; otherwise at its deadline.
+/// Resumes a run that was loaded. If `owns_all_calls`, no other process can still be making its calls, so a lost one is
+/// settled at once; otherwise at its deadline.
 fn resume_claimed(run: &mut Run, owns_all_calls: bool, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
     cx.turn.claim = true;
     if owns_all_calls {
