@@ -79,7 +79,8 @@ pub(super) struct RunChannels {
 
 pub(super) struct RunDriver {
     inner: Arc<EngineState>,
-    run: Run,
+    /// Boxed, because a driver is moved several times.
+    run: Box<Run>,
     channels: RunChannels,
     calls: CallTasks,
     /// Turns that could not be stored. Successful turns in between don't reset it: a run may have to wait for a slot or
@@ -104,7 +105,7 @@ pub(super) struct RunDriver {
 impl RunDriver {
     pub(super) fn new(
         inner: Arc<EngineState>,
-        run: Run,
+        run: Box<Run>,
         channels: RunChannels,
         owns_all_calls: bool,
         costly: CostFlag,
@@ -359,7 +360,7 @@ impl RunDriver {
             }
             let costly = self.costly.clone();
             match self.calls.run_while(load::load(&*inner.parts.records, &inner.workflows, row, &costly)).await {
-                Ok(run) => self.run = run,
+                Ok(run) => *self.run = run,
                 Err(EngineError::Read(_)) => continue,
                 Err(error) => {
                     tracing::error!(run_id = %id, error = %error, "a run could not be loaded");

@@ -483,7 +483,7 @@ impl EngineState {
                 let span = spans::run_placeholder(&*self.parts.spans, id);
                 let offload = Arc::clone(&self.offload);
                 let channels = RunChannels { nudges, progress: sender };
-                let drive = RunDriver::new(Arc::clone(self), run, channels, owns_all_calls, costly.clone());
+                let drive = RunDriver::new(Arc::clone(self), Box::new(run), channels, owns_all_calls, costly.clone());
                 let drive = Box::pin(drive.resume());
                 tokio::spawn(async move { offload.run_when_costly(&who, &costly, drive).await }.instrument(span));
                 Ok(())

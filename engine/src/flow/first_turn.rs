@@ -27,7 +27,7 @@ use uuid::Uuid;
 
 /// A run whose first turn is decided and not stored yet.
 struct CreatedRun {
-    run: Run,
+    run: Box<Run>,
     turn: Turn,
     /// The calls that were made at once.
     made: Vec<Span>,
@@ -76,7 +76,8 @@ async fn begin(flow: &Flow, permit: &Permit, new: NewRun) -> Result<RunHandle, E
     }
     inner.check_run_limits(&new.head.tenant)?;
     if inner.parts.policy.has_limits() {
-        return begin_limited(flow, permit, new).await;
+        // Large, and most processes have no limits.
+        return Box::pin(begin_limited(flow, permit, new)).await;
     }
     let slots = ReservedSlots { inner: Some(inner), run: new.head.id };
     let created = create(flow, new, &()).await?;
@@ -150,7 +151,7 @@ async fn create(flow: &Flow, new: NewRun, windows: &(dyn KnownWindows + Sync)) -
         Some(answer)
     };
     let (run, turn) = work_slot.run(|| Run::create(new, &mut env, &mut at_once))?;
-    Ok(CreatedRun { run, turn, made })
+    Ok(CreatedRun { run: Box::new(run), turn, made })
 }
 
 /// Commits the first turn of a run and drives it. The run is registered before it is in the store, so that nobody in
