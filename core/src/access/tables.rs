@@ -51,7 +51,7 @@ table! {
 }
 
 table! {
-    /// Signing keys of actors.
+    /// HMAC keys of actors.
     ACTOR_KEYS = actor_keys -> ActorKeyRow {
         id: Uuid,
         actor_id: String,
@@ -142,6 +142,36 @@ table! {
     rank: 312,
 }
 
+table! {
+    /// Ed25519 keys that actors sign requests and intents with.
+    SIGNING_KEYS = signing_keys -> SigningKeyRow {
+        kid: String,
+        tenant_id: String,
+        actor: String,
+        public_key: [u8; 32],
+        label: Option<String>,
+        created_at: Timestamp [default],
+        created_by: String,
+        not_before: Timestamp [default],
+        expires_at: Option<Timestamp>,
+        revoked_at: Option<Timestamp>,
+        revoked_by: Option<String>,
+        reason: Option<String>,
+    }
+    key: [kid],
+    tenant: tenant_id,
+    rank: 107,
+}
+
 /// The room's tables and views.
-pub static ALL: &[&Table] =
-    &[&TENANTS, &ACTORS, &ACTOR_KEYS, &TOKEN_FAMILIES, &REFRESH_TOKENS, &REVOKED_TOKENS, &NONCES, &APPROVAL_LINKS];
+pub static ALL: &[&Table] = &[
+    &TENANTS,
+    &ACTORS,
+    &ACTOR_KEYS,
+    &TOKEN_FAMILIES,
+    &REFRESH_TOKENS,
+    &REVOKED_TOKENS,
+    &NONCES,
+    &SIGNING_KEYS,
+    &APPROVAL_LINKS,
+];

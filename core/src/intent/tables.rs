@@ -1,27 +1,9 @@
-//! The tables of the intent room: signed intents and the keys that sign them.
+//! The tables of the intent room: signed intents. The keys that sign them are in the access room.
 
 use crate::json::Digest32;
 use crate::record::{Json, Table, table};
 use crate::time::Timestamp;
 use uuid::Uuid;
-
-table! {
-    /// Keys that sign intents.
-    INTENT_KEYS = intent_keys -> IntentKeyRow {
-        kid: String,
-        tenant_id: Option<String>,
-        public_jwk: Json,
-        secret_ref: Option<String>,
-        sealed_key: Option<Vec<u8>>,
-        not_before: Timestamp [default],
-        expires_at: Option<Timestamp>,
-        revoked_at: Option<Timestamp>,
-        created_at: Timestamp [default],
-    }
-    key: [kid],
-    tenant: tenant_id,
-    rank: 200,
-}
 
 table! {
     /// Every intent, accepted or rejected.
@@ -79,4 +61,4 @@ table! {
 }
 
 /// The room's tables and views.
-pub static ALL: &[&Table] = &[&INTENT_KEYS, &INTENT_LOG, &INTENT_SIGHTINGS, &KB_DOCUMENTS];
+pub static ALL: &[&Table] = &[&INTENT_LOG, &INTENT_SIGHTINGS, &KB_DOCUMENTS];

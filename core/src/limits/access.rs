@@ -68,6 +68,32 @@ pub const ACTOR_KEYS_MAX: usize = 8;
 pub const ACTOR_KEY_OVERLAP_SECONDS: u32 = 86_400;
 /// Expired keys that one step of a sweep removes. The next step removes more.
 pub const EXPIRED_KEYS_SWEPT_MAX: usize = 500;
+/// Signing keys of one actor that are valid or will be. One more is refused with `VALIDATION_FAILED`.
+pub const SIGNING_KEYS_MAX: usize = 10;
+/// Signing keys of one actor that are valid or ended within the last 30 days. One more is refused with
+/// `VALIDATION_FAILED`.
+pub const SIGNING_KEYS_RECENT_MAX: usize = 100;
+/// Signing keys of all actors that are valid or ended within the last 30 days. One more is refused with
+/// `VALIDATION_FAILED`.
+pub const SIGNING_KEYS_TOTAL_MAX: usize = 20_000;
+/// Such keys of one tenant other than the default one. One more is refused with `VALIDATION_FAILED`.
+pub const TENANT_SIGNING_KEYS_MAX: usize = 4_000;
+/// Such keys reserved for the default tenant. The other tenants together get no more than the rest.
+pub const SIGNING_KEYS_OWN_MIN: usize = 2_000;
+/// Default number of seconds that a signing key stays valid after another has replaced it. After them a signature with it
+/// is refused.
+pub const SIGNING_KEY_OVERLAP_SECONDS: u32 = 86_400;
+/// Seconds that a replaced signing key may stay valid. A longer overlap is refused with `VALIDATION_FAILED`.
+pub const SIGNING_KEY_OVERLAP_SECONDS_MAX: u32 = 30 * 86_400;
+/// Seconds for which an expired or revoked signing key is listed. After them an expired key is deleted, and a revoked
+/// one is only known to the store, which refuses to add it again.
+pub const SIGNING_KEY_ENDED_SECONDS: i64 = 30 * 86_400;
+/// Characters of a signing key's label. A longer one is refused with `VALIDATION_FAILED`.
+pub const SIGNING_KEY_LABEL_CHARS_MAX: usize = 100;
+/// Characters of the reason for which a signing key was revoked. A longer one is refused with `VALIDATION_FAILED`.
+pub const SIGNING_KEY_REASON_CHARS_MAX: usize = 500;
+/// Bytes of a public or private key as text. A longer text is refused with `VALIDATION_FAILED`.
+pub const KEY_TEXT_BYTES_MAX: usize = 1_024;
 /// Characters of `access.hmac_secret` and `access.jwt_secret`, at least. With a shorter secret the server does not
 /// start: `CONFIG_INVALID`.
 pub const SHARED_SECRET_CHARS_MIN: usize = 8;

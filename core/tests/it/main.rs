@@ -3,6 +3,7 @@
 
 mod act;
 mod checkpoint;
+mod ed25519;
 mod entry;
 mod export;
 mod flow;

@@ -80,6 +80,7 @@ migrations! {
     31 = "0031_events",
     32 = "0032_tool_definitions",
     33 = "0033_reservations",
+    34 = "0034_signing_keys",
 }
 
 /// The schema version that this binary works with.
