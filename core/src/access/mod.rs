@@ -15,6 +15,7 @@ mod pool;
 mod private_key;
 mod public_key;
 pub mod registry;
+mod request_signer;
 mod role;
 pub mod scope;
 pub mod seal;

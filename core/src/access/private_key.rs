@@ -11,7 +11,9 @@ const PKCS8_PREFIX: [u8; 16] =
     [0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the file has no Ed25519 private key: it must be a PEM document with `BEGIN PRIVATE KEY` (PKCS#8, not encrypted)")]
+#[error(
+    "the file has no Ed25519 private key: it must be a PEM document with `BEGIN PRIVATE KEY` (PKCS#8, not encrypted)"
+)]
 pub struct InvalidPrivateKey;
 
 /// An Ed25519 private key.

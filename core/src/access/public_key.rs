@@ -168,7 +168,8 @@ mod tests {
         let pem = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=\n\
                    -----END PUBLIC KEY-----\n";
         assert_eq!(key.to_pem(), pem);
-        for text in [X, &standard, standard.trim_end_matches('='), &format!(" {X}\n"), pem, &pem.replace('\n', "\r\n")] {
+        for text in [X, &standard, standard.trim_end_matches('='), &format!(" {X}\n"), pem, &pem.replace('\n', "\r\n")]
+        {
             assert_eq!(Ed25519PublicKey::parse(text).as_ref(), Ok(&key), "{text}");
         }
         assert_eq!(Ed25519PublicKey::from_bytes(&key.to_bytes()), Ok(key));
@@ -178,7 +179,8 @@ mod tests {
     fn what_is_no_public_key_is_refused_with_the_reason() {
         let private = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEINTuctv5E1hK1bbY8fdp+K06/nwoy/HU++CXqI9EdVhC\n\
                        -----END PRIVATE KEY-----";
-        let of_an_ecdsa_key = "-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE\n-----END PUBLIC KEY-----";
+        let of_an_ecdsa_key =
+            "-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE\n-----END PUBLIC KEY-----";
         let cut = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA11qYAYKxCrfVS/7T\n-----END PUBLIC KEY-----";
         let long = "A".repeat(KEY_TEXT_BYTES_MAX + 1);
         let cases = [

@@ -1,13 +1,18 @@
-//! HTTP Message Signatures (RFC 9421) with an actor's key.
+//! HTTP Message Signatures (RFC 9421) with an actor's key: its HMAC key or one of its signing keys (Ed25519).
+//!
+//! The `keyid` says which: the actor's name, or the id of a signing key. The key determines the algorithm.
 //!
 //! A signature covers at least the method, the path, the query and, if there is a body, its digest (`Content-Digest`,
 //! RFC 9530), so that a signed decision about one run cannot be used for another. Clients may cover more components,
 //! in any order and under any label.
 
 use super::mac;
+pub use super::request_signer::{ExpectedSigner, NamedKey};
 pub use super::signing::Signed;
+use super::signing_key::SigningKeyStanding;
 use crate::limits::{NONCE_CHARS_MAX, SIGNATURE_COMPONENTS_MAX, SIGNATURES_PARSED_MAX, SIGNATURES_TRIED_MAX};
 use crate::secret::Secret;
+use crate::time::Timestamp;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use core::cell::OnceCell;
@@ -15,8 +20,11 @@ use core::fmt::Write as _;
 use sfv::{BareItem, Dictionary, InnerList, Item, ListEntry, ListSerializer, Parser};
 use sha2::{Digest as _, Sha256};
 
-/// The only supported algorithm.
-pub const ALGORITHM: &str = "hmac-sha256";
+/// The algorithm of an actor's HMAC key.
+pub const HMAC_SHA256: &str = "hmac-sha256";
+
+/// The algorithm of signing keys.
+pub const ED25519: &str = "ed25519";
 
 /// Components that every signature must cover.
 pub const REQUIRED: [&str; 3] = ["@method", "@path", "@query"];
@@ -56,8 +64,11 @@ pub enum SignatureError {
     /// A header is not a valid structured field.
     #[error("header {0} is not valid: {1}")]
     Malformed(&'static str, &'static str),
-    #[error("no signature has the keyid {0:?} (the actor of the token)")]
+    #[error("no signature has the keyid {0:?} (the actor of the token) or that of a signing key of this actor")]
     NoMatchingKey(String),
+    /// The signing key is not valid now.
+    #[error("the signing key {kid} is {}", standing.as_str().replace('_', " "))]
+    NotValid { kid: String, standing: SigningKeyStanding },
     #[error("signature parameter {0} {1}")]
     Parameter(&'static str, &'static str),
     /// A required component is not covered.
@@ -81,6 +92,9 @@ impl SignatureError {
             Self::Missing(_) => "missing",
             Self::Malformed(..) => "unreadable",
             Self::NoMatchingKey(_) => "keyid",
+            Self::NotValid { standing: SigningKeyStanding::Revoked, .. } => "key_revoked",
+            Self::NotValid { standing: SigningKeyStanding::NotYetValid, .. } => "key_not_yet_valid",
+            Self::NotValid { .. } => "key_expired",
             Self::Parameter(..) => "parameter",
             Self::NotCovered(_) => "not_covered",
             Self::UnknownComponent(_) => "unknown_component",
@@ -99,6 +113,7 @@ pub struct UnverifiedSignature {
     pub expires: Option<i64>,
     /// Makes the signature single-use.
     pub nonce: String,
+    pub key: NamedKey,
     /// What was signed, or why it can't be verified on this request: a covered field is missing, for instance.
     pub content: Result<SignedContent, SignatureError>,
 }
@@ -110,24 +125,25 @@ pub struct SignedContent {
     pub base: String,
     /// The signature base as clients see it, before a proxy removes the path prefix.
     outer_base: Option<String>,
-    mac: Vec<u8>,
+    signature: Vec<u8>,
 }
 
 impl UnverifiedSignature {
-    /// Parses the signatures of `actor` on a request and checks everything that needs no key. Proxies and libraries may
+    /// Parses the signatures of `signer` on a request and checks everything that needs no key. Proxies and libraries may
     /// add their own, so those that are never valid are skipped; if none can be verified, the error of the first is
     /// returned. One that is only invalid on this request, because a field that it covers was removed on the way, is
     /// part of the result: it could be replayed with that field. A request with more than [`SIGNATURES_TRIED_MAX`] is
     /// refused: all are consumed, so none may be left unread.
-    pub fn parse(parts: &RequestParts<'_>, actor: &str) -> Result<Vec<Self>, SignatureError> {
+    pub fn parse(parts: &RequestParts<'_>, signer: &ExpectedSigner<'_>) -> Result<Vec<Self>, SignatureError> {
         let inputs = parts.dictionary("signature-input")?;
-        let macs = parts.dictionary("signature")?;
-        let labelled = inputs.iter().filter_map(|(label, entry)| Some((macs.get(label), covered_list(entry, actor)?)));
+        let signatures = parts.dictionary("signature")?;
+        let labelled =
+            inputs.iter().filter_map(|(label, entry)| Some((signatures.get(label), signer.covered_list(entry)?)));
         // Computed once for all signatures.
         let digest = OnceCell::new();
         let (mut found, mut first) = (Vec::new(), None);
-        for (at, (mac, list)) in labelled.enumerate() {
-            match Self::parse_one(parts, mac, list, &digest) {
+        for (at, (signature, (key, list))) in labelled.enumerate() {
+            match Self::parse_one(parts, signature, (key, list), &digest) {
                 Ok(claimed) => {
                     first = first.or_else(|| claimed.content.as_ref().err().cloned());
                     found.push(claimed);
@@ -142,28 +158,32 @@ impl UnverifiedSignature {
         if found.iter().any(|claimed| claimed.content.is_ok()) {
             return Ok(found);
         }
-        Err(first.unwrap_or_else(|| SignatureError::NoMatchingKey(actor.to_owned())))
+        Err(first.unwrap_or_else(|| SignatureError::NoMatchingKey(signer.actor.to_owned())))
     }
 
-    /// Checks that the headers carry a readable signature of `actor`, like [`Claimed::read`], but without the body.
-    pub fn check_head(parts: &RequestParts<'_>, actor: &str) -> Result<(), SignatureError> {
+    /// Checks that the headers carry a readable signature of `signer`, like [`Self::parse`], but without the body.
+    pub fn check_head(parts: &RequestParts<'_>, signer: &ExpectedSigner<'_>) -> Result<(), SignatureError> {
         let inputs = parts.dictionary("signature-input")?;
         parts.dictionary("signature")?;
-        match inputs.iter().any(|(_, entry)| covered_list(entry, actor).is_some()) {
+        match inputs.iter().any(|(_, entry)| signer.covered_list(entry).is_some()) {
             true => Ok(()),
-            false => Err(SignatureError::NoMatchingKey(actor.to_owned())),
+            false => Err(SignatureError::NoMatchingKey(signer.actor.to_owned())),
         }
     }
 
     /// Fails for a signature that is not valid on any request.
     fn parse_one(
         parts: &RequestParts<'_>,
-        mac: Option<&ListEntry>,
-        list: &InnerList,
+        signature: Option<&ListEntry>,
+        (key, list): (NamedKey, &InnerList),
         digest: &OnceCell<Result<(), SignatureError>>,
     ) -> Result<Self, SignatureError> {
-        if list.params.contains_key("alg") && text(list, "alg") != Some(ALGORITHM) {
-            return Err(SignatureError::Parameter("alg", "is not hmac-sha256"));
+        let (algorithm, other) = match key {
+            NamedKey::Hmac => (HMAC_SHA256, "is not hmac-sha256"),
+            NamedKey::Signing(_) => (ED25519, "is not ed25519"),
+        };
+        if list.params.contains_key("alg") && text(list, "alg") != Some(algorithm) {
+            return Err(SignatureError::Parameter("alg", other));
         }
         let created = seconds(list, "created")?.ok_or(SignatureError::Parameter("created", "is missing"))?;
         let nonce = text(list, "nonce").ok_or(SignatureError::Parameter("nonce", "is missing"))?.to_owned();
@@ -175,14 +195,22 @@ impl UnverifiedSignature {
         if let Some(missing) = REQUIRED.into_iter().find(|name| !covered.contains(name)) {
             return Err(SignatureError::NotCovered(missing));
         }
-        let content = SignedContent::parse(parts, mac, list, &covered, digest);
-        Ok(Self { created, expires, nonce, content })
+        let content = SignedContent::parse(parts, signature, list, &covered, digest);
+        Ok(Self { created, expires, nonce, key, content })
     }
 
-    /// Whether one of the keys made it.
-    pub fn verify<'k>(&self, keys: impl IntoIterator<Item = &'k Secret> + Clone) -> Result<(), SignatureError> {
-        let SignedContent { base, outer_base, mac } = self.content.as_ref().map_err(Clone::clone)?;
-        let fits = |base: &String| mac::verify_bytes(keys.clone(), base.as_bytes(), mac);
+    /// Whether the key that it names made it, and is valid now. `hmac_keys` are the actor's.
+    pub fn verify<'k>(
+        &self,
+        hmac_keys: impl IntoIterator<Item = &'k Secret> + Clone,
+        now: Timestamp,
+    ) -> Result<(), SignatureError> {
+        let SignedContent { base, outer_base, signature } = self.content.as_ref().map_err(Clone::clone)?;
+        self.key.check_valid(now)?;
+        let fits = |base: &String| match &self.key {
+            NamedKey::Hmac => mac::verify_bytes(hmac_keys.clone(), base.as_bytes(), signature),
+            NamedKey::Signing(key) => key.public.verify_strict(base.as_bytes(), signature),
+        };
         let signed = fits(base) || outer_base.as_ref().is_some_and(fits);
         if signed { Ok(()) } else { Err(SignatureError::Mismatch) }
     }
@@ -191,13 +219,14 @@ impl UnverifiedSignature {
 impl SignedContent {
     fn parse(
         parts: &RequestParts<'_>,
-        mac: Option<&ListEntry>,
+        signature: Option<&ListEntry>,
         list: &InnerList,
         covered: &[&str],
         digest: &OnceCell<Result<(), SignatureError>>,
     ) -> Result<Self, SignatureError> {
-        let mac = mac.ok_or(SignatureError::Malformed("signature", "no signature for the label in signature-input"))?;
-        let mac = bytes(mac).ok_or(SignatureError::Malformed("signature", "the signature is not a byte sequence"))?;
+        let unreadable = |why| SignatureError::Malformed("signature", why);
+        let signature = signature.ok_or(unreadable("no signature for the label in signature-input"))?;
+        let signature = bytes(signature).ok_or(unreadable("the signature is not a byte sequence"))?;
         if !covered.contains(&CONTENT_DIGEST) && !parts.body.is_empty() {
             return Err(SignatureError::NotCovered(CONTENT_DIGEST));
         }
@@ -207,7 +236,7 @@ impl SignedContent {
         let base = parts.base(covered, list)?;
         let whole = (!parts.prefix.is_empty()).then(|| format!("{}{}", parts.prefix, parts.path));
         let outer_base = whole.map(|path| RequestParts { path: &path, ..*parts }.base(covered, list)).transpose()?;
-        Ok(Self { base, outer_base, mac })
+        Ok(Self { base, outer_base, signature })
     }
 }
 
@@ -272,14 +301,6 @@ impl RequestParts<'_> {
     }
 }
 
-/// The covered components of a signature by `actor`.
-fn covered_list<'a>(entry: &'a ListEntry, actor: &str) -> Option<&'a InnerList> {
-    match entry {
-        ListEntry::InnerList(list) if text(list, "keyid") == Some(actor) => Some(list),
-        _ => None,
-    }
-}
-
 /// Whether a text is a valid nonce.
 #[must_use]
 pub fn is_nonce(text: &str) -> bool {
@@ -313,7 +334,7 @@ fn covered(list: &InnerList) -> Result<Vec<&str>, SignatureError> {
     Ok(names)
 }
 
-fn text<'a>(list: &'a InnerList, name: &str) -> Option<&'a str> {
+pub(super) fn text<'a>(list: &'a InnerList, name: &str) -> Option<&'a str> {
     match list.params.get(name)? {
         BareItem::String(text) => Some(text.as_str()),
         _ => None,
@@ -355,6 +376,12 @@ mod tests {
         RequestParts { method: "POST", scheme, authority, path, prefix: "", query: None, fields, body }
     }
 
+    const NOW: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
+
+    fn actor(actor: &str) -> ExpectedSigner<'_> {
+        ExpectedSigner { actor, signing_keys: &[] }
+    }
+
     fn owned(fields: &[(&str, &str)]) -> Vec<(String, String)> {
         fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
@@ -369,7 +396,7 @@ mod tests {
         let fields = owned(&fields);
         let mut parts = parts(&fields, body);
         change(&mut parts);
-        UnverifiedSignature::parse(&parts, "user_ann")?[0].verify([&Secret::new("key")])
+        UnverifiedSignature::parse(&parts, &actor("user_ann"))?[0].verify([&Secret::new("key")], NOW)
     }
 
     /// RFC 9421, B.2.5
@@ -432,12 +459,12 @@ mod tests {
         let mut all = fields.clone();
         all.extend(owned(&[("signature-input", header.as_str()), ("signature", signature.as_str())]));
         parts.fields = &all;
-        let claimed = UnverifiedSignature::parse(&parts, "user_ann").unwrap().remove(0);
+        let claimed = UnverifiedSignature::parse(&parts, &actor("user_ann")).unwrap().remove(0);
         assert_eq!((claimed.created, claimed.expires, claimed.nonce.as_str()), (7, None, "n"));
-        assert_eq!(claimed.verify([&Secret::new("other"), &Secret::new("key")]), Ok(()));
-        assert_eq!(claimed.verify([]), Err(SignatureError::Mismatch));
+        assert_eq!(claimed.verify([&Secret::new("other"), &Secret::new("key")], NOW), Ok(()));
+        assert_eq!(claimed.verify([], NOW), Err(SignatureError::Mismatch));
         assert_eq!(
-            UnverifiedSignature::parse(&parts, "user_bob").unwrap_err(),
+            UnverifiedSignature::parse(&parts, &actor("user_bob")).unwrap_err(),
             SignatureError::NoMatchingKey("user_bob".to_owned())
         );
     }
@@ -508,10 +535,10 @@ mod tests {
         ];
         for (input, wrong) in cases {
             let fields = owned(&[("signature-input", input), ("signature", "s=:AAAA:")]);
-            assert_eq!(UnverifiedSignature::parse(&parts(&fields, b""), "a").unwrap_err(), wrong, "{input}");
+            assert_eq!(UnverifiedSignature::parse(&parts(&fields, b""), &actor("a")).unwrap_err(), wrong, "{input}");
         }
         assert_eq!(
-            UnverifiedSignature::parse(&parts(&[], b""), "a").unwrap_err(),
+            UnverifiedSignature::parse(&parts(&[], b""), &actor("a")).unwrap_err(),
             SignatureError::Missing("signature-input")
         );
     }
@@ -523,7 +550,7 @@ mod tests {
             format!(r#"bare=("@method");keyid="a";created=1;nonce="0", other={whole};nonce="1", s={whole};nonce="2""#);
         let read = |input: &str, macs: &str| {
             let fields = owned(&[("signature-input", input), ("signature", macs)]);
-            let read = UnverifiedSignature::parse(&parts(&fields, b""), "a");
+            let read = UnverifiedSignature::parse(&parts(&fields, b""), &actor("a"));
             read.map(|all| all.into_iter().map(|claimed| claimed.nonce).collect::<Vec<_>>())
         };
         let macs = "bare=:AAAA:, other=:AAAA:, s=:AAAA:";
@@ -553,7 +580,7 @@ mod tests {
         let input = r#"s=("@method" "@path" "@query" "content-digest");keyid="a";created=1;nonce="n""#;
         let read = |digest: &str, body: &[u8]| {
             let fields = owned(&[("signature-input", input), ("signature", "s=:AAAA:"), ("content-digest", digest)]);
-            UnverifiedSignature::parse(&parts(&fields, body), "a").map(drop)
+            UnverifiedSignature::parse(&parts(&fields, body), &actor("a")).map(drop)
         };
         let own = content_digest(BODY);
         assert_eq!(read(&own, BODY), Ok(()));
