@@ -3,9 +3,10 @@
 use crate::server::{Reply, Server};
 use chimera_connect::client::{self, ApiClientError, ApiCredentials};
 use chimera_core::access::mac;
-use chimera_core::access::signature::{RequestParts, UnverifiedSignature};
+use chimera_core::access::signature::{ExpectedSigner, RequestParts, UnverifiedSignature};
 use chimera_core::error::{Code, ErrorBody, ProblemDetails};
 use chimera_core::secret::Secret;
+use chimera_core::time::Timestamp;
 use chimera_testkit::ledger_fixture::LedgerFixture;
 use futures::StreamExt;
 use serde_json::json;
@@ -39,8 +40,9 @@ async fn requests_show_the_token_and_are_signed_and_answers_come_with_their_stat
     let (method, path, body) = ("POST", "/runs/x/cancel", b"{\"a\":1}".as_slice());
     let parts =
         RequestParts { method, scheme: "http", authority: "", path, prefix: "", query: None, fields: &fields, body };
-    let claimed = UnverifiedSignature::parse(&parts, "user_ann").unwrap().remove(0);
-    assert_eq!(claimed.verify([&Secret::new("the key of ann")]), Ok(()));
+    let signer = ExpectedSigner { actor: "user_ann", signing_keys: &[] };
+    let claimed = UnverifiedSignature::parse(&parts, &signer).unwrap().remove(0);
+    assert_eq!(claimed.verify([&Secret::new("the key of ann")], Timestamp::from_micros(0)), Ok(()));
     at(&server).ask("POST", "act", Some("{}".into())).await.unwrap();
     let signature = mac::sign(&Secret::new("the key of ann"), b"{}");
     assert_eq!(server.seen()[1].header("x-hmac-signature"), signature);

@@ -235,7 +235,7 @@ fn check_actor_limits(directory: &Directory, tenant: &str) -> Result<(), EngineE
 }
 
 /// Makes a transaction that adds an actor conflict if other tenants added some: there is a limit for all together.
-async fn expect_actor_limits(
+pub(super) async fn expect_actor_limits(
     directory: &Directory,
     tx: &mut Tx,
     permit: &Permit,
@@ -251,7 +251,7 @@ async fn expect_actor_limits(
 }
 
 /// Refuses a new name that people could confuse with another.
-fn check_spelling(directory: &Directory, actor: &str) -> Result<(), EngineError> {
+pub(super) fn check_spelling(directory: &Directory, actor: &str) -> Result<(), EngineError> {
     let snapshot = directory.snapshot();
     let known = snapshot.registry.entry(actor).is_some()
         || snapshot.own_keys(actor, directory.parts.clock.now()).next().is_some();
@@ -260,7 +260,7 @@ fn check_spelling(directory: &Directory, actor: &str) -> Result<(), EngineError>
 
 /// Refuses the name of a removed actor of the caller's tenant. That of another tenant is refused as not the
 /// caller's.
-fn check_retired(directory: &Directory, permit: &Permit, id: &str) -> Result<(), EngineError> {
+pub(super) fn check_retired(directory: &Directory, permit: &Permit, id: &str) -> Result<(), EngineError> {
     let snapshot = directory.snapshot();
     let seen = |entry: &ActorEntry| entry.tenant == permit.tenant() || directory.is_operator(permit);
     match snapshot.registry.removed(id).filter(|entry| seen(entry)) {

@@ -5,6 +5,7 @@
 //! callers are counted by address and recorded in the ledger. Accepted callers get a permit.
 
 use super::directory::{ActorKey, Directory, Snapshot};
+use super::message_proof::{signature_refusal, signing_keys_of};
 use super::nonces::{Nonce, RequestNonces};
 use super::permit::{Credential, Permit};
 use super::rate::{Rate, Rates};
@@ -13,12 +14,12 @@ use super::tenants::restore_acting_tenant;
 use crate::access::port::{CounterError, Counters};
 use crate::error::EngineError;
 use crate::rows;
-use chimera_core::access::signature::{RequestParts, SignatureError, UnverifiedSignature};
+use chimera_core::access::signature::{ExpectedSigner, RequestParts, UnverifiedSignature};
 use chimera_core::access::tables::{REVOKED_TOKENS, TokenFamilyRow, revoked_tokens, token_families};
 use chimera_core::access::token::{self, Claims, InvalidToken};
 use chimera_core::access::{ANONYMOUS, Claimant, mac, scope};
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::limits::{CLOCK_SKEW_SECONDS, SIGNATURE_AHEAD_SECONDS_MAX, STRANGER_ENTRIES_MAX, TOKENS_CACHED_MAX};
+use chimera_core::limits::{CLOCK_SKEW_SECONDS, STRANGER_ENTRIES_MAX, TOKENS_CACHED_MAX};
 use chimera_core::record::{Scope, Select, StoredRow};
 use chimera_core::time::Timestamp;
 use core::net::IpAddr;
@@ -114,10 +115,10 @@ impl KeyUsed {
 
 /// What a valid proof says.
 #[derive(Default)]
-struct VerifiedProof {
-    nonces: Vec<Nonce>,
+pub(super) struct VerifiedProof {
+    pub(super) nonces: Vec<Nonce>,
     /// The key that made it.
-    key: Option<Uuid>,
+    pub(super) key: Option<Uuid>,
 }
 
 /// The members of a dated body.
@@ -141,7 +142,7 @@ impl Authenticator {
             Ok(permit) => permit,
             Err(body) => return Err(self.reject(shown, None, body).await),
         };
-        match check_head(Some(permit.actor()), &shown.proof) {
+        match check_head(Some((&seen, permit.actor())), &shown.proof) {
             Ok(()) => Ok(AuthenticatedCaller { permit, seen }),
             Err(body) => Err(self.reject(shown, Some(&permit), body).await),
         }
@@ -260,47 +261,6 @@ impl Authenticator {
                 Ok(VerifiedProof { nonces: nonce.map(Nonce::from).into_iter().collect(), key: Some(used.id) })
             }
             RequestProof::Message(parts) => self.validate_message(actor, parts, now),
-        }
-    }
-
-    /// Verifies the message signatures. Returns the key that made one, and the nonces of all signatures, also of those that are not valid here and
-    /// now: the request could be replayed with each alone, later or with the fields that were signed. An error tells
-    /// the caller the signature base that was expected.
-    fn validate_message(
-        &self,
-        actor: &str,
-        parts: &RequestParts<'_>,
-        now: Timestamp,
-    ) -> Result<VerifiedProof, ErrorBody> {
-        let all = UnverifiedSignature::parse(parts, actor).map_err(|why| signature_refusal(&why))?;
-        let snapshot = self.directory.snapshot();
-        let keys: Vec<_> = snapshot.keys(actor, now).map(|key| &key.secret).collect();
-        // One valid and fresh signature suffices; if there is none, the first one's error is returned.
-        let (mut nonces, mut made_by, mut first) = (Vec::new(), None, None);
-        for claimed in all {
-            let made_at = Timestamp::from_micros(claimed.created.saturating_mul(1_000_000));
-            let refusal = match claimed.verify(keys.iter().copied()) {
-                Ok(()) => check_signature_time(&claimed, now).err(),
-                Err(why) => Some(mismatch(&claimed, &why)),
-            };
-            match refusal {
-                None => {
-                    let made = |key: &&ActorKey| claimed.verify([&key.secret]).is_ok();
-                    made_by = made_by.or_else(|| snapshot.keys(actor, now).find(made).map(|key| key.id));
-                }
-                Some(why) if made_at > now.plus_seconds(SIGNATURE_AHEAD_SECONDS_MAX) => return Err(why),
-                Some(why) => first = first.or(Some(why)),
-            }
-            nonces.push(Nonce { text: claimed.nonce, made_at: Some(made_at) });
-        }
-        match first {
-            Some(why)
-                if made_by.is_none() && why.code == Code::SignatureInvalid.as_str() && snapshot.has_unopened(actor) =>
-            {
-                Err(unopened())
-            }
-            Some(why) if made_by.is_none() => Err(why),
-            _ => Ok(VerifiedProof { nonces, key: made_by }),
         }
     }
 
@@ -471,21 +431,23 @@ impl Authenticator {
 }
 
 /// Whether the head carries the required signature, well formed.
-fn check_head(actor: Option<&str>, proof: &RequestProof<'_>) -> Result<(), ErrorBody> {
-    match (proof, actor) {
+fn check_head(caller: Option<(&Snapshot, &str)>, proof: &RequestProof<'_>) -> Result<(), ErrorBody> {
+    match (proof, caller) {
         (RequestProof::Body { signature: None, .. }, _) => Err(invalid_hmac("missing")),
         (RequestProof::Body { signature: Some(signature), .. }, _) if !mac::is_well_formed(signature) => {
             Err(invalid_hmac("unreadable").with("expected", "64 digits of lower-case hex"))
         }
-        (RequestProof::Message(parts), Some(actor)) => {
-            UnverifiedSignature::check_head(parts, actor).map_err(|why| signature_refusal(&why))
+        (RequestProof::Message(parts), Some((seen, actor))) => {
+            let signing_keys = signing_keys_of(seen, actor);
+            let signer = ExpectedSigner { actor, signing_keys: &signing_keys };
+            UnverifiedSignature::check_head(parts, &signer).map_err(|why| signature_refusal(&why))
         }
         _ => Ok(()),
     }
 }
 
 /// It is not the caller's fault.
-fn unopened() -> ErrorBody {
+pub(super) fn unopened() -> ErrorBody {
     let message = "the signature can't be checked: the server can't open this actor's key; an operator can see why with \
                    `chimera doctor`";
     ErrorBody::new(Code::NotReady, message).with("reason", "key_unreadable")
@@ -495,25 +457,6 @@ fn invalid_hmac(reason: &str) -> ErrorBody {
     ErrorBody::new(Code::SignatureInvalid, "Invalid HMAC signature")
         .with("reason", reason)
         .with("header", "x-hmac-signature")
-}
-
-fn signature_refusal(why: &SignatureError) -> ErrorBody {
-    let what = match why {
-        SignatureError::Mismatch => "invalid request signature",
-        _ => "the request is not signed",
-    };
-    ErrorBody::new(Code::SignatureInvalid, format!("{what}: {why}"))
-        .with("reason", why.reason())
-        .with("header", "signature-input")
-}
-
-/// The refusal of a signature that is not valid on this request, with the base that was expected.
-fn mismatch(claimed: &UnverifiedSignature, why: &SignatureError) -> ErrorBody {
-    let body = signature_refusal(why);
-    match &claimed.content {
-        Ok(content) => body.with("signature_base", content.base.as_str()),
-        Err(_) => body,
-    }
 }
 
 /// The shared counter key of a revocation.
@@ -539,18 +482,8 @@ pub(super) fn check_issued_at(issued_at: &Value, now: Timestamp) -> Result<(), E
     check_clock_skew("issued_at", said, now)
 }
 
-/// Whether a signature is fresh and has not expired.
-fn check_signature_time(claimed: &UnverifiedSignature, now: Timestamp) -> Result<(), ErrorBody> {
-    check_clock_skew("created", claimed.created.saturating_mul(1_000), now)?;
-    if claimed.expires.is_some_and(|expires| expires < now.millis().div_euclid(1_000)) {
-        let body = ErrorBody::new(Code::ExpiredTtl, "the signature has expired");
-        return Err(body.with("reason", "expired").with("now", now.to_string()));
-    }
-    Ok(())
-}
-
 /// Whether a time in milliseconds is now within the clock skew.
-fn check_clock_skew(what: &str, said: i64, now: Timestamp) -> Result<(), ErrorBody> {
+pub(super) fn check_clock_skew(what: &str, said: i64, now: Timestamp) -> Result<(), ErrorBody> {
     let off_ms = now.millis().abs_diff(said);
     if off_ms <= CLOCK_SKEW_SECONDS.unsigned_abs() * 1_000 {
         return Ok(());

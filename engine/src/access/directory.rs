@@ -8,6 +8,7 @@ use super::expired_keys::{self, is_replaced, sweep_keys};
 use super::flood::{Floods, record_floods};
 use super::permit::{APPROVALS_DECIDE, Credential, Permit};
 use super::settings::{CounterFallback, Settings};
+use super::signing_key_cache::{SigningKeyCache, delete_expired_keys};
 use super::strangers::Strangers;
 use super::tenants::TenantView;
 use crate::access::port::Tenancy;
@@ -82,6 +83,7 @@ pub struct Snapshot {
     keys: BTreeMap<String, Vec<ActorKey>>,
     /// Configured keys that are shared by a pattern.
     shared: BTreeMap<String, Vec<ActorKey>>,
+    pub(super) signing_keys: SigningKeyCache,
     /// Actors of whom a stored key can't be opened by this process.
     unopened: BTreeSet<String>,
     revoked: BTreeSet<String>,
@@ -276,7 +278,9 @@ impl Directory {
         let snapshot = self.snapshot();
         let entry = snapshot.registry.resolve(actor);
         let now = self.parts.clock.now();
-        let is_valid = |id: Uuid| snapshot.keys(actor, now).any(|key| key.id == id);
+        let is_valid = |id: Uuid| {
+            snapshot.keys(actor, now).any(|key| key.id == id) || snapshot.has_signing_credential(actor, id, now)
+        };
         if credential.key.is_none_or(is_valid) && self.may_share_key(&entry, actor, credential.key_of.as_deref()) {
             return Ok(());
         }
@@ -387,9 +391,11 @@ impl Directory {
             self.settings.entries.iter().map(|entry| (entry.id.clone(), EntrySource::Config)).collect();
         sources.extend(entries.iter().map(|entry| (entry.id.clone(), EntrySource::Registry)));
         let (keys, unopened) = self.keys().await?;
+        let signing_keys = SigningKeyCache::read(&*self.parts.records, now, &self.snapshot().signing_keys).await?;
         let (revoked, more_revoked) = self.revoked(now).await?;
         let (shared, keys) = keys.into_iter().partition(|(actor, _)| actor.contains('*'));
-        let known = Snapshot { keys, shared, unopened, revoked, more_revoked, sources, tenants, ..Snapshot::default() };
+        let known = Snapshot { keys, shared, signing_keys, unopened, ..Snapshot::default() };
+        let known = Snapshot { revoked, more_revoked, sources, tenants, ..known };
         self.set(Snapshot { registry: self.registry(&entries, &known), ..known });
         self.pulse.beat(self.parts.clock.steady());
         Ok(())
@@ -500,7 +506,7 @@ impl Directory {
             (&REFRESH_TOKENS, refresh_tokens::expires_at),
             (&TOKEN_FAMILIES, token_families::expires_at),
         ];
-        let steps = expiring.map(over).to_vec();
+        let steps = expiring.map(over).into_iter().chain([delete_expired_keys(now)]).collect();
         self.parts.records.commit(Tx { steps, ..Tx::default() }).await?;
         sweep_keys(self, now).await
     }

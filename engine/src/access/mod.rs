@@ -6,6 +6,7 @@ mod authenticator;
 mod directory;
 mod expired_keys;
 mod flood;
+mod message_proof;
 mod nonces;
 mod permit;
 pub mod port;
@@ -17,6 +18,9 @@ mod remove;
 mod sealed_keys;
 mod service;
 mod settings;
+mod signing_key_cache;
+mod signing_key_limits;
+mod signing_keys;
 mod strangers;
 mod tenant_secrets;
 mod tenants;
@@ -37,6 +41,10 @@ pub(crate) use remove::stored_person;
 pub use sealed_keys::SealedKeys;
 pub use service::Access;
 pub use settings::{CounterFallback, Settings};
+pub use signing_keys::{
+    AddedSigningKey, NewSigningKey, RotatedSigningKey, SigningKeyView, add_signing_key, list_signing_keys,
+    revoke_signing_key, rotate_signing_key,
+};
 pub use tenant_secrets::TenantSecrets;
 pub use tenants::{TenantView, act_for, add_tenant, list_tenants, set_tenant_disabled, show_tenant};
 pub use tokens::{SignIn, Tokens, issue_operator_token, refresh_tokens, revoke_token, sign_in};

@@ -11,6 +11,7 @@ use super::directory::{Directory, stored_entry};
 use super::permit::{ACTORS_WRITE, Permit};
 use super::rank::check_rank;
 use super::registry_change::{change_registry, expect_registry};
+use super::signing_keys::end_signing_keys;
 use crate::error::EngineError;
 use crate::ledger::audit;
 use crate::rows;
@@ -43,15 +44,17 @@ async fn try_remove_actor(directory: &Directory, permit: &Permit, id: &str) -> R
     let row: Option<ActorRow> = rows::find(&*directory.parts.records, select).await?;
     let mut tx = Tx::default();
     let keys = end_keys(directory, &mut tx, &shown.entry)?;
-    if row.as_ref().is_some_and(is_retired) || row.is_none() && keys == 0 {
+    let signing_keys = seen.recent_signing_keys(&shown.entry.tenant, id).filter(|key| key.is_usable(now)).count();
+    if row.as_ref().is_some_and(is_retired) || row.is_none() && keys + signing_keys == 0 {
         return Err(nothing_to_remove(&shown));
     }
     ensure_tenant(directory, permit, &shown.entry.tenant).await?;
     expect_registry(&mut tx, &seen, &shown.entry.tenant)?;
     retire(directory, &mut tx, &shown.entry, row.as_ref(), now)?;
     tx.steps.push(end_sign_ins(id, now)?);
+    tx.steps.push(end_signing_keys(id, permit.actor(), now)?);
     tx.steps.push(end_links(id, directory.parts.clock.steady())?);
-    let data = json!({"entry": row.is_some(), "keys_ended": keys});
+    let data = json!({"entry": row.is_some(), "keys_ended": keys, "signing_keys_ended": signing_keys});
     record_in(directory, &mut tx, permit, &shown.entry.tenant, permit.event(id, "actor.removed", data))?;
     audit::commit(&*directory.parts.records, tx).await?;
     directory.refresh_and_announce().await?;
