@@ -4,8 +4,9 @@
 //! apply to it.
 
 use crate::access::{
-    actor_get, actor_key, actor_list, actor_put, actor_remove, jwks, tenant_add, tenant_get, tenant_list, tenant_set,
-    token, token_refresh, token_revoke,
+    actor_get, actor_key, actor_list, actor_put, actor_remove, intent_keys, jwks, signing_key_add, signing_key_list,
+    signing_key_revoke, signing_key_rotate, tenant_add, tenant_get, tenant_list, tenant_set, token, token_refresh,
+    token_revoke,
 };
 use crate::act::{
     act_post, run_call, run_patch, run_replay, run_retry, schedule_add, schedule_get, schedule_list, schedule_next,
@@ -74,6 +75,7 @@ routes! {
     GET "/docs/errors/{code}" get_error_page errors::error OPEN;
     GET "/.well-known/webhooks.json" get_webhook_keys webhooks::keys OPEN;
     GET "/.well-known/jwks.json" get_token_keys jwks::jwks OPEN;
+    GET "/.well-known/intent-keys.json" get_intent_keys intent_keys::keys OPEN;
     GET "/approvals/{token}" open_approval_link link_open::open OPEN;
     POST "/approvals/{token}" decide_by_link link_decide::decide LINK;
     GET "/artifacts/{sha256}" download_artifact artifact_get::artifact OPEN;
@@ -86,6 +88,10 @@ routes! {
     PUT "/actors/{id}" put_actor actor_put::put CHANGE;
     DELETE "/actors/{id}" remove_actor actor_remove::remove CHANGE;
     POST "/actors/{id}/keys" create_actor_key actor_key::add CHANGE;
+    GET "/actors/{id}/signing-keys" list_signing_keys signing_key_list::list READ;
+    POST "/actors/{id}/signing-keys" add_signing_key signing_key_add::add CHANGE;
+    POST "/signing-keys/{kid}/rotate" rotate_signing_key signing_key_rotate::rotate CHANGE;
+    DELETE "/signing-keys/{kid}" revoke_signing_key signing_key_revoke::revoke CHANGE;
     GET "/tenants" list_tenants tenant_list::list READ;
     POST "/tenants" create_tenant tenant_add::add CHANGE;
     GET "/tenants/{slug}" get_tenant tenant_get::get READ;
@@ -184,8 +190,9 @@ impl Modify for RouteTable {
         );
         let message = ApiKeyValue::with_description(
             "Signature",
-            "An HTTP message signature (RFC 9421) with the actor's key, `alg=\"hmac-sha256\"`, over `@method`, `@path`, \
-             `@query` and, with a body, `content-digest`; `Signature-Input` has `created`, `nonce` and `keyid`: the actor",
+            "An HTTP message signature (RFC 9421) over `@method`, `@path`, `@query` and, with a body, `content-digest`; \
+             `Signature-Input` has `created`, `nonce` and `keyid`: the actor, with its key and `alg=\"hmac-sha256\"`, or the \
+             id of a signing key of the actor, with `alg=\"ed25519\"`",
         );
         let components = document.components.get_or_insert_default();
         components.add_security_scheme("bearer", SecurityScheme::Http(token));

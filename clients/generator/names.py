@@ -95,6 +95,10 @@ RESOURCES: dict[str, dict[str, Method]] = {
         "put": Method("put_actor"),
         "remove": Method("remove_actor"),
         "create_key": Method("create_actor_key"),
+        "list_signing_keys": Method("list_signing_keys"),
+        "add_signing_key": Method("add_signing_key"),
+        "rotate_signing_key": Method("rotate_signing_key"),
+        "revoke_signing_key": Method("revoke_signing_key"),
     },
     "tenants": {
         "list": Method("list_tenants"),
@@ -111,6 +115,7 @@ RESOURCES: dict[str, dict[str, Method]] = {
         "refresh_token": Method("refresh_token"),
         "revoke_token": Method("revoke_token"),
         "token_keys": Method("get_token_keys"),
+        "intent_keys": Method("get_intent_keys"),
     },
     "server": {
         "health": Method("get_health"),

@@ -1,7 +1,7 @@
 //! Words of actors on the wire.
 
 use crate::wire::words;
-use chimera_core::access::{EntrySource, Kind, Level};
+use chimera_core::access::{EntrySource, Kind, Level, SigningKeyStanding};
 
 words! {
     /// How freely a run may act, from L0 (every step waits for approval) to L3 (runs without notification).
@@ -24,5 +24,13 @@ words! {
         Shipped = "shipped",
         Config = "config",
         Registry = "registry",
+    }
+
+    /// What a signing key counts as.
+    pub(crate) SigningKeyStatus from SigningKeyStanding {
+        Valid = "valid",
+        Revoked = "revoked",
+        NotYetValid = "not_yet_valid",
+        Expired = "expired",
     }
 }

@@ -92,6 +92,10 @@ pub const SIGNING_KEY_ENDED_SECONDS: i64 = 30 * 86_400;
 pub const SIGNING_KEY_LABEL_CHARS_MAX: usize = 100;
 /// Characters of the reason for which a signing key was revoked. A longer one is refused with `VALIDATION_FAILED`.
 pub const SIGNING_KEY_REASON_CHARS_MAX: usize = 500;
+/// Seconds for which callers may cache `/.well-known/intent-keys.json`. A revoked key is in their copies for this long.
+pub const INTENT_KEYS_CACHE_SECONDS: u32 = 60;
+/// Seconds after which that document is built again if no key changed. A key that expired is in it for this long.
+pub const INTENT_KEYS_REBUILD_SECONDS: i64 = 1;
 /// Bytes of a public or private key as text. A longer text is refused with `VALIDATION_FAILED`.
 pub const KEY_TEXT_BYTES_MAX: usize = 1_024;
 /// Characters of `access.hmac_secret` and `access.jwt_secret`, at least. With a shorter secret the server does not

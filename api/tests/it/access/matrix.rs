@@ -39,6 +39,11 @@ const fn none() -> Value {
     Value::Null
 }
 
+/// The public key of RFC 8037, A.2.
+fn signing_key() -> Value {
+    json!({"public_key": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"})
+}
+
 /// The id of a work item that nobody has. Those that exist are in `flow/work.rs`.
 const ABSENT: &str = "019f2c1e-7a54-7d31-8c1e-5f0e2b9a6d10";
 
@@ -51,6 +56,11 @@ const CASES: &[Case] = &[
     ("PUT /actors/{id}", || json!({"scopes": []}), Forbidden, Forbidden),
     ("POST /actors/{id}/keys", || json!({}), Forbidden, NotThere),
     ("DELETE /actors/{id}", none, Forbidden, NotThere),
+    ("GET /actors/{id}/signing-keys", none, Forbidden, NotThere),
+    ("POST /actors/{id}/signing-keys", signing_key, Forbidden, NotThere),
+    // Those that exist are in `signing_keys.rs`.
+    ("POST /signing-keys/{kid}/rotate", signing_key, Forbidden, NotThere),
+    ("DELETE /signing-keys/{kid}", none, Forbidden, NotThere),
     ("GET /tenants", none, Forbidden, Forbidden),
     ("POST /tenants", || json!({"slug": "acme-two"}), Forbidden, Forbidden),
     ("GET /tenants/{slug}", none, Forbidden, Forbidden),
@@ -119,6 +129,7 @@ pub(super) const OPEN: &[(&str, &str)] = &[
     ("GET /artifacts/{sha256}", "the link is signed"),
     ("GET /.well-known/jwks.json", "public keys"),
     ("GET /.well-known/webhooks.json", "public keys"),
+    ("GET /.well-known/intent-keys.json", "public keys"),
     ("GET /approvals/{token}", "the link is the credential"),
     ("POST /approvals/{token}", "the link is the credential"),
     ("POST /auth/token", "the signature is the credential"),
@@ -167,7 +178,8 @@ fn placed(operation: &str, run: &Value) -> (Method, String) {
             .replace("{step}", "review")
             .replace("{slug}", "other")
             .replace("{number}", "1")
-            .replace("{name}", "daily"),
+            .replace("{name}", "daily")
+            .replace("{kid}", "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k"),
     )
 }
 

@@ -7,7 +7,7 @@
 
 use super::matrix::{OPEN, operations};
 use crate::flow::{FlowServer, NOTHING, front, furnished, reviewed, setup};
-use chimera_core::access::{ActorEntry, Guest, Role, SharedResources};
+use chimera_core::access::{ActorEntry, Ed25519PrivateKey, Ed25519PublicKey, Guest, Role, SharedResources};
 use chimera_core::catalog;
 use chimera_core::limits::RATE_HITS_MAX;
 use chimera_core::record::Row;
@@ -49,6 +49,8 @@ pub(super) struct TenantResources {
     key: String,
     /// Where a list of the owner goes on.
     cursor: String,
+    /// A signing key of the actor.
+    kid: String,
     /// What nobody else may read.
     pub(super) marks: Vec<String>,
 }
@@ -64,14 +66,19 @@ impl TenantResources {
             digest: "0".repeat(64),
             key: "key-of-nobody".to_owned(),
             cursor: "AAAAAAAAAABbIjEiXQ".to_owned(),
+            kid: public_key(98).kid(),
             marks: Vec::new(),
         }
     }
 
     /// What stands in a request, to be told from what an answer adds.
-    fn names(&self) -> [&str; 7] {
-        [&self.run, &self.workflow, self.actor, &self.digest, &self.key, &self.cursor, self.tenant]
+    fn names(&self) -> [&str; 8] {
+        [&self.run, &self.workflow, self.actor, &self.digest, &self.key, &self.cursor, self.tenant, &self.kid]
     }
+}
+
+fn public_key(seed: u8) -> Ed25519PublicKey {
+    Ed25519PrivateKey::from_seed(&[seed; 32]).public()
 }
 
 pub(super) type Body = fn(&TenantResources) -> Value;
@@ -102,6 +109,10 @@ pub(super) const CASES: &[(&str, &str, Body)] = &[
     ("PUT /actors/{id}", "", |_| json!({"scopes": []})),
     ("POST /actors/{id}/keys", "", empty),
     ("DELETE /actors/{id}", "", none),
+    ("GET /actors/{id}/signing-keys", "", none),
+    ("POST /actors/{id}/signing-keys", "", |_| json!({"public_key": public_key(99).x()})),
+    ("POST /signing-keys/{kid}/rotate", "", |_| json!({"public_key": public_key(99).x()})),
+    ("DELETE /signing-keys/{kid}", "", none),
     ("GET /tenants", "", none),
     ("POST /tenants", "", |of| json!({"slug": of.tenant})),
     ("GET /tenants/{slug}", "", none),
@@ -208,8 +219,14 @@ pub(super) async fn settled(house: &FlowServer, actor: &'static str, tenant: &'s
     let (_, page) = house.ask_as(actor, Method::GET, "/runs?limit=1", NOTHING).await;
     let text = |value: &Value| value.as_str().unwrap_or_else(|| panic!("{shown} {page}")).to_owned();
     let (digest, cursor) = (text(&shown["approvals"][0]["digest"]), text(&page["next_cursor"]));
-    let marks = vec![said, id(&runs[0]), id(&runs[1]), digest.clone(), key.clone(), actor.to_owned()];
-    let resources = TenantResources { tenant, actor, workflow, run: id(&runs[0]), digest, key, cursor, marks };
+    let own_key = public_key(u8::try_from(tenant.len()).unwrap());
+    let new = json!({"public_key": own_key.x()});
+    let (status, made) = house.ask_as(actor, Method::POST, &format!("/actors/{actor}/signing-keys"), new).await;
+    assert_eq!(status, 201, "{made}");
+    let kid = own_key.kid();
+    let marks =
+        vec![said, kid.clone(), own_key.x(), id(&runs[0]), id(&runs[1]), digest.clone(), key.clone(), actor.to_owned()];
+    let resources = TenantResources { tenant, actor, workflow, run: id(&runs[0]), digest, key, cursor, kid, marks };
     let (status, made) = house.ask_as(actor, Method::POST, "/schedules", scheduled(&resources)).await;
     assert_eq!(status, 201, "{made}");
     let event = json!({"name": "paid", "key": resources.workflow});
@@ -241,7 +258,7 @@ async fn asked(house: &FlowServer, who: &str, case: &(&str, &str, Body), of: &Te
     };
     let path =
         path.replace("{id}", named).replace("{slug}", of.tenant).replace("{step}", "review").replace("{number}", "1");
-    let path = path.replace("{name}", &of.workflow);
+    let path = path.replace("{name}", &of.workflow).replace("{kid}", &of.kid);
     let query = case.1.replace("{run}", &of.run).replace("{cursor}", &of.cursor).replace("{workflow}", &of.workflow);
     house.ask_as(who, method.parse().unwrap(), &format!("{path}{query}"), case.2(of)).await
 }
