@@ -39,6 +39,8 @@ pub use trace::{Origin, TraceContext};
 /// The bodies of answers. The command line writes the same ones when it reads a store without a server.
 pub mod answer {
     pub use crate::access::actor_get::ActorDocument;
+    pub use crate::access::signing_key_list::SigningKeyDocument;
+    pub use crate::access::signing_key_rotate::RotationDocument;
     pub use crate::access::tenant_list::TenantDocument;
     pub use crate::audit::audit_list::EntryPage;
     pub use crate::flow::wire::{

@@ -6,6 +6,7 @@ mod access;
 mod backup;
 mod event;
 mod flow;
+mod key;
 mod schedule;
 mod tools;
 mod work;
@@ -19,6 +20,7 @@ pub(crate) use flow::{
     ActorArg, DecideArgs, DoubtsArgs, ExecutionsArgs, ListArgs, PageArgs, PatchArgs, ReplayArgs, ResolveArgs,
     RetryArgs, RollbackArgs, RunIds, RunsCommand, WorkflowCommand,
 };
+pub(crate) use key::{KeyCommand, KidArgs, NewKeyArgs};
 pub(crate) use schedule::{ScheduleArgs, ScheduleCommand, ScheduleName};
 pub(crate) use tools::ToolsCommand;
 pub(crate) use work::{WorkCommand, WorkListArgs};
@@ -125,6 +127,8 @@ pub(crate) enum Command {
     Sign(SignArgs),
     /// Manage actors and their keys.
     Actor(TenantScoped<ActorCommand>),
+    /// Manage Ed25519 keys that actors sign with.
+    Key(TenantScoped<KeyCommand>),
     /// List the roles that actors can have.
     #[command(subcommand)]
     Role(RoleCommand),
@@ -329,6 +333,7 @@ impl Command {
     pub(crate) fn for_tenant(&self) -> Option<&str> {
         match self {
             Self::Actor(TenantScoped { for_tenant, .. })
+            | Self::Key(TenantScoped { for_tenant, .. })
             | Self::Workflow(TenantScoped { for_tenant, .. })
             | Self::Tools(TenantScoped { for_tenant, .. })
             | Self::Schedule(TenantScoped { for_tenant, .. })

@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 
 /// A signing key: the public half of an Ed25519 key pair.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct SigningKeyDocument {
+pub struct SigningKeyDocument {
     /// Key id: the JWK thumbprint (RFC 7638) of the public key.
     kid: String,
     /// Name of the actor that it belongs to.

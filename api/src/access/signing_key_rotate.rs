@@ -10,7 +10,7 @@ use crate::params;
 use crate::problem::ApiError;
 use axum::Json;
 use axum::extract::{Path, State};
-use chimera_engine::access::{self, NewSigningKey};
+use chimera_engine::access::{self, NewSigningKey, RotatedSigningKey};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -32,11 +32,17 @@ pub(crate) struct RotateBody {
 
 /// Both keys of a rotation.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct RotationDocument {
+pub struct RotationDocument {
     /// The new key.
     added: SigningKeyDocument,
     /// The key that it replaces, with its new end.
     replaced: SigningKeyDocument,
+}
+
+impl From<RotatedSigningKey> for RotationDocument {
+    fn from(rotated: RotatedSigningKey) -> Self {
+        Self { added: rotated.added.into(), replaced: rotated.replaced.into() }
+    }
 }
 
 /// Registers a key that replaces another of the same actor, which expires after an overlap.
@@ -59,5 +65,5 @@ pub(crate) async fn rotate(
     let new = NewSigningKey { public_key, label, not_before: None, expires_at };
     let directory = directory(&edge)?;
     let rotated = access::rotate_signing_key(directory, &caller.permit, &kid, new, overlap_seconds).await?;
-    Ok(Json(RotationDocument { added: rotated.added.into(), replaced: rotated.replaced.into() }))
+    Ok(Json(rotated.into()))
 }

@@ -1,6 +1,7 @@
 //! Credentials that this process uses itself, and the actor registry for commands.
 
 pub(crate) mod registry;
+pub(crate) mod signing_keys;
 
 use crate::failure::{Failure, Outcome};
 use chimera_core::access::mac;

@@ -236,11 +236,11 @@ impl ActorRegistry {
     }
 }
 
-fn directory(store: &ActorStore) -> &Directory {
+pub(super) fn directory(store: &ActorStore) -> &Directory {
     &store.directory
 }
 
-fn actor_path(actor: &str) -> String {
+pub(super) fn actor_path(actor: &str) -> String {
     format!("actors/{}", percent_encode(actor))
 }
 

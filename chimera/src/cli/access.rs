@@ -100,6 +100,9 @@ pub(crate) struct SignArgs {
     /// Key to sign with; by default the actor's key from the settings or the data folder.
     #[arg(long)]
     pub(crate) key: Option<String>,
+    /// Sign with this private key of `chimera key generate` instead. Its public key must be registered for the actor.
+    #[arg(long, value_name = "FILE", requires = "request", conflicts_with = "key")]
+    pub(crate) private_key: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) acting: ActorArg,
 }

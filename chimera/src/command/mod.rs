@@ -13,6 +13,7 @@ mod dev;
 mod doctor;
 mod event;
 mod inbox;
+mod key;
 mod listing;
 mod migrate;
 mod restore;
@@ -138,6 +139,7 @@ impl CommandContext<'_> {
             Command::Token(args) => token::run(self, args).await,
             Command::Sign(args) => sign::run(self, &args),
             Command::Actor(of) => actor::run(self, of.command).await,
+            Command::Key(of) => key::run(self, of.command).await,
             Command::Role(command) => role::run(self, command),
             Command::Tenant(command) => tenant::run(self, command).await,
             Command::Workflow(of) => workflow::run(self, of.command).await,

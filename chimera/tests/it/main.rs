@@ -35,6 +35,7 @@ mod schedules;
 mod schema;
 mod secrets;
 mod server;
+mod signing_keys;
 mod soak;
 mod stopping;
 mod support;

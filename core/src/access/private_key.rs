@@ -26,6 +26,13 @@ impl Ed25519PrivateKey {
         Self(SigningKey::from_bytes(seed))
     }
 
+    /// A new key. `fill` draws random bytes.
+    pub fn generate(fill: impl FnOnce(&mut [u8])) -> Self {
+        let mut seed = Zeroizing::new([0; 32]);
+        fill(&mut *seed);
+        Self::from_seed(&seed)
+    }
+
     /// Reads a PKCS#8 document, as `chimera key generate` and OpenSSL write it.
     pub fn parse(text: &str) -> Result<Self, InvalidPrivateKey> {
         if text.len() > KEY_TEXT_BYTES_MAX {

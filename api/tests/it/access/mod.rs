@@ -26,6 +26,7 @@ mod schedule_limits;
 mod schedule_rights;
 mod schedules;
 mod shared_key;
+mod signing_keys;
 mod tenants;
 mod tokens;
 mod two_nodes;
