@@ -1,6 +1,5 @@
 //! The state that handlers share: clock, randomness, stores, readiness checks, metrics.
 
-use crate::access::intent_keys::IntentKeysDocument;
 use crate::flow::stream_limit::{StreamLimitReached, StreamLimiter, StreamSlot};
 use crate::gate::refused_bytes::RefusedBytes;
 use crate::gate::unread::UnreadResponses;
@@ -143,7 +142,6 @@ pub struct EdgeState {
     pub(crate) flow: Option<Flow>,
     pub(crate) access: Option<Arc<Access>>,
     pub(crate) schedules: Option<Arc<Schedules>>,
-    pub(crate) intent_keys: Arc<IntentKeysDocument>,
     pub(crate) streams: StreamLimiter,
     pub(crate) readiness: Readiness,
     pub(crate) metrics: Arc<dyn Fn() -> String + Send + Sync>,
@@ -166,7 +164,6 @@ impl Edge {
             flow: None,
             access: None,
             schedules: None,
-            intent_keys: Arc::default(),
             streams: StreamLimiter::default(),
             readiness: Readiness {
                 checks: Arc::new([]),

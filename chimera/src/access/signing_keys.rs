@@ -46,70 +46,68 @@ impl KeyToRegister {
     }
 }
 
-impl ActorRegistry {
-    /// The signing keys of an actor.
-    pub(crate) async fn signing_keys(&self, actor: &str) -> Outcome<Vec<Value>> {
-        match self {
-            Self::Server(backend) => {
-                let mut page = backend.request("GET", &format!("{}/signing-keys", actor_path(actor)), None).await?;
-                Ok(match page["items"].take() {
-                    Value::Array(items) => items,
-                    _ => Vec::new(),
-                })
-            }
-            Self::Store(store, permit) => {
-                let keys = access::list_signing_keys(directory(store), permit, actor).map_err(failed)?;
-                keys.into_iter().map(|key| backend::shown(SigningKeyDocument::from(key))).collect()
-            }
+/// The signing keys of an actor.
+pub(crate) async fn list(registry: &ActorRegistry, actor: &str) -> Outcome<Vec<Value>> {
+    match registry {
+        ActorRegistry::Server(backend) => {
+            let mut page = backend.request("GET", &format!("{}/signing-keys", actor_path(actor)), None).await?;
+            Ok(match page["items"].take() {
+                Value::Array(items) => items,
+                _ => Vec::new(),
+            })
+        }
+        ActorRegistry::Store(store, permit) => {
+            let keys = access::list_signing_keys(directory(store), permit, actor).map_err(failed)?;
+            keys.into_iter().map(|key| backend::shown(SigningKeyDocument::from(key))).collect()
         }
     }
+}
 
-    pub(crate) async fn add_signing_key(&self, actor: &str, key: &KeyToRegister) -> Outcome<Value> {
-        let new = key.parse()?;
-        match self {
-            Self::Server(backend) => {
-                let path = format!("{}/signing-keys", actor_path(actor));
-                backend.request("POST", &path, Some(Value::Object(key.body()))).await
-            }
-            Self::Store(store, permit) => {
-                let added = access::add_signing_key(directory(store), permit, actor, new).await.map_err(failed)?;
-                backend::shown(SigningKeyDocument::from(added.added))
-            }
+pub(crate) async fn add(registry: &ActorRegistry, actor: &str, key: &KeyToRegister) -> Outcome<Value> {
+    let new = key.parse()?;
+    match registry {
+        ActorRegistry::Server(backend) => {
+            let path = format!("{}/signing-keys", actor_path(actor));
+            backend.request("POST", &path, Some(Value::Object(key.body()))).await
+        }
+        ActorRegistry::Store(store, permit) => {
+            let added = access::add_signing_key(directory(store), permit, actor, new).await.map_err(failed)?;
+            backend::shown(SigningKeyDocument::from(added.added))
         }
     }
+}
 
-    /// Replaces a key; the earlier one stays valid for `overlap` seconds.
-    pub(crate) async fn rotate_signing_key(
-        &self,
-        kid: &str,
-        key: &KeyToRegister,
-        overlap: Option<u32>,
-    ) -> Outcome<Value> {
-        let new = key.parse()?;
-        match self {
-            Self::Server(backend) => {
-                let mut body = key.body();
-                body.extend(overlap.map(|seconds| ("overlap_seconds".to_owned(), seconds.into())));
-                let path = format!("signing-keys/{}/rotate", percent_encode(kid));
-                backend.request("POST", &path, Some(Value::Object(body))).await
-            }
-            Self::Store(store, permit) => {
-                let rotated = access::rotate_signing_key(directory(store), permit, kid, new, overlap).await;
-                backend::shown(RotationDocument::from(rotated.map_err(failed)?))
-            }
+/// Replaces a key; the earlier one stays valid for `overlap` seconds.
+pub(crate) async fn rotate(
+    registry: &ActorRegistry,
+    kid: &str,
+    key: &KeyToRegister,
+    overlap: Option<u32>,
+) -> Outcome<Value> {
+    let new = key.parse()?;
+    match registry {
+        ActorRegistry::Server(backend) => {
+            let mut body = key.body();
+            body.extend(overlap.map(|seconds| ("overlap_seconds".to_owned(), seconds.into())));
+            let path = format!("signing-keys/{}/rotate", percent_encode(kid));
+            backend.request("POST", &path, Some(Value::Object(body))).await
+        }
+        ActorRegistry::Store(store, permit) => {
+            let rotated = access::rotate_signing_key(directory(store), permit, kid, new, overlap).await;
+            backend::shown(RotationDocument::from(rotated.map_err(failed)?))
         }
     }
+}
 
-    pub(crate) async fn revoke_signing_key(&self, kid: &str, reason: Option<&str>) -> Outcome<Value> {
-        match self {
-            Self::Server(backend) => {
-                let query = reason.map(|reason| format!("?reason={}", percent_encode(reason))).unwrap_or_default();
-                backend.request("DELETE", &format!("signing-keys/{}{query}", percent_encode(kid)), None).await
-            }
-            Self::Store(store, permit) => {
-                let revoked = access::revoke_signing_key(directory(store), permit, kid, reason).await;
-                backend::shown(SigningKeyDocument::from(revoked.map_err(failed)?))
-            }
+pub(crate) async fn revoke(registry: &ActorRegistry, kid: &str, reason: Option<&str>) -> Outcome<Value> {
+    match registry {
+        ActorRegistry::Server(backend) => {
+            let query = reason.map(|reason| format!("?reason={}", percent_encode(reason))).unwrap_or_default();
+            backend.request("DELETE", &format!("signing-keys/{}{query}", percent_encode(kid)), None).await
+        }
+        ActorRegistry::Store(store, permit) => {
+            let revoked = access::revoke_signing_key(directory(store), permit, kid, reason).await;
+            backend::shown(SigningKeyDocument::from(revoked.map_err(failed)?))
         }
     }
 }

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 pub(crate) enum KeyCommand {
     /// Create a key pair: write the private key to a new file and print the public key.
     ///
-    /// The file is a PEM document (PKCS#8) that only you can read. Nothing is sent.
+    /// The file is a PEM document (PKCS 8) that only you can read. Nothing is sent.
     #[command(after_help = "Example: chimera key generate ann.pem && chimera key add ann.pem")]
     Generate {
         /// File for the private key; it must not exist.

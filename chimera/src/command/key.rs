@@ -5,7 +5,7 @@
 use super::listing::ListView;
 use super::{CommandContext, print, read_text, say};
 use crate::access::registry::ActorRegistry;
-use crate::access::signing_keys::KeyToRegister;
+use crate::access::signing_keys::{self, KeyToRegister};
 use crate::cli::{KeyCommand, KidArgs, NewKeyArgs, OutputArg};
 use crate::compose::Ambient;
 use crate::failure::{Failure, Outcome};
@@ -40,12 +40,12 @@ async fn execute(scene: &CommandContext<'_>, registry: &ActorRegistry, own: &str
         KeyCommand::List { actor, output, .. } => list(scene, registry, actor.as_deref().unwrap_or(own), &output).await,
         KeyCommand::Add { key, holder, not_before, .. } => {
             let key = KeyToRegister { not_before, ..to_register(key)? };
-            let added = registry.add_signing_key(holder.as_deref().unwrap_or(own), &key).await?;
+            let added = signing_keys::add(registry, holder.as_deref().unwrap_or(own), &key).await?;
             print_key(scene, &added)
         }
         KeyCommand::Rotate { kid, key, overlap, .. } => {
             let kid = find_kid(registry, own, &kid).await?;
-            let rotated = registry.rotate_signing_key(&kid, &to_register(key)?, overlap).await?;
+            let rotated = signing_keys::rotate(registry, &kid, &to_register(key)?, overlap).await?;
             if scene.json {
                 return print(&format!("{rotated}\n"));
             }
@@ -55,7 +55,7 @@ async fn execute(scene: &CommandContext<'_>, registry: &ActorRegistry, own: &str
         }
         KeyCommand::Revoke { kid, reason, .. } => {
             let kid = find_kid(registry, own, &kid).await?;
-            print_key(scene, &registry.revoke_signing_key(&kid, reason.as_deref()).await?)
+            print_key(scene, &signing_keys::revoke(registry, &kid, reason.as_deref()).await?)
         }
     }
 }
@@ -98,7 +98,7 @@ async fn find_kid(registry: &ActorRegistry, own: &str, args: &KidArgs) -> Outcom
         return Ok(args.kid.clone());
     }
     let actor = args.holder.as_deref().unwrap_or(own);
-    let keys = registry.signing_keys(actor).await?;
+    let keys = signing_keys::list(registry, actor).await?;
     let ids: Vec<&str> = keys.iter().filter_map(|key| key["kid"].as_str()).collect();
     let found: Vec<&&str> = ids.iter().filter(|kid| !args.kid.is_empty() && kid.starts_with(&args.kid)).collect();
     match found[..] {
@@ -137,7 +137,7 @@ const COLUMNS: &[Column] = &[
 ];
 
 async fn list(scene: &CommandContext<'_>, registry: &ActorRegistry, actor: &str, output: &OutputArg) -> Outcome {
-    let items = registry.signing_keys(actor).await?;
+    let items = signing_keys::list(registry, actor).await?;
     if scene.json {
         return print(&format!("{}\n", json!({ "items": items })));
     }

@@ -6,7 +6,7 @@ use crate::limits::KEY_TEXT_BYTES_MAX;
 use ed25519_dalek::{Signer as _, SigningKey};
 use zeroize::Zeroizing;
 
-/// The start of a PKCS#8 document of an Ed25519 key (RFC 8410). The seed is the rest.
+/// The start of a PKCS 8 document of an Ed25519 key (RFC 8410). The seed is the rest.
 const PKCS8_PREFIX: [u8; 16] =
     [0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
 
@@ -33,7 +33,7 @@ impl Ed25519PrivateKey {
         Self::from_seed(&seed)
     }
 
-    /// Reads a PKCS#8 document, as `chimera key generate` and OpenSSL write it.
+    /// Reads a PKCS 8 document, as `chimera key generate` and OpenSSL write it.
     pub fn parse(text: &str) -> Result<Self, InvalidPrivateKey> {
         if text.len() > KEY_TEXT_BYTES_MAX {
             return Err(InvalidPrivateKey);
@@ -44,7 +44,7 @@ impl Ed25519PrivateKey {
         seed.try_into().map(Self::from_seed).map_err(|_| InvalidPrivateKey)
     }
 
-    /// The key as a PKCS#8 document.
+    /// The key as a PKCS 8 document.
     #[must_use]
     pub fn to_pem(&self) -> Zeroizing<String> {
         let document = Zeroizing::new([&PKCS8_PREFIX[..], self.0.as_bytes()].concat());

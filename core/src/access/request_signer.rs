@@ -1,7 +1,7 @@
 //! Whose signatures count on a request, and with which key a signature was made.
 
 use super::signature::{ED25519, SignatureError, text};
-use super::signing_key::SigningKey;
+use super::signing_key::{SigningKey, SigningKeyStanding};
 use crate::time::Timestamp;
 use sfv::{InnerList, ListEntry};
 use std::sync::Arc;
@@ -23,12 +23,33 @@ pub enum NamedKey {
     Signing(Arc<SigningKey>),
 }
 
+/// Why none of the keys counts.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnusableKey {
+    #[error("no signature has the keyid {0:?} (the actor of the token) or that of a signing key of this actor")]
+    NoMatch(String),
+    /// The signing key is not valid now.
+    #[error("the signing key {kid} is {}", standing.as_str().replace('_', " "))]
+    NotValid { kid: String, standing: SigningKeyStanding },
+}
+
+impl UnusableKey {
+    pub(super) const fn reason(&self) -> &'static str {
+        match self {
+            Self::NoMatch(_) => "keyid",
+            Self::NotValid { standing: SigningKeyStanding::Revoked, .. } => "key_revoked",
+            Self::NotValid { standing: SigningKeyStanding::NotYetValid, .. } => "key_not_yet_valid",
+            Self::NotValid { .. } => "key_expired",
+        }
+    }
+}
+
 impl NamedKey {
     /// Which of the actor's HMAC keys are valid is the caller's to say.
     pub(super) fn check_valid(&self, now: Timestamp) -> Result<(), SignatureError> {
         match self {
             Self::Signing(key) if !key.is_valid(now) => {
-                Err(SignatureError::NotValid { kid: key.kid.clone(), standing: key.standing(now) })
+                Err(UnusableKey::NotValid { kid: key.kid.clone(), standing: key.standing(now) }.into())
             }
             _ => Ok(()),
         }
@@ -53,9 +74,9 @@ impl ExpectedSigner<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Ed25519PrivateKey;
     use super::super::signature::{RequestParts, Signed, UnverifiedSignature};
     use super::super::tables::SigningKeyRow;
-    use super::super::{Ed25519PrivateKey, SigningKeyStanding};
     use super::*;
     use crate::secret::Secret;
 
@@ -112,7 +133,7 @@ mod tests {
         let fields = headers(&signed(2));
         assert_eq!(verify(&fields, "POST", &keys), Ok(()));
         assert_eq!(verify(&fields, "PUT", &keys), Err(SignatureError::Mismatch));
-        let unknown = Err(SignatureError::NoMatchingKey("user_ann".to_owned()));
+        let unknown = Err(UnusableKey::NoMatch("user_ann".to_owned()).into());
         assert_eq!(verify(&fields, "POST", &keys[..1]), unknown);
         let hmac = Signed::new(&parts(&[], "POST"), "user_ann", &Secret::new("key"), 1_700_000_000, "n").unwrap();
         assert_eq!(verify(&headers(&hmac), "POST", &keys), Ok(()));
@@ -132,7 +153,7 @@ mod tests {
         let early = with(&|key| key.not_before = NOW.plus_seconds(1));
         let reasons = [&revoked, &expired, &early].map(SignatureError::reason);
         assert_eq!(reasons, ["key_revoked", "key_expired", "key_not_yet_valid"]);
-        assert_eq!(revoked, SignatureError::NotValid { kid: key(1).kid, standing: SigningKeyStanding::Revoked });
+        assert_eq!(revoked, UnusableKey::NotValid { kid: key(1).kid, standing: SigningKeyStanding::Revoked }.into());
         assert_eq!(early.to_string(), format!("the signing key {} is not yet valid", key(1).kid));
     }
 

@@ -7,9 +7,8 @@
 //! in any order and under any label.
 
 use super::mac;
-pub use super::request_signer::{ExpectedSigner, NamedKey};
+pub use super::request_signer::{ExpectedSigner, NamedKey, UnusableKey};
 pub use super::signing::Signed;
-use super::signing_key::SigningKeyStanding;
 use crate::limits::{NONCE_CHARS_MAX, SIGNATURE_COMPONENTS_MAX, SIGNATURES_PARSED_MAX, SIGNATURES_TRIED_MAX};
 use crate::secret::Secret;
 use crate::time::Timestamp;
@@ -64,11 +63,8 @@ pub enum SignatureError {
     /// A header is not a valid structured field.
     #[error("header {0} is not valid: {1}")]
     Malformed(&'static str, &'static str),
-    #[error("no signature has the keyid {0:?} (the actor of the token) or that of a signing key of this actor")]
-    NoMatchingKey(String),
-    /// The signing key is not valid now.
-    #[error("the signing key {kid} is {}", standing.as_str().replace('_', " "))]
-    NotValid { kid: String, standing: SigningKeyStanding },
+    #[error(transparent)]
+    Key(#[from] UnusableKey),
     #[error("signature parameter {0} {1}")]
     Parameter(&'static str, &'static str),
     /// A required component is not covered.
@@ -91,10 +87,7 @@ impl SignatureError {
         match self {
             Self::Missing(_) => "missing",
             Self::Malformed(..) => "unreadable",
-            Self::NoMatchingKey(_) => "keyid",
-            Self::NotValid { standing: SigningKeyStanding::Revoked, .. } => "key_revoked",
-            Self::NotValid { standing: SigningKeyStanding::NotYetValid, .. } => "key_not_yet_valid",
-            Self::NotValid { .. } => "key_expired",
+            Self::Key(why) => why.reason(),
             Self::Parameter(..) => "parameter",
             Self::NotCovered(_) => "not_covered",
             Self::UnknownComponent(_) => "unknown_component",
@@ -158,7 +151,7 @@ impl UnverifiedSignature {
         if found.iter().any(|claimed| claimed.content.is_ok()) {
             return Ok(found);
         }
-        Err(first.unwrap_or_else(|| SignatureError::NoMatchingKey(signer.actor.to_owned())))
+        Err(first.unwrap_or_else(|| UnusableKey::NoMatch(signer.actor.to_owned()).into()))
     }
 
     /// Checks that the headers carry a readable signature of `signer`, like [`Self::parse`], but without the body.
@@ -167,7 +160,7 @@ impl UnverifiedSignature {
         parts.dictionary("signature")?;
         match inputs.iter().any(|(_, entry)| signer.covered_list(entry).is_some()) {
             true => Ok(()),
-            false => Err(SignatureError::NoMatchingKey(signer.actor.to_owned())),
+            false => Err(UnusableKey::NoMatch(signer.actor.to_owned()).into()),
         }
     }
 
@@ -465,7 +458,7 @@ mod tests {
         assert_eq!(claimed.verify([], NOW), Err(SignatureError::Mismatch));
         assert_eq!(
             UnverifiedSignature::parse(&parts, &actor("user_bob")).unwrap_err(),
-            SignatureError::NoMatchingKey("user_bob".to_owned())
+            UnusableKey::NoMatch("user_bob".to_owned()).into()
         );
     }
 
@@ -473,7 +466,7 @@ mod tests {
     fn what_is_missing_or_wrong_is_named() {
         let all = r#"("@method" "@path" "@query")"#;
         let cases = [
-            ("", SignatureError::NoMatchingKey("a".to_owned())),
+            ("", UnusableKey::NoMatch("a".to_owned()).into()),
             ("(", SignatureError::Malformed("signature-input", "it is not a structured dictionary")),
             (r#"s=("@method" "@path");keyid="a";created=1;nonce="n""#, SignatureError::NotCovered("@query")),
             (&format!(r#"s={all};keyid="a";nonce="n""#), SignatureError::Parameter("created", "is missing")),
@@ -522,7 +515,7 @@ mod tests {
             // If a label occurs twice, the last one counts, as the standard says.
             (
                 &format!(r#"s={all};keyid="a";created=1;nonce="n", s=();keyid="b""#),
-                SignatureError::NoMatchingKey("a".to_owned()),
+                UnusableKey::NoMatch("a".to_owned()).into(),
             ),
             (
                 &format!(r#"t={all};keyid="a";created=1;nonce="n""#),

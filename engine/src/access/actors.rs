@@ -3,7 +3,7 @@
 //! A stored entry overrides the configured one. A key is shown once, when it is created; the store holds it sealed.
 //! While a new key replaces an old one, both are valid.
 
-use super::directory::{Directory, Snapshot, key_context, stored_entry};
+use super::directory::{Directory, Snapshot, key_context};
 use super::permit::{ACTORS_READ, ACTORS_WRITE, Permit};
 use super::rank::{check_entry_write, check_rank};
 use super::registry_change::{change_registry, expect_registry};
@@ -21,7 +21,7 @@ use chimera_core::limits::{
     ACTOR_KEY_CHARS_MIN, ACTOR_KEYS_MAX, ACTORS_MAX, ACTORS_OWN_MIN, ADMIN_QUOTA_MIN, FORMER_MAILS_MAX,
     ROLES_NAMED_MAX, TENANT_ACTORS_MAX,
 };
-use chimera_core::record::{Conflict, Insert, Json, Scope, Select, StoredRow, Tx, Update, Value};
+use chimera_core::record::{Conflict, DamagedRows, Insert, Json, Scope, Select, StoredRow, Tx, Update, Value};
 use chimera_core::secret::Secret;
 use chimera_core::text::did_you_mean;
 use chimera_core::time::Timestamp;
@@ -497,6 +497,23 @@ fn known_by(entry: ActorEntry, before: Option<&ActorEntry>) -> Result<ActorEntry
 
 pub(super) fn update_entry(entry: &ActorEntry, row: &ActorRow, now: Timestamp) -> Result<Update, EngineError> {
     Ok(Update::versioned(&ACTORS, vec![entry.id.as_str().into()], row.state_version, entry_cells(entry, now)?)?)
+}
+
+/// The entry of a row.
+pub fn stored_entry(row: &ActorRow) -> Result<ActorEntry, DamagedRows> {
+    Ok(ActorEntry {
+        id: row.id.clone(),
+        tenant: row.tenant_id.clone(),
+        kind: row.kind,
+        scopes: row.scopes.clone(),
+        roles: row.roles.clone(),
+        quota_per_minute: row.quota_per_minute,
+        level: row.autonomy_level,
+        notify: row.notify.as_ref().map(Json::value).transpose()?,
+        disabled: row.disabled,
+        former_mails: row.former_mails.clone().unwrap_or_default(),
+        removed: row.removed_at.is_some(),
+    })
 }
 
 fn entry_cells(entry: &ActorEntry, now: Timestamp) -> Result<Vec<(&'static str, Value)>, EngineError> {

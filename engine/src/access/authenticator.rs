@@ -5,7 +5,7 @@
 //! callers are counted by address and recorded in the ledger. Accepted callers get a permit.
 
 use super::directory::{ActorKey, Directory, Snapshot};
-use super::message_proof::{signature_refusal, signing_keys_of};
+use super::message_proof::{signature_refusal, signing_keys_of, verify_message};
 use super::nonces::{Nonce, RequestNonces};
 use super::permit::{Credential, Permit};
 use super::rate::{Rate, Rates};
@@ -260,7 +260,7 @@ impl Authenticator {
                 let nonce = if *dated { check_dated_body(body, now)? } else { None };
                 Ok(VerifiedProof { nonces: nonce.map(Nonce::from).into_iter().collect(), key: Some(used.id) })
             }
-            RequestProof::Message(parts) => self.validate_message(actor, parts, now),
+            RequestProof::Message(parts) => verify_message(&self.directory.snapshot(), actor, parts, now),
         }
     }
 

@@ -4,11 +4,12 @@
 //! announces a change, and once a second where other nodes can write. So a revocation on another node takes effect at
 //! once with a shared bus, and within a second without.
 
+use super::actors::stored_entry;
 use super::expired_keys::{self, is_replaced, sweep_keys};
 use super::flood::{Floods, record_floods};
 use super::permit::{APPROVALS_DECIDE, Credential, Permit};
 use super::settings::{CounterFallback, Settings};
-use super::signing_key_cache::{SigningKeyCache, delete_expired_keys};
+use super::signing_key_cache::{SigningKeyCache, delete_expired_keys, has_credential};
 use super::strangers::Strangers;
 use super::tenants::TenantView;
 use crate::access::port::Tenancy;
@@ -24,12 +25,12 @@ use chimera_core::access::tables::{
     TokenFamilyRow, nonces, refresh_tokens, revoked_tokens, token_families,
 };
 use chimera_core::access::token::TokenKey;
-use chimera_core::access::{DeciderRefusal, EntrySource, Guest, Role, SharedResources, TenantSettings, scope, seal};
+use chimera_core::access::{
+    DeciderRefusal, EntrySource, Guest, Role, SharedResources, SigningKey, TenantSettings, scope, seal,
+};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::limits;
-use chimera_core::record::{
-    Comparison, Condition, DamagedRows, Json, RowCount, Scope, Select, Step, StoredRow, Table, Tx,
-};
+use chimera_core::record::{Comparison, Condition, RowCount, Scope, Select, Step, StoredRow, Table, Tx};
 use chimera_core::secret::{Secret, SecretName};
 use chimera_core::time::Timestamp;
 use futures::StreamExt;
@@ -161,6 +162,17 @@ impl Snapshot {
         self.sources.get(id).copied().unwrap_or(EntrySource::Shipped)
     }
 
+    /// The signing key with this id, valid or not; `None` if there is none or it ended long ago.
+    #[must_use]
+    pub fn signing_key(&self, kid: &str) -> Option<&Arc<SigningKey>> {
+        self.signing_keys.get(kid)
+    }
+
+    /// The signing keys of an actor in a tenant that are valid now.
+    pub fn signing_keys_of(&self, tenant: &str, actor: &str, now: Timestamp) -> impl Iterator<Item = &Arc<SigningKey>> {
+        self.signing_keys.recent(tenant, actor).filter(move |key| key.is_valid(now))
+    }
+
     /// A tenant's slug; for a tenant that is not stored, its id.
     pub(crate) fn slug_of<'a>(&'a self, tenant: &'a str) -> &'a str {
         self.tenants.get(tenant).map_or(tenant, |tenant| tenant.slug.as_str())
@@ -278,9 +290,8 @@ impl Directory {
         let snapshot = self.snapshot();
         let entry = snapshot.registry.resolve(actor);
         let now = self.parts.clock.now();
-        let is_valid = |id: Uuid| {
-            snapshot.keys(actor, now).any(|key| key.id == id) || snapshot.has_signing_credential(actor, id, now)
-        };
+        let is_valid =
+            |id: Uuid| snapshot.keys(actor, now).any(|key| key.id == id) || has_credential(&snapshot, actor, id, now);
         if credential.key.is_none_or(is_valid) && self.may_share_key(&entry, actor, credential.key_of.as_deref()) {
             return Ok(());
         }
@@ -573,20 +584,4 @@ impl Tenancy for Directory {
 /// The associated data of a sealed key.
 pub(crate) fn key_context(actor: &str, key: Uuid) -> String {
     format!("{actor}:{key}")
-}
-
-pub fn stored_entry(row: &ActorRow) -> Result<ActorEntry, DamagedRows> {
-    Ok(ActorEntry {
-        id: row.id.clone(),
-        tenant: row.tenant_id.clone(),
-        kind: row.kind,
-        scopes: row.scopes.clone(),
-        roles: row.roles.clone(),
-        quota_per_minute: row.quota_per_minute,
-        level: row.autonomy_level,
-        notify: row.notify.as_ref().map(Json::value).transpose()?,
-        disabled: row.disabled,
-        former_mails: row.former_mails.clone().unwrap_or_default(),
-        removed: row.removed_at.is_some(),
-    })
 }

@@ -1,61 +1,60 @@
 //! Verifying the HTTP message signatures of a request: with the actor's HMAC keys, or with its signing keys.
 
-use super::authenticator::{Authenticator, VerifiedProof, check_clock_skew, unopened};
+use super::authenticator::{VerifiedProof, check_clock_skew, unopened};
 use super::directory::{ActorKey, Snapshot};
 use super::nonces::Nonce;
 use chimera_core::access::SigningKey;
-use chimera_core::access::signature::{ExpectedSigner, NamedKey, RequestParts, SignatureError, UnverifiedSignature};
+use chimera_core::access::signature::{
+    ExpectedSigner, NamedKey, RequestParts, SignatureError, UnusableKey, UnverifiedSignature,
+};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::limits::SIGNATURE_AHEAD_SECONDS_MAX;
 use chimera_core::time::Timestamp;
 use std::sync::Arc;
 use uuid::Uuid;
 
-impl Authenticator {
-    /// Verifies the message signatures. Returns the key that made one, and the nonces of all signatures, also of those
-    /// that are not valid here and now: the request could be replayed with each alone, later or with the fields that
-    /// were signed. An error tells the caller the signature base that was expected.
-    pub(super) fn validate_message(
-        &self,
-        actor: &str,
-        parts: &RequestParts<'_>,
-        now: Timestamp,
-    ) -> Result<VerifiedProof, ErrorBody> {
-        let snapshot = self.directory.snapshot();
-        let signing_keys = signing_keys_of(&snapshot, actor);
-        let signer = ExpectedSigner { actor, signing_keys: &signing_keys };
-        let all = UnverifiedSignature::parse(parts, &signer).map_err(|why| signature_refusal(&why))?;
-        let keys: Vec<_> = snapshot.keys(actor, now).map(|key| &key.secret).collect();
-        // One valid and fresh signature suffices; if there is none, the first one's error is returned.
-        let (mut nonces, mut made_by, mut first) = (Vec::new(), None, None);
-        for claimed in all {
-            let made_at = Timestamp::from_micros(claimed.created.saturating_mul(1_000_000));
-            let refusal = match claimed.verify(keys.iter().copied(), now) {
-                Ok(()) => check_signature_time(&claimed, now).err(),
-                // Another key that can't be opened may have made it.
-                Err(SignatureError::Mismatch) if claimed.key == NamedKey::Hmac && snapshot.has_unopened(actor) => {
-                    Some(unopened())
-                }
-                Err(why) => Some(mismatch(&claimed, &why)),
-            };
-            match refusal {
-                None => made_by = made_by.or_else(|| credential_of(&claimed, &snapshot, actor, now)),
-                Some(why) if made_at > now.plus_seconds(SIGNATURE_AHEAD_SECONDS_MAX) => return Err(why),
-                Some(why) => first = first.or(Some(why)),
+/// Verifies the message signatures. Returns the key that made one, and the nonces of all signatures, also of those
+/// that are not valid here and now: the request could be replayed with each alone, later or with the fields that
+/// were signed. An error tells the caller the signature base that was expected.
+pub(super) fn verify_message(
+    snapshot: &Snapshot,
+    actor: &str,
+    parts: &RequestParts<'_>,
+    now: Timestamp,
+) -> Result<VerifiedProof, ErrorBody> {
+    let signing_keys = signing_keys_of(snapshot, actor);
+    let signer = ExpectedSigner { actor, signing_keys: &signing_keys };
+    let all = UnverifiedSignature::parse(parts, &signer).map_err(|why| signature_refusal(&why))?;
+    let keys: Vec<_> = snapshot.keys(actor, now).map(|key| &key.secret).collect();
+    // One valid and fresh signature suffices; if there is none, the first one's error is returned.
+    let (mut nonces, mut made_by, mut first) = (Vec::new(), None, None);
+    for claimed in all {
+        let made_at = Timestamp::from_micros(claimed.created.saturating_mul(1_000_000));
+        let refusal = match claimed.verify(keys.iter().copied(), now) {
+            Ok(()) => check_signature_time(&claimed, now).err(),
+            // Another key that can't be opened may have made it.
+            Err(SignatureError::Mismatch) if claimed.key == NamedKey::Hmac && snapshot.has_unopened(actor) => {
+                Some(unopened())
             }
-            nonces.push(Nonce { text: claimed.nonce, made_at: Some(made_at) });
+            Err(why) => Some(mismatch(&claimed, &why)),
+        };
+        match refusal {
+            None => made_by = made_by.or_else(|| credential_of(&claimed, snapshot, actor, now)),
+            Some(why) if made_at > now.plus_seconds(SIGNATURE_AHEAD_SECONDS_MAX) => return Err(why),
+            Some(why) => first = first.or(Some(why)),
         }
-        match first {
-            Some(why) if made_by.is_none() => Err(why),
-            _ => Ok(VerifiedProof { nonces, key: made_by }),
-        }
+        nonces.push(Nonce { text: claimed.nonce, made_at: Some(made_at) });
+    }
+    match first {
+        Some(why) if made_by.is_none() => Err(why),
+        _ => Ok(VerifiedProof { nonces, key: made_by }),
     }
 }
 
 /// The signing keys whose signatures are the actor's, valid or not.
 pub(super) fn signing_keys_of(snapshot: &Snapshot, actor: &str) -> Vec<Arc<SigningKey>> {
     let tenant = &snapshot.registry.resolve(actor).tenant;
-    snapshot.recent_signing_keys(tenant, actor).cloned().collect()
+    snapshot.signing_keys.recent(tenant, actor).cloned().collect()
 }
 
 /// The key that made a verified signature.
@@ -71,7 +70,7 @@ fn credential_of(claimed: &UnverifiedSignature, snapshot: &Snapshot, actor: &str
 
 pub(super) fn signature_refusal(why: &SignatureError) -> ErrorBody {
     let what = match why {
-        SignatureError::Mismatch | SignatureError::NotValid { .. } => "invalid request signature",
+        SignatureError::Mismatch | SignatureError::Key(UnusableKey::NotValid { .. }) => "invalid request signature",
         _ => "the request is not signed",
     };
     ErrorBody::new(Code::SignatureInvalid, format!("{what}: {why}"))

@@ -10,6 +10,7 @@ mod message_proof;
 mod nonces;
 mod permit;
 pub mod port;
+mod published_keys;
 mod rank;
 mod rate;
 mod refusals;
@@ -26,9 +27,9 @@ mod tenant_secrets;
 mod tenants;
 mod tokens;
 
-pub use actors::{ActorView, NewKey, add_key, list_actors, put_actor, show_actor};
+pub use actors::{ActorView, NewKey, add_key, list_actors, put_actor, show_actor, stored_entry};
 pub use authenticator::{AuthenticatedCaller, Authenticator, Credentials, Rejection, RequestProof};
-pub use directory::{Directory, DirectoryPorts, Snapshot, stored_entry};
+pub use directory::{Directory, DirectoryPorts, Snapshot};
 pub(crate) use nonces::{is_nonce_conflict, nonce_used};
 pub(crate) use permit::link_holder;
 pub use permit::{

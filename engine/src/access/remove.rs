@@ -5,9 +5,10 @@
 //! stored entry goes, and the configured one applies again.
 
 use super::actors::{
-    ActorView, KeyToStore, ensure_tenant, insert_entry, key_row, record_in, show_actor, update_entry, view_of,
+    ActorView, KeyToStore, ensure_tenant, insert_entry, key_row, record_in, show_actor, stored_entry, update_entry,
+    view_of,
 };
-use super::directory::{Directory, stored_entry};
+use super::directory::Directory;
 use super::permit::{ACTORS_WRITE, Permit};
 use super::rank::check_rank;
 use super::registry_change::{change_registry, expect_registry};
@@ -44,7 +45,7 @@ async fn try_remove_actor(directory: &Directory, permit: &Permit, id: &str) -> R
     let row: Option<ActorRow> = rows::find(&*directory.parts.records, select).await?;
     let mut tx = Tx::default();
     let keys = end_keys(directory, &mut tx, &shown.entry)?;
-    let signing_keys = seen.recent_signing_keys(&shown.entry.tenant, id).filter(|key| key.is_usable(now)).count();
+    let signing_keys = seen.signing_keys.recent(&shown.entry.tenant, id).filter(|key| key.is_usable(now)).count();
     if row.as_ref().is_some_and(is_retired) || row.is_none() && keys + signing_keys == 0 {
         return Err(nothing_to_remove(&shown));
     }

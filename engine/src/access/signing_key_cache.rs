@@ -47,46 +47,36 @@ impl SigningKeyCache {
             Err(error) => tracing::warn!(kid, %error, "a signing key can't be read and is ignored"),
         }
     }
-}
 
-impl Snapshot {
-    /// The key with this id, valid or not; `None` if it was never added or ended long ago. Whether its actor may do
-    /// anything is for the registry to say.
-    #[must_use]
-    pub fn signing_key(&self, kid: &str) -> Option<&Arc<SigningKey>> {
-        self.signing_keys.by_kid.get(kid)
-    }
-
-    /// The keys of an actor in a tenant that are valid now.
-    pub fn signing_keys_of(&self, tenant: &str, actor: &str, now: Timestamp) -> impl Iterator<Item = &Arc<SigningKey>> {
-        self.recent_signing_keys(tenant, actor).filter(move |key| key.is_valid(now))
+    pub(super) fn get(&self, kid: &str) -> Option<&Arc<SigningKey>> {
+        self.by_kid.get(kid)
     }
 
     /// The keys of an actor in a tenant, valid or not. A name may belong to another tenant than before.
-    pub(crate) fn recent_signing_keys(&self, tenant: &str, actor: &str) -> impl Iterator<Item = &Arc<SigningKey>> {
-        let keys = self.signing_keys.by_actor.get(actor).into_iter().flatten();
-        keys.filter(move |key| key.tenant == tenant)
+    pub(super) fn recent(&self, tenant: &str, actor: &str) -> impl Iterator<Item = &Arc<SigningKey>> {
+        self.by_actor.get(actor).into_iter().flatten().filter(move |key| key.tenant == tenant)
     }
 
-    /// The keys that others may verify signatures with: the valid ones of actors that are not disabled.
-    pub fn published_signing_keys(&self, now: Timestamp) -> impl Iterator<Item = &Arc<SigningKey>> {
-        let is_enabled = |actor: &str, tenant: &str| {
-            let entry = self.registry.resolve(actor);
-            !entry.disabled && !entry.removed && entry.tenant == tenant
-        };
-        self.signing_keys.by_kid.values().filter(move |key| key.is_valid(now) && is_enabled(&key.actor, &key.tenant))
+    /// How many keys belong to tenants that `counts`.
+    pub(super) fn count(&self, counts: impl Fn(&str) -> bool) -> usize {
+        self.by_kid.values().filter(|key| counts(&key.tenant)).count()
     }
+}
 
-    /// Whether an actor has a valid key that is this credential.
-    pub(super) fn has_signing_credential(&self, actor: &str, credential: Uuid, now: Timestamp) -> bool {
-        let tenant = &self.registry.resolve(actor).tenant;
-        self.signing_keys_of(tenant, actor, now).any(|key| key.public.credential_id() == credential)
-    }
+/// The keys that others may verify signatures with: the valid ones of actors that are not disabled.
+pub(super) fn published_keys(snapshot: &Snapshot, now: Timestamp) -> impl Iterator<Item = &SigningKey> {
+    let is_enabled = |actor: &str, tenant: &str| {
+        let entry = snapshot.registry.resolve(actor);
+        !entry.disabled && !entry.removed && entry.tenant == tenant
+    };
+    let keys = snapshot.signing_keys.by_kid.values().map(|key| &**key);
+    keys.filter(move |key| key.is_valid(now) && is_enabled(&key.actor, &key.tenant))
+}
 
-    /// How many recent keys belong to tenants that `counts`.
-    pub(super) fn count_signing_keys(&self, counts: impl Fn(&str) -> bool) -> usize {
-        self.signing_keys.by_kid.values().filter(|key| counts(&key.tenant)).count()
-    }
+/// Whether an actor has a valid key that is this credential.
+pub(super) fn has_credential(snapshot: &Snapshot, actor: &str, credential: Uuid, now: Timestamp) -> bool {
+    let tenant = &snapshot.registry.resolve(actor).tenant;
+    snapshot.signing_keys_of(tenant, actor, now).any(|key| key.public.credential_id() == credential)
 }
 
 /// Selects the keys that did not end long ago.

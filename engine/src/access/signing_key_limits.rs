@@ -62,7 +62,7 @@ pub(super) fn check_limits(
         None => key.is_usable(now),
     };
     let (mut usable, mut recent) = (0, 0);
-    for key in snapshot.recent_signing_keys(tenant, actor) {
+    for key in snapshot.signing_keys.recent(tenant, actor) {
         recent += 1;
         usable += usize::from(counts(key));
     }
@@ -80,13 +80,13 @@ pub(super) fn check_limits(
 
 fn check_totals(directory: &Directory, snapshot: &Snapshot, tenant: &str) -> Result<(), EngineError> {
     let own = directory.settings.tenant.as_str();
-    if snapshot.count_signing_keys(|_| true) >= SIGNING_KEYS_TOTAL_MAX {
+    if snapshot.signing_keys.count(|_| true) >= SIGNING_KEYS_TOTAL_MAX {
         return Err(refused("/public_key", "the registry has no room for another signing key"));
     }
     if tenant == own {
         return Ok(());
     }
-    let (taken, held) = (snapshot.count_signing_keys(|of| of != own), snapshot.count_signing_keys(|of| of == tenant));
+    let (taken, held) = (snapshot.signing_keys.count(|of| of != own), snapshot.signing_keys.count(|of| of == tenant));
     let pool = Pool { total: SIGNING_KEYS_TOTAL_MAX - SIGNING_KEYS_OWN_MIN, taken, held };
     if held < TENANT_SIGNING_KEYS_MAX && pool.may_take_slot(true) {
         return Ok(());

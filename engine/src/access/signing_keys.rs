@@ -8,6 +8,7 @@ use super::directory::{Directory, Snapshot};
 use super::permit::{ACTORS_WRITE, Permit};
 use super::rank::check_rank;
 use super::registry_change::{change_registry, expect_registry};
+use super::signing_key_cache::has_credential;
 use super::signing_key_limits::{check_limits, check_period, check_words, overlap_end};
 use crate::error::EngineError;
 use crate::ledger::audit;
@@ -66,7 +67,7 @@ pub fn list_signing_keys(
 ) -> Result<Vec<SigningKeyView>, EngineError> {
     let shown = show_actor(directory, permit, actor)?;
     let snapshot = directory.snapshot();
-    let keys = snapshot.recent_signing_keys(&shown.entry.tenant, actor);
+    let keys = snapshot.signing_keys.recent(&shown.entry.tenant, actor);
     let mut views: Vec<_> = keys.map(|key| view_of(directory, &snapshot, key)).collect();
     views.sort_by(|one, other| (one.key.created_at, &one.key.kid).cmp(&(other.key.created_at, &other.key.kid)));
     Ok(views)
@@ -267,8 +268,7 @@ fn check_holder(
 /// when the actor gets more rights than the others.
 fn check_own_credential(directory: &Directory, permit: &Permit, snapshot: &Snapshot) -> Result<(), EngineError> {
     let (actor, now) = (permit.actor(), directory.parts.clock.now());
-    let is_own =
-        |id| snapshot.own_keys(actor, now).any(|key| key.id == id) || snapshot.has_signing_credential(actor, id, now);
+    let is_own = |id| snapshot.own_keys(actor, now).any(|key| key.id == id) || has_credential(snapshot, actor, id, now);
     let credential = permit.credential();
     if !permit.is_registered() || credential.key_of.is_none() && credential.key.is_some_and(is_own) {
         return Ok(());

@@ -170,7 +170,11 @@ async fn who_is_removed_signs_nothing_any_more() {
     let again = porch.ask("admin", Method::DELETE, "/actors/user_ann", Value::Null).await;
     assert_eq!((again.status, again.code()), (404, "NOT_FOUND"));
     let told = porch.get("admin", "/audit?event_type=actor.removed").await;
-    assert_eq!(told.body["items"][0]["data_json"], json!({"entry": true, "keys_ended": 1}), "{told:?}");
+    assert_eq!(
+        told.body["items"][0]["data_json"],
+        json!({"entry": true, "keys_ended": 1, "signing_keys_ended": 0}),
+        "{told:?}"
+    );
 }
 
 #[tokio::test]

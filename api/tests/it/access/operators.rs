@@ -1,7 +1,7 @@
 //! What an operator does for another tenant stands in both ledgers: in that tenant's with `operator_of`, and in the
 //! operator's own with `for_tenant`.
 
-use super::tenants::{CASES, TenantResources, named, settled, street};
+use super::tenants::{CASES, TenantResources, named, public_key, settled, street};
 use crate::flow::FlowServer;
 use chimera_testkit::cells::Cells;
 use chimera_testkit::flow::TENANT;
@@ -15,6 +15,8 @@ fn operator_changes(other: &TenantResources, second: &str) -> Vec<(&'static str,
     let case = |operation: &'static str, path: &str, body: Value| (operation, path.to_owned(), body);
     let air = named(workflow).function("more", "think", json!({"said": "more"}));
     let schedule = json!({"name": "own", "workflow_id": workflow, "every": "1d", "inputs": {"said": "x"}});
+    let (first, next) = (public_key(97), public_key(96));
+    let rotate = format!("/signing-keys/{}/rotate", first.kid());
     vec![
         case("PUT /workflows/{id}", &format!("/workflows/{workflow}"), air.document().clone()),
         case("DELETE /workflows/{id}/cache", &format!("/workflows/{workflow}/cache"), Value::Null),
@@ -35,6 +37,9 @@ fn operator_changes(other: &TenantResources, second: &str) -> Vec<(&'static str,
         case("POST /runs/{id}/cancel", &format!("/runs/{run}/cancel"), Value::Null),
         case("PUT /actors/{id}", "/actors/user_123", json!({"scopes": ["think"]})),
         case("POST /actors/{id}/keys", "/actors/user_123/keys", json!({})),
+        case("POST /actors/{id}/signing-keys", "/actors/user_123/signing-keys", json!({"public_key": first.x()})),
+        case("POST /signing-keys/{kid}/rotate", &rotate, json!({"public_key": next.x()})),
+        case("DELETE /signing-keys/{kid}", &format!("/signing-keys/{}", next.kid()), Value::Null),
         case("DELETE /actors/{id}", "/actors/user_123", Value::Null),
     ]
 }

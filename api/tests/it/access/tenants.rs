@@ -77,7 +77,7 @@ impl TenantResources {
     }
 }
 
-fn public_key(seed: u8) -> Ed25519PublicKey {
+pub(super) fn public_key(seed: u8) -> Ed25519PublicKey {
     Ed25519PrivateKey::from_seed(&[seed; 32]).public()
 }
 
@@ -225,7 +225,7 @@ pub(super) async fn settled(house: &FlowServer, actor: &'static str, tenant: &'s
     assert_eq!(status, 201, "{made}");
     let kid = own_key.kid();
     let marks =
-        vec![said, kid.clone(), own_key.x(), id(&runs[0]), id(&runs[1]), digest.clone(), key.clone(), actor.to_owned()];
+        vec![said, id(&runs[0]), id(&runs[1]), digest.clone(), key.clone(), actor.to_owned(), kid.clone(), own_key.x()];
     let resources = TenantResources { tenant, actor, workflow, run: id(&runs[0]), digest, key, cursor, kid, marks };
     let (status, made) = house.ask_as(actor, Method::POST, "/schedules", scheduled(&resources)).await;
     assert_eq!(status, 201, "{made}");
