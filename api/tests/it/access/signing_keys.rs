@@ -1,9 +1,10 @@
 //! Signing keys: who manages whose, how many there are, what signs a request, and what anybody may know.
 
 use super::access_server::{AccessServer, ApiResponse, entry, porch_with, sent};
+use super::schedules;
 use chimera_core::access::signature::{RequestParts, Signed};
 use chimera_core::access::tables::SIGNING_KEYS;
-use chimera_core::access::{ActorEntry, Ed25519PrivateKey, Kind};
+use chimera_core::access::{ActorEntry, Ed25519PrivateKey, Ed25519PublicKey, Kind};
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::limits::{SIGNING_KEY_ENDED_SECONDS, SIGNING_KEYS_MAX, SIGNING_KEYS_RECENT_MAX};
 use chimera_core::secret::Secret;
@@ -69,25 +70,28 @@ async fn published(server: &AccessServer) -> Vec<Value> {
 
 /// A request with an actor's token, signed with a signing key.
 fn with_key(server: &AccessServer, actor: &str, seed: u8, created: i64, path: &str) -> RequestBuilder {
+    with_body(server, (actor, seed), created, path, br#"{"token": "x"}"#)
+}
+
+fn with_body(server: &AccessServer, by: (&str, u8), created: i64, path: &str, body: &'static [u8]) -> RequestBuilder {
     static NONCES: AtomicU64 = AtomicU64::new(0);
     let nonce = format!("e{}", NONCES.fetch_add(1, Ordering::Relaxed));
-    with_nonce(server, (actor, seed), created, path, &nonce)
+    with_nonce(server, by, (created, &nonce), path, body)
 }
 
 fn with_nonce(
     server: &AccessServer,
     (actor, seed): (&str, u8),
-    created: i64,
+    (created, nonce): (i64, &str),
     path: &str,
-    nonce: &str,
+    body: &'static [u8],
 ) -> RequestBuilder {
-    let body = br#"{"token": "x"}"#;
     let (scheme, authority) = ("http", "");
     let parts = RequestParts { method: "POST", scheme, authority, path, prefix: "", query: None, fields: &[], body };
     let signed = Signed::with_private_key(&parts, &private(seed), created, nonce).unwrap();
     let request = server.house.client.post(server.house.server.url(path)).bearer_auth(token(actor, server.clock.now()));
     let request = signed.headers().fold(request, |request, (name, value)| request.header(name, value));
-    request.header("content-type", "application/json").body(&body[..])
+    request.header("content-type", "application/json").body(body)
 }
 
 /// A change that anybody may make, signed with a signing key.
@@ -225,7 +229,6 @@ async fn a_rotated_key_ends_after_the_overlap_and_no_later_than_it_would_have() 
     assert_eq!(refusal(&rotate(&server, "user_ann", 3, 4, 0).await).2, "key_revoked");
 }
 
-/// INTENT-024
 #[tokio::test]
 async fn a_request_is_signed_with_a_valid_key_of_its_own_actor() {
     let server = server().await;
@@ -267,10 +270,12 @@ async fn a_request_that_is_signed_with_a_signing_key_is_obeyed_once_and_while_it
     let input = by_hmac.headers()["signature-input"].to_str().unwrap().to_owned();
     let nonce = input.split("nonce=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
     assert_eq!(server.house.client.execute(by_hmac).await.unwrap().status(), 200);
-    let second = sent(with_nonce(&server, ("user_ann", 1), server.now(), "/auth/revoke", &nonce)).await;
+    let second =
+        sent(with_nonce(&server, ("user_ann", 1), (server.now(), &nonce), "/auth/revoke", br#"{"token": "x"}"#)).await;
     assert_eq!(refusal(&second), (401, "EXPIRED_TTL", "nonce_used"));
 }
 
+/// INTENT-019
 #[tokio::test]
 async fn anybody_may_know_the_valid_keys_and_nobody_whose_they_are() {
     let server = server().await;
@@ -293,6 +298,8 @@ async fn anybody_may_know_the_valid_keys_and_nobody_whose_they_are() {
     shown["x"] = private(4).public().x().into();
     (shown["nbf"], shown["exp"]) = (server.now().into(), 32_472_144_000_i64.into());
     assert_eq!(own, &shown);
+    let verifier = Ed25519PublicKey::parse(own["x"].as_str().unwrap()).unwrap();
+    assert!(verifier.verify_strict(b"signed", &private(4).sign(b"signed")));
     // A revoked key, and those of a disabled actor, are gone at once.
     assert_eq!(revoke(&server, "user_ann", 1, "").await.status, 200);
     let disabled = json!({"disabled": true, "kind": "human", "scopes": []});
@@ -368,6 +375,24 @@ async fn the_keys_of_a_removed_actor_end_with_it() {
     let row = server.house.stage.rows(&SIGNING_KEYS).remove(0);
     assert_eq!((row.text("revoked_by"), row.text("reason")), ("admin", "the actor was removed"));
     assert_eq!(refusal(&add(&server, "user_bob", "user_bob", 1).await).2, "key_taken");
+}
+
+/// A schedule is what its owner asked for with the key that signed the request.
+#[tokio::test]
+async fn a_schedule_that_was_made_with_a_signing_key_ends_with_it() {
+    let server = schedules::server().await;
+    assert_eq!(add(&server, "user_ann", "user_ann", 1).await.status, 201);
+    let body = br#"{"name": "often", "workflow_id": "summary", "every": "1m"}"#;
+    let made = sent(with_body(&server, ("user_ann", 1), server.now(), "/schedules", body)).await;
+    assert_eq!(made.status, 201, "{made:?}");
+    server.tick().await;
+    assert_eq!(server.runs(), 1);
+    assert_eq!(revoke(&server, "user_ann", 1, "").await.status, 200);
+    server.clock.wait(60);
+    server.tick().await;
+    let shown = server.shown().await;
+    assert_eq!((server.runs(), &shown["status"], &shown["paused_by"]), (1, &json!("paused"), &json!("system")));
+    assert!(shown["pause_reason"].as_str().unwrap().contains("no longer valid"), "{shown}");
 }
 
 /// Its holders could act under each other's names for good, also once a name has more rights than the pattern.
