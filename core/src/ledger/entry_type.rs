@@ -47,6 +47,9 @@ entry_types! {
     "actor.removed": "an actor was removed";
     "actor.key_created" was "actor.key_added": "an actor got a key";
     "actor.keys_revoked" was "KeysGivenUp": "an operator revoked keys that can't be decrypted any more";
+    "actor.signing_key_created": "the public half of a key pair counts for an actor";
+    "actor.signing_key_rotated": "a signing key was replaced and expires";
+    "actor.signing_key_revoked": "a signing key was revoked";
     "tenant.created" was "tenant.added": "a tenant was created";
     "tenant.disabled": "a tenant was disabled";
     "tenant.enabled": "a tenant was enabled again";

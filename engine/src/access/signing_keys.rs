@@ -103,7 +103,7 @@ async fn try_add(
     let key = new_key(permit, new, (&tenant, actor), public, now)?;
     check_limits(directory, &snapshot, &tenant, actor, None)?;
     let mut tx = insert(directory, permit, &snapshot, &key).await?;
-    let event = permit.event(actor, "actor.signing_key_added", entry_data(&key));
+    let event = permit.event(actor, "actor.signing_key_created", entry_data(&key));
     record_in(directory, &mut tx, permit, &tenant, event)?;
     audit::commit(&*directory.parts.records, tx).await?;
     directory.refresh_and_announce().await?;

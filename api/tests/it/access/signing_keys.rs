@@ -140,7 +140,7 @@ async fn every_change_is_in_the_ledger_with_the_key() {
     let data = |at: usize| of_keys[at].get("data_json").as_json().unwrap().value().unwrap();
     let names: Vec<_> = of_keys.iter().map(|row| (row.text("event_type"), row.text("actor_id"))).collect();
     let expected = [
-        ("actor.signing_key_added", "user_cat"),
+        ("actor.signing_key_created", "user_cat"),
         ("actor.signing_key_rotated", "user_ann"),
         ("actor.signing_key_revoked", "user_ann"),
     ];
