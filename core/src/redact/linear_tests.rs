@@ -127,6 +127,14 @@ fn no_part_is_costly_to_repeat_where_known_values_are_looked_for() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
+    /// Such texts are not scanned.
+    #[test]
+    fn ids_and_digests_match_no_pattern(text in "[0-9a-f-]{0,200}") {
+        let mut spans = Vec::new();
+        pattern::scan(&text, &mut spans);
+        prop_assert!(spans.is_empty(), "{text}");
+    }
+
     #[test]
     fn no_three_parts_of_patterns_are_costly_to_repeat(
         parts in prop::collection::vec(prop::sample::select(parts()), 3),
