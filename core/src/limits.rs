@@ -13,6 +13,8 @@ mod flow;
 
 mod act;
 
+mod intent;
+
 mod http;
 mod process;
 mod store;
@@ -23,6 +25,7 @@ pub use act::*;
 pub use chimera_expr::limits::*;
 pub use flow::*;
 pub use http::*;
+pub use intent::*;
 pub use ledger::*;
 pub use process::*;
 pub use store::*;

@@ -6,13 +6,17 @@
 //! `billing.refunds.create`), and `{adapter}.{action}` covers `{adapter}.{resource}.{action}` and every capability of
 //! that adapter whose tool declares that class: `github.write` covers `github.issues.create`.
 //!
+//! A name with a colon is a capability of signed intents: an action, for all resources or for some
+//! (`runs:start@workflow/lead_flow`).
+//!
 //! A scope never grants more than a wildcard above it, so whoever holds the wildcard may pass the scope on.
 
 use crate::limits::SCOPE_CHARS_MAX;
 use crate::tool::{CallClass, Spec};
 use std::collections::BTreeSet;
 
-/// Whether one of the scopes grants the capability, by the rules of the specification.
+/// Whether one of the scopes grants the capability, by the rules of the specification and, for names with a colon,
+/// those of capabilities.
 #[must_use]
 pub fn check_scope<S: AsRef<str>>(scopes: &[S], required: &str) -> bool {
     scopes.iter().map(AsRef::as_ref).any(|scope| {
@@ -21,7 +25,46 @@ pub fn check_scope<S: AsRef<str>>(scopes: &[S], required: &str) -> bool {
             || scope.strip_suffix(".*").is_some_and(|parent| {
                 required.strip_prefix(parent).is_some_and(|rest| !parent.is_empty() && rest.starts_with('.'))
             })
+            || covers_capability(scope, required)
     })
+}
+
+/// Whether a capability covers another: its action is the same or `area:*`, and its resource is the same, a prefix that
+/// ends with `*`, or missing, which means all.
+fn covers_capability(held: &str, required: &str) -> bool {
+    let (held_action, held_resource) = split_capability(held);
+    let (action, resource) = split_capability(required);
+    let Some((area, name)) = held_action.split_once(':') else { return false };
+    let same_action =
+        held_action == action || (name == "*" && action.strip_prefix(area).is_some_and(|rest| rest.starts_with(':')));
+    let same_resource = match (held_resource, resource) {
+        (None, _) => true,
+        (Some(_), None) => false,
+        (Some(held), Some(resource)) => {
+            held == resource || held.strip_suffix('*').is_some_and(|prefix| resource.starts_with(prefix))
+        }
+    };
+    same_action && same_resource
+}
+
+/// The action of a capability, and the resource if it names one.
+fn split_capability(capability: &str) -> (&str, Option<&str>) {
+    capability.split_once('@').map_or((capability, None), |(action, resource)| (action, Some(resource)))
+}
+
+/// Whether a text is a capability: `area:action`, `area:*`, and optionally `@kind/id`, whose id may end with `*`.
+#[must_use]
+pub fn is_capability(text: &str) -> bool {
+    let (action, resource) = split_capability(text);
+    let is_action = action.split_once(':').is_some_and(|(area, name)| is_name(area) && (name == "*" || is_name(name)));
+    let is_resource = |resource: &str| {
+        resource.split_once('/').is_some_and(|(kind, id)| {
+            let plain = id.strip_suffix('*').unwrap_or(id);
+            let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b':');
+            is_name(kind) && !id.is_empty() && plain.bytes().all(allowed)
+        })
+    };
+    text.len() <= SCOPE_CHARS_MAX && is_action && resource.is_none_or(is_resource)
 }
 
 /// The intersection of two lists of scopes: what is in one and covered by the other.
@@ -97,16 +140,18 @@ fn is_covered_by_action<S: AsRef<str>>(scopes: &[S], required: &str) -> bool {
     scopes.iter().any(|scope| scope.as_ref().split_once('.') == Some((adapter, action)))
 }
 
-/// Whether a text is a valid scope: names separated by dots, the last of which may be `*`, or by colons.
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+}
+
+/// Whether a text is a valid scope: names separated by dots, the last of which may be `*`, or by colons, or a
+/// capability.
 #[must_use]
 pub fn is_well_formed(scope: &str) -> bool {
-    if scope == "*" {
+    if scope == "*" || is_capability(scope) {
         return true;
     }
     let names = scope.strip_suffix(".*").unwrap_or(scope);
-    let is_name = |name: &str| {
-        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
-    };
     scope.len() <= SCOPE_CHARS_MAX && names.split(['.', ':']).all(is_name)
 }
 
@@ -237,10 +282,54 @@ mod tests {
         assert!(narrowed(&ceiling, &[]).is_empty());
     }
 
+    /// INTENT-024
+    #[test]
+    fn a_capability_covers_its_resource_and_nothing_beside_it() {
+        let lead = "runs:start@workflow/lead_flow";
+        for held in [
+            "*",
+            "runs:start",
+            "runs:*",
+            lead,
+            "runs:start@workflow/*",
+            "runs:start@workflow/lead_*",
+            "runs:*@workflow/*",
+        ] {
+            assert!(check_scope(&[held], lead), "{held}");
+        }
+        for held in [
+            "runs:read",
+            "run:*",
+            "runs.*",
+            "runs",
+            "runs:start@workflow/lead",
+            "runs:start@run/*",
+            "logs:*",
+            "runs:start@workflow/lead_flow2",
+        ] {
+            assert!(!check_scope(&[held], lead), "{held}");
+        }
+        assert!(!check_scope(&[lead], "runs:start"), "one workflow is not all of them");
+        assert!(!check_scope(&["runs:start@workflow/*"], "runs:start"));
+        let list = |scopes: &[&str]| scopes.iter().map(|scope| (*scope).to_owned()).collect::<Vec<_>>();
+        assert_eq!(narrowed(&list(&["runs:start"]), &list(&[lead, "runs:read"])), [lead]);
+        assert_eq!(narrowed(&list(&[lead]), &list(&["runs:*"])), [lead]);
+    }
+
     #[test]
     fn a_scope_is_a_name_with_dots_or_colons() {
         for good in ["*", "notion.*", "notion.pages.read", "local.summarize", "logs:read", "autonomy.override", "x"] {
             assert!(is_well_formed(good), "{good}");
+        }
+        for good in
+            ["runs:*", "runs:start@workflow/lead_flow", "runs:start@workflow/*", "logs:read@run/7f-*", "a:b@c/d:e.f"]
+        {
+            assert!(is_well_formed(good) && is_capability(good), "{good}");
+        }
+        for bad in
+            ["a@b/c", "a:b@", "a:b@c", "a:b@c/", "a:b@/c", "a:b@c/d e", "a:b@c/d*e", "a:b@c@d", "*:a", "a:**", "a:b/c"]
+        {
+            assert!(!is_well_formed(bad), "{bad}");
         }
         for bad in ["", ".", "a.", ".a", "a..b", "a.*.b", "**", "a b", "a.b*", "é.x", ".*", &"a".repeat(200)] {
             assert!(!is_well_formed(bad), "{bad}");

@@ -33,6 +33,8 @@ pub struct Patch {
     pub calls: Option<usize>,
     /// The authors of all child workflow versions, nested ones included.
     pub authors: Vec<String>,
+    /// A person must approve it, whatever the level of the run: its author could not run it freely.
+    pub waits: bool,
 }
 
 /// The member of a stored patch that holds its pins. A proposer cannot set it.
@@ -46,6 +48,9 @@ const CALLS: &str = "calls";
 
 /// The member of a stored patch that holds the authors of its child workflows.
 const AUTHORS: &str = "workflow_authors";
+
+/// The member of a stored patch that says that a person must approve it. A proposer cannot set it.
+const WAITS: &str = "waits_for_approval";
 
 /// What a patch added, to remove it again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +83,7 @@ impl Patch {
             tools: BTreeMap::new(),
             calls: None,
             authors: Vec::new(),
+            waits: false,
         };
         if !patch.patch_version.is_empty() && patch.patch_version != PATCH_VERSION {
             out.add(ProblemCode::InvalidValue, "/patch_version", "patch_version must be \"0.1\"");
@@ -100,12 +106,13 @@ impl Patch {
     pub fn from_stored(mut value: Value) -> Result<Self, Vec<DocumentProblem>> {
         let mut take = |member| value.as_object_mut().and_then(|members| members.remove(member));
         let (pins, tools, calls, authors) = (take(PINS), take(TOOLS), take(CALLS), take(AUTHORS));
+        let waits = take(WAITS).is_some_and(|waits| waits == Value::Bool(true));
         let calls = calls.and_then(|calls| usize::try_from(calls.as_u64()?).ok());
         let (pins, tools) = (Pins::from_values(pins.as_ref(), None), read_tools(tools.as_ref()));
         let authors = authors.as_ref().and_then(Value::as_array).into_iter().flatten();
         let authors = authors.filter_map(|author| Some(author.as_str()?.to_owned())).collect();
         let patch = Self::from_value(value)?;
-        Ok(Self { pins, tools, calls, authors, ..patch })
+        Ok(Self { pins, tools, calls, authors, waits, ..patch })
     }
 
     /// Records the current versions of its tools. A tool missing from the catalog keeps its recorded version.
@@ -136,6 +143,9 @@ impl Patch {
         }
         if !self.authors.is_empty() {
             value[AUTHORS] = json!(self.authors);
+        }
+        if self.waits {
+            value[WAITS] = true.into();
         }
         value
     }

@@ -22,6 +22,7 @@ table! {
         run_id: Option<Uuid>,
         latency_ms: Option<i32>,
         received_at: Timestamp [default],
+        policy_input_digest: Option<Digest32>,
     }
     key: [id],
     tenant: tenant_id,

@@ -53,6 +53,8 @@ entry_types! {
     "tenant.created" was "tenant.added": "a tenant was created";
     "tenant.disabled": "a tenant was disabled";
     "tenant.enabled": "a tenant was enabled again";
+    "intent.accepted": "a signed intent passed every check";
+    "intent.rejected": "a signed intent was refused; `code` says why";
     "workflow.applied": "a version of a workflow was stored";
     "workflow.shared": "a workflow was shared with all tenants";
     "workflow.unshared": "a workflow is not shared any more";

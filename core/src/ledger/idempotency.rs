@@ -16,7 +16,8 @@ use super::Digest32;
 use super::tables::{IDEMPOTENCY_RECORDS, IdempotencyRow, idempotency_records};
 use crate::limits;
 use crate::record::{
-    Comparison, Condition, Insert, InvalidTx, Json, JsonError, Row, RowCount, RowError, Step, StoredRow, Update, Value,
+    Comparison, Condition, Insert, InvalidTx, Json, JsonError, Row, RowCount, RowError, Step, StoredRow, Unstorable,
+    Update, Value,
 };
 use crate::time::Timestamp;
 use crate::words::words;
@@ -53,6 +54,7 @@ pub struct KeyedRequest {
     fingerprint: Digest32,
     resource_id: Option<String>,
     ttl_seconds: i64,
+    answer: Option<serde_json::Value>,
 }
 
 /// The key is empty, too long, or holds U+0000.
@@ -77,7 +79,16 @@ impl KeyedRequest {
             fingerprint: Digest32::of(body),
             resource_id: None,
             ttl_seconds: limits::IDEMPOTENCY_TTL_SECONDS,
+            answer: None,
         })
+    }
+
+    /// Sets the response, for a request whose response is known before its change commits: its record is completed
+    /// from the start.
+    #[must_use]
+    pub fn with_answer(mut self, answer: serde_json::Value) -> Self {
+        self.answer = Some(answer);
+        self
     }
 
     /// Sets the resource that the request creates, so that a duplicate can refer to it while the request is in flight.
@@ -92,6 +103,12 @@ impl KeyedRequest {
     pub const fn with_ttl(mut self, seconds: i64) -> Self {
         self.ttl_seconds = seconds;
         self
+    }
+
+    /// What a record is compared with.
+    #[must_use]
+    pub const fn fingerprint(&self) -> Digest32 {
+        self.fingerprint
     }
 
     /// The primary key of its record.
@@ -152,12 +169,12 @@ pub fn decide(
     existing: Option<IdempotencyRecord>,
     request: &KeyedRequest,
     now: Timestamp,
-) -> Result<KeyDecision, InvalidTx> {
+) -> Result<KeyDecision, Unstorable> {
     let claimed = |state_version| IdempotencyRecord {
         owner: request.owner.clone(),
         key: request.key.clone(),
         fingerprint: request.fingerprint,
-        state: RecordState::InFlight,
+        state: request.answer.clone().map_or(RecordState::InFlight, |answer| RecordState::Done { answer }),
         resource_id: request.resource_id.clone(),
         created_at: now,
         expires_at: now.plus_seconds(request.ttl_seconds),
@@ -175,8 +192,8 @@ pub fn decide(
             existing.state_version,
             vec![
                 (idempotency_records::fingerprint, record.fingerprint.0.to_vec().into()),
-                (idempotency_records::state, RecordWord::InFlight.into()),
-                (idempotency_records::answer, Value::Null),
+                (idempotency_records::state, record.word().into()),
+                (idempotency_records::answer, record.answer_cell()?),
                 (idempotency_records::resource_id, record.resource_id.clone().into()),
                 (idempotency_records::created_at, record.created_at.into()),
                 (idempotency_records::expires_at, record.expires_at.into()),
@@ -226,20 +243,35 @@ impl IdempotencyRecord {
         })
     }
 
-    fn insert(&self) -> Result<Insert, InvalidTx> {
-        Insert::new(
+    const fn word(&self) -> RecordWord {
+        match self.state {
+            RecordState::InFlight => RecordWord::InFlight,
+            RecordState::Done { .. } => RecordWord::Done,
+        }
+    }
+
+    fn answer_cell(&self) -> Result<Value, JsonError> {
+        match &self.state {
+            RecordState::InFlight => Ok(Value::Null),
+            RecordState::Done { answer } => Ok(Json::encode(answer)?.into()),
+        }
+    }
+
+    fn insert(&self) -> Result<Insert, Unstorable> {
+        Ok(Insert::new(
             &IDEMPOTENCY_RECORDS,
             vec![
                 (idempotency_records::owner, self.owner.as_str().into()),
                 (idempotency_records::key, self.key.as_str().into()),
                 (idempotency_records::fingerprint, self.fingerprint.0.to_vec().into()),
-                (idempotency_records::state, RecordWord::InFlight.into()),
+                (idempotency_records::state, self.word().into()),
+                (idempotency_records::answer, self.answer_cell()?),
                 (idempotency_records::resource_id, self.resource_id.clone().into()),
                 (idempotency_records::created_at, self.created_at.into()),
                 (idempotency_records::expires_at, self.expires_at.into()),
                 (idempotency_records::state_version, self.state_version.into()),
             ],
-        )
+        )?)
     }
 
     fn row_key(&self) -> Vec<Value> {

@@ -100,3 +100,17 @@ fn an_answer_is_stored_once_and_only_by_the_one_who_holds_the_record() {
     assert_eq!(update.expect, [(version, Value::Int(1))]);
     assert!(matches!(done().complete(&json!({}), at(150), 60), Err(FinishError::Done)));
 }
+
+/// INTENT-069
+#[test]
+fn a_request_whose_answer_is_known_before_is_done_from_the_start() {
+    let answer = json!({"status": "accepted", "result": {"run_id": "run-1"}});
+    let answered = request(json!({"a": 1})).with_answer(answer.clone());
+    let KeyDecision::Fresh(insert, record) = decide(None, &answered, at(0)).unwrap() else { panic!() };
+    assert_eq!(record.state, RecordState::Done { answer: answer.clone() });
+    assert_eq!(IdempotencyRecord::from_row(row(&insert)).as_ref(), Ok(&record));
+    assert_eq!(decide(Some(record.clone()), &answered, at(1)).unwrap(), KeyDecision::Done(record.clone()));
+    let KeyDecision::TakeOver(update, again) = decide(Some(record), &answered, at(200_000)).unwrap() else { panic!() };
+    assert_eq!(again.state, RecordState::Done { answer });
+    assert!(update.set.iter().any(|(at, _)| IDEMPOTENCY_RECORDS.columns[*at].name == "answer"));
+}

@@ -9,6 +9,7 @@ mod export;
 mod flow;
 mod given;
 mod idempotency;
+mod intent;
 mod json;
 mod lanes;
 mod merkle;

@@ -81,6 +81,7 @@ migrations! {
     32 = "0032_tool_definitions",
     33 = "0033_reservations",
     34 = "0034_signing_keys",
+    35 = "0035_intent_log",
 }
 
 /// The schema version that this binary works with.

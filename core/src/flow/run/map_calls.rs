@@ -343,7 +343,7 @@ pub(crate) fn calls_reserved(run: &Run) -> usize {
 pub(crate) fn patch_excess(run: &Run, patch: &Patch, patched: &Graph) -> Option<String> {
     let added = patch.calls.unwrap_or(0).max(added_calls(run, run.tasks.graph(), patched));
     let calls = calls_reserved(run).saturating_add(added);
-    let free = run.head.level.needs_approval() || added == 0 || calls <= PLAN_STEPS_FREE_MAX;
+    let free = run.head.level.needs_approval() || patch.waits || added == 0 || calls <= PLAN_STEPS_FREE_MAX;
     (!free).then(|| too_many_with_patch(calls, run.head.level))
 }
 

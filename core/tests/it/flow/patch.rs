@@ -187,3 +187,22 @@ fn old_nodes_keep_the_tools_they_were_compiled_with() {
     let after = apply(&graph, &patch(only_new), &["review"], &["parse"], &tools()).unwrap();
     assert!(std::sync::Arc::ptr_eq(after.nodes[0].tool.as_ref().unwrap(), graph.nodes[0].tool.as_ref().unwrap()));
 }
+
+/// INTENT-036
+#[test]
+fn that_a_patch_waits_for_a_person_is_stored_and_not_the_proposers_to_say() {
+    let node = json!({"id": "more", "type": "function", "fn": "s3_upload", "inputs": {}});
+    let document = json!({
+        "patch_version": "0.1", "justification": "x", "add_nodes": [node], "add_edges": [{"from": "a", "to": "more"}],
+    });
+    let free = Patch::from_value(document.clone()).unwrap();
+    let waiting = Patch { waits: true, ..free.clone() };
+    assert!(
+        Patch::from_stored(waiting.to_value()).unwrap().waits && !Patch::from_stored(free.to_value()).unwrap().waits
+    );
+    let plan = Digest32::ZERO;
+    assert_ne!(digest(plan, &free), digest(plan, &waiting));
+    let mut claimed = document;
+    claimed["waits_for_approval"] = json!(false);
+    assert!(Patch::from_value(claimed).is_err());
+}

@@ -161,17 +161,32 @@ pub(crate) fn propose(run: &mut Run, proposed: ProposedPatch, cx: &mut TurnConte
     let (asked, before, approved_by) = (None, None, Vec::new());
     let overlay = RunPatch { patch, by, version: 1, asked, before, seq: i64::MAX, risk, approved_by };
     run.patches.by_number.insert(number, overlay);
-    match plan::covered_digest(run).filter(|_| run.head.level == Level::Draft) {
+    let waits = run.patches.by_number.get(&number).is_some_and(|overlay| overlay.patch.waits);
+    let planned = plan::covered_digest(run).filter(|_| run.head.level == Level::Draft);
+    match planned.or_else(|| waits.then(|| covered_graph(run))) {
         Some(covered) => ask(run, number, covered, cx),
         None => apply(run, number, cx),
     }
+}
+
+/// The digest that the approval of a patch covers in a run without a plan.
+fn covered_graph(run: &Run) -> Digest32 {
+    run.patches.covered_digest(run.patches.unpatched(run.tasks.graph()).digest)
+}
+
+/// The digest that the approval of a patch covers now; `None` if it needs none without a plan.
+fn covered_by(run: &Run, patch: &Patch) -> Option<Digest32> {
+    plan::covered_digest(run).or_else(|| patch.waits.then(|| covered_graph(run)))
 }
 
 /// Requests approval of a patch on the current plan.
 fn ask(run: &mut Run, number: u32, covered: Digest32, cx: &mut TurnContext<'_>) -> Result<(), Unstorable> {
     let Some(overlay) = run.patches.by_number.get(&number).cloned() else { return Ok(()) };
     let digest = run.approvals.next_digest(patch::digest(covered, &overlay.patch));
-    let demand = ApprovalRequirement::one_approval("the plan was approved without this patch");
+    let demand = ApprovalRequirement::one_approval(match overlay.patch.waits {
+        true => "the author of this patch could not run it freely",
+        false => "the plan was approved without this patch",
+    });
     let asked = run.approvals.next(digest, &demand, &mut cx.env);
     let requesters = merge_names(run.head.requesters(), overlay.writers());
     let document = overlay.patch.to_value();
@@ -202,8 +217,9 @@ pub(crate) fn renew(run: &mut Run, cx: &mut TurnContext<'_>) -> Result<(), Unsto
         run.patches.by_number.iter().filter(|(_, overlay)| overlay.before.is_none() && !run.stopping.is_stopping());
     let waiting = waiting.filter_map(|(number, overlay)| Some((*number, overlay.asked.clone()?)));
     let waiting: Vec<(u32, ApprovalRequest)> = waiting.collect();
-    let Some(covered) = waiting.first().and_then(|_| plan::covered_digest(run)) else { return Ok(()) };
     for (number, asked) in waiting {
+        let Some(overlay) = run.patches.by_number.get(&number) else { continue };
+        let Some(covered) = covered_by(run, &overlay.patch) else { continue };
         resolve_current_node(run, number, &cx.env);
         update_tool_versions(run, number, &cx.env);
         let Some(overlay) = run.patches.by_number.get(&number) else { continue };
@@ -266,8 +282,9 @@ pub(crate) fn check_rules(run: &Run, patch: &Patch, by: &str, env: &Env<'_>) -> 
             }
         };
         let (of_run, of_proposer) = (verdict_of(&run.head.actor)?, verdict_of(by)?);
-        // At a level with approvals, the rules are evaluated for the proposer again when the node needs approval.
-        if !level.needs_approval() {
+        // At a level with approvals, the rules are evaluated for the proposer again when the node needs approval. A
+        // patch that waits is approved by a person.
+        if !level.needs_approval() && !patch.waits {
             of_proposer.check_contribution(&of_run).map_err(|why| format!("{}: {why}", node.id))?;
         }
     }
@@ -373,7 +390,7 @@ pub(crate) fn approved(
     let Some(number) = patch_of(run, approval) else { return Ok(false) };
     resolve_current_node(run, number, &cx.env);
     update_tool_versions(run, number, &cx.env);
-    let covered = plan::covered_digest(run);
+    let covered = run.patches.by_number.get(&number).and_then(|overlay| covered_by(run, &overlay.patch));
     let Some(overlay) = run.patches.by_number.get_mut(&number) else { return Ok(false) };
     let Some(asked) = overlay.asked.as_mut() else { return Ok(false) };
     if !covered.is_some_and(|covered| asked.is_about(patch::digest(covered, &overlay.patch))) {

@@ -15,6 +15,7 @@ const FILES: &[(&str, &str)] = &[
     ("flow", "Workflows and runs"),
     ("expr", "Expressions"),
     ("act", "Requests, goals and risk"),
+    ("intent", "Intents"),
     ("tool", "Tools"),
     ("http", "HTTP"),
     ("store", "Stores"),
