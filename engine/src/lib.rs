@@ -11,6 +11,7 @@ mod error;
 pub mod fair_slots;
 pub mod flow;
 pub mod heartbeat;
+pub mod intent;
 pub mod job;
 pub mod ledger;
 pub(crate) mod offload;

@@ -26,6 +26,11 @@ impl Actions {
         &self.access
     }
 
+    #[must_use]
+    pub(crate) const fn flow(&self) -> &Flow {
+        &self.flow
+    }
+
     /// Runs a piece of a request's work. CPU-heavy work does not block other requests.
     pub async fn work<T>(
         &self,

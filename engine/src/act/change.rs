@@ -26,9 +26,34 @@ pub async fn replay(
     replay: Replay,
     idempotency_key: Option<RunKey>,
 ) -> Result<RunHandle, EngineError> {
+    let again = decide_replay(actions, permit, &replay).await?;
+    flow::replay(&actions.flow, permit, replay, ReplayOptions { idempotency_key, ..again }).await
+}
+
+/// The same, as a run with this id.
+pub(crate) async fn replay_as(
+    actions: &Actions,
+    permit: &Permit,
+    replay: Replay,
+    run: Uuid,
+) -> Result<RunHandle, EngineError> {
+    let again = decide_replay(actions, permit, &replay).await?;
+    flow::replay(&actions.flow, permit, replay, ReplayOptions { run_id: Some(run), ..again }).await
+}
+
+/// Checks whether a run can be replayed like this, without starting anything.
+pub(crate) async fn check_replay(actions: &Actions, permit: &Permit, replay: &Replay) -> Result<(), EngineError> {
+    let before = match decide_replay(actions, permit, replay).await?.looked_up {
+        Some((before, _)) => before,
+        None => flow::original_run(&actions.flow, permit, replay.of).await?,
+    };
+    flow::check_replay(&actions.flow, &before, replay).await
+}
+
+/// Decides about what a replay really executes.
+async fn decide_replay(actions: &Actions, permit: &Permit, replay: &Replay) -> Result<ReplayOptions, EngineError> {
     if replay.mode == ReplayMode::Freeze {
-        let again = ReplayOptions { idempotency_key, ..ReplayOptions::default() };
-        return flow::replay(&actions.flow, permit, replay, again).await;
+        return Ok(ReplayOptions::default());
     }
     let before = flow::original_run(&actions.flow, permit, replay.of).await?;
     let (head, graph) = (&before.head, &before.workflow.graph);
@@ -43,13 +68,12 @@ pub async fn replay(
         level(actions, permit, &proposal, &score, LevelRequest::default()).await?;
     let level = level.min(head.level);
     check_policy(actions, permit, &proposal, level)?;
-    let again = ReplayOptions {
+    Ok(ReplayOptions {
         level: Some(level),
         risk: Some(proposal.risk_document(&score, because)),
         looked_up: Some((before, proposal.inside)),
-        idempotency_key,
-    };
-    flow::replay(&actions.flow, permit, replay, again).await
+        ..ReplayOptions::default()
+    })
 }
 
 /// The result of a request to repeat a run.
@@ -87,26 +111,49 @@ pub async fn replay_once(
 /// Proposes a patch of a running graph. The caller needs the scopes for what it adds, and can't use the run's level
 /// to skip an approval that their own request would need.
 pub async fn patch(actions: &Actions, permit: &Permit, request: PatchRequest) -> Result<ProposedPatch, EngineError> {
+    patch_with(actions, permit, request, &|_| Ok(permit.clone())).await
+}
+
+/// The same; `permit_for` makes the permit for proposing a patch that was checked.
+pub(crate) async fn patch_with(
+    actions: &Actions,
+    permit: &Permit,
+    request: PatchRequest,
+    permit_for: &(dyn Fn(&CheckedPatch) -> Result<Permit, EngineError> + Sync),
+) -> Result<ProposedPatch, EngineError> {
     // The patch that is checked must be the one that is proposed: if the run advanced meanwhile, start over.
     for _ in 0..PATCH_TRIES_MAX {
         let mut look = flow::check_patch(&actions.flow, permit, &request).await?;
-        let (score, calls) = check_patch_additions(actions, permit, &look).await?;
+        let PatchAdditions { score, calls, excess } = check_patch_additions(actions, permit, &look).await?;
+        match excess {
+            Some(body) if !request.may_wait => return Err(body.into()),
+            excess => look.patch.waits |= excess.is_some(),
+        }
         look.risk = serde_json::to_value(score).ok();
         // The run itself does not know the workflows that the patch starts.
         look.patch.calls = look.patch.add_nodes.iter().any(|node| node.child().is_some()).then_some(calls);
-        if let Some(proposed) = flow::propose_patch(&actions.flow, permit, look, request.dry_run).await? {
+        let permit = permit_for(&look)?;
+        if let Some(proposed) = flow::propose_patch(&actions.flow, &permit, look, request.dry_run).await? {
             return Ok(proposed);
         }
     }
     Err(CheckedPatch::run_too_fast())
 }
 
-/// Checks what a patch adds; returns its risk score and number of calls.
+/// What a patch adds.
+struct PatchAdditions {
+    score: Score,
+    calls: usize,
+    /// Why its author could not run it freely.
+    excess: Option<ErrorBody>,
+}
+
+/// Checks what a patch adds.
 async fn check_patch_additions(
     actions: &Actions,
     permit: &Permit,
     look: &CheckedPatch,
-) -> Result<(Score, usize), EngineError> {
+) -> Result<PatchAdditions, EngineError> {
     let (patch, patched) = (&look.patch, &look.combined);
     let (graph, inputs) = (&patched.graph, &patched.inputs);
     let to_run = GraphToRun { id: &patched.workflow.id, graph, inputs, pins: &patched.pins };
@@ -126,14 +173,15 @@ async fn check_patch_additions(
     check_policy(actions, permit, &added, patched.level)?;
     let score = added.score();
     if added.plan.steps.is_empty() {
-        return Ok((score, 0));
+        return Ok(PatchAdditions { score, calls: 0, excess: None });
     }
     let more = added.plan.calls();
     let calls = whole.max(look.calls.saturating_add(more));
     if calls > PLAN_STEPS_FREE_MAX && !patched.level.needs_approval() {
         let message = too_many_with_patch(calls, patched.level);
         let body = ErrorBody::new(Code::PolicyDenied, message).with("level", Level::Draft.as_str());
-        return Err(body.with("level_because", Because::ManySteps.as_str()).into());
+        let excess = Some(body.with("level_because", Because::ManySteps.as_str()));
+        return Ok(PatchAdditions { score, calls: more, excess });
     }
     added.tools.retain(|tool| added.plan.steps.iter().any(|step| step.tool == tool.name));
     let LevelDecision { level, reason: because } =
@@ -144,9 +192,10 @@ async fn check_patch_additions(
             "your own request for this would get {would}, but the run is at {goes_on}; a patch may not raise the level"
         );
         let body = ErrorBody::new(Code::PolicyDenied, message).with("level", would);
-        return Err(body.with("level_because", because.as_str()).into());
+        let excess = Some(body.with("level_because", because.as_str()));
+        return Ok(PatchAdditions { score, calls: more, excess });
     }
-    Ok((score, more))
+    Ok(PatchAdditions { score, calls: more, excess: None })
 }
 
 /// The graph node that a plan step belongs to.

@@ -12,7 +12,7 @@ use super::start::execute_with_autonomy;
 use crate::access::Permit;
 use crate::error::EngineError;
 use crate::flow::view::RiskView;
-use crate::flow::{RunHandle, RunKey};
+use crate::flow::{self, RunHandle, RunKey};
 use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::plan::Plan;
@@ -144,6 +144,15 @@ pub async fn act(actions: &Actions, permit: &Permit, mut ask: ActRequest) -> Res
     };
     let attempted = attempt(actions, permit, ask, Some(guard.run_key())).await;
     guard.answer(&actions.flow, permit, attempted).await
+}
+
+/// Plans and checks a request without starting anything.
+pub(crate) async fn check(actions: &Actions, permit: &Permit, ask: ActRequest) -> Result<(), EngineError> {
+    let request = LevelRequest::of(&ask);
+    let proposal = propose(actions, permit, ask.what.clone()).await?;
+    let slot = actions.flow.acquire_work_slot(&permit.claimant(), proposal.graph.may_take_long).await?;
+    flow::check_inputs(slot, &proposal.graph, &proposal.inputs)?;
+    assess(actions, permit, proposal, request).await.map(drop)
 }
 
 /// Plans, checks and starts.

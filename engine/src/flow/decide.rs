@@ -272,7 +272,7 @@ fn decision_tx(
 }
 
 /// The refusal of a decision that refers to no request.
-fn not_found(refusal: FindRefusal) -> EngineError {
+pub(super) fn not_found(refusal: FindRefusal) -> EngineError {
     let code = match refusal {
         FindRefusal::Unknown => Code::NotFound,
         FindRefusal::StaleDigest | FindRefusal::StaleStep => Code::StaleApproval,

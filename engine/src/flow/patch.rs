@@ -53,13 +53,15 @@ pub struct PatchRequest {
     pub version: Option<i64>,
     /// Only preview it.
     pub dry_run: bool,
+    /// A patch that its author could not run freely waits for a person. Otherwise it is refused.
+    pub may_wait: bool,
 }
 
 impl PatchRequest {
     /// For the current version of the run.
     #[must_use]
     pub const fn new(run: Uuid, document: Value) -> Self {
-        Self { run, document, version: None, dry_run: false }
+        Self { run, document, version: None, dry_run: false, may_wait: false }
     }
 }
 
@@ -102,6 +104,16 @@ pub(crate) struct RunDefinition {
 }
 
 impl CheckedPatch {
+    /// The number that the patch gets within the run.
+    pub(crate) const fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Whether a person must approve it because its author could not run it freely.
+    pub(crate) const fn waits(&self) -> bool {
+        self.patch.waits
+    }
+
     /// The run advances faster than the patch can be checked.
     pub(crate) fn run_too_fast() -> EngineError {
         let message = "the run changes faster than the patch can be checked; pause the run and propose the patch again";
@@ -149,8 +161,12 @@ pub(crate) async fn check_patch(
     let kept = load::merge_pins(&request_of_row(&row)?.1, known.iter().filter(counts))?;
     pin(flow, permit, &mut patch, &kept).await?;
     let (looked, refused, head, calls) = on_copy(flow, copy, |run, env| {
-        let (looked, calls) = (run.preview_patch(&patch, env), run.calls_reserved());
-        (looked, run.check_patch_rules(&patch, permit.actor(), env).err(), Arc::clone(run.head()), calls)
+        let mut refused = run.check_patch_rules(&patch, permit.actor(), env).err();
+        if refused.is_some() && request.may_wait {
+            patch.waits = true;
+            refused = run.check_patch_rules(&patch, permit.actor(), env).err();
+        }
+        (run.preview_patch(&patch, env), refused, Arc::clone(run.head()), run.calls_reserved())
     })?;
     let looked = looked.map_err(|problems| invalid_document("the patch", &problems))?;
     let PatchPreview { patch, graph, preview } = looked;

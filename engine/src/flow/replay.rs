@@ -25,6 +25,8 @@ pub struct ReplayOptions {
     /// The run and its child workflows, if they were already looked up.
     pub(crate) looked_up: Option<(OriginalRun, ChildWorkflows)>,
     pub idempotency_key: Option<RunKey>,
+    /// The id of the new run. Generated if absent.
+    pub run_id: Option<Uuid>,
 }
 
 /// A run that is about to be repeated.
@@ -53,7 +55,7 @@ pub(crate) async fn original_run(flow: &Flow, permit: &Permit, run: Uuid) -> Res
 }
 
 /// Refuses a run that can't be replayed like this, or not now.
-async fn check_replay(flow: &Flow, run: &OriginalRun, replay: &Replay) -> Result<(), EngineError> {
+pub(crate) async fn check_replay(flow: &Flow, run: &OriginalRun, replay: &Replay) -> Result<(), EngineError> {
     let refused = |why: &str| Err(EngineError::refused(Code::InvalidTransition, why));
     if run.head.dry_run {
         return refused("a dry run did nothing that could be replayed");
@@ -116,7 +118,7 @@ pub async fn replay(
     let level = options.level.map_or(original.level, |level| level.min(original.level));
     let request = Arc::new(replay.request());
     let head = RunHead {
-        id: flow.inner.id(),
+        id: options.run_id.unwrap_or_else(|| flow.inner.id()),
         actor: permit.actor().to_owned(),
         actor_kind: permit.kind(),
         co_requesters: original.co_requesters_of_replay(permit.actor(), &writers),

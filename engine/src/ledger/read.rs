@@ -12,7 +12,7 @@ use chimera_core::ledger::tables::{
 };
 use chimera_core::ledger::{ChainHead, Digest32, LedgerFault, LocatedFault};
 use chimera_core::limits::{LANES_MAX, PAGE_ROWS_MAX};
-use chimera_core::record::{Comparison, Direction, InvalidTx, Row, Scope, Select, StoredRow, Value};
+use chimera_core::record::{Comparison, Direction, InvalidTx, Row, Scope, Select, StoredRow, Unstorable, Value};
 use std::collections::VecDeque;
 
 #[derive(Debug, thiserror::Error)]
@@ -22,7 +22,7 @@ pub enum LedgerError {
     #[error(transparent)]
     Commit(#[from] CommitError),
     #[error(transparent)]
-    Invalid(#[from] InvalidTx),
+    Invalid(#[from] Unstorable),
     /// The stored ledger is inconsistent.
     #[error("the ledger is broken: {0}")]
     Broken(LocatedFault),
@@ -33,6 +33,12 @@ pub enum LedgerError {
     NoCheckpoint,
     #[error("the export could not be written")]
     Output(#[source] std::io::Error),
+}
+
+impl From<InvalidTx> for LedgerError {
+    fn from(error: InvalidTx) -> Self {
+        Self::Invalid(error.into())
+    }
 }
 
 impl From<LocatedFault> for LedgerError {

@@ -78,7 +78,7 @@ impl PatchStage {
         flow::patch(
             &self.stage.flow,
             &self.stage.permit("user_bob"),
-            PatchRequest { run: self.run, document: patch, version, dry_run: dry },
+            PatchRequest { version, dry_run: dry, ..PatchRequest::new(self.run, patch) },
         )
         .await
     }

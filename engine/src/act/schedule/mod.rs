@@ -48,6 +48,12 @@ impl Schedules {
         Self { actions, changed: Notify::new(), pulse }
     }
 
+    /// What ticks are made of, to share it.
+    #[must_use]
+    pub fn shared_actions(&self) -> Arc<Actions> {
+        Arc::clone(&self.actions)
+    }
+
     /// What ticks are made of.
     #[must_use]
     pub fn actions(&self) -> &Actions {
