@@ -14,6 +14,7 @@ use chimera_engine::access::{Access, Permit};
 use chimera_engine::act::{Actions, Schedules};
 use chimera_engine::flow::Flow;
 use chimera_engine::flow::port::Blobs;
+use chimera_engine::intent::IntentRouter;
 use chimera_engine::port::{Clock, Random};
 use futures::future::{BoxFuture, OptionFuture};
 use std::ops::Deref;
@@ -125,6 +126,13 @@ pub(crate) struct Readiness {
     pub(crate) cached: Arc<Mutex<Option<CachedReadiness>>>,
 }
 
+/// What requests to act go through.
+#[derive(Clone, Default)]
+pub(crate) struct EntryPoints {
+    pub(crate) schedules: Option<Arc<Schedules>>,
+    pub(crate) intents: Option<Arc<IntentRouter>>,
+}
+
 /// How long the parts of a request may take.
 #[derive(Clone, Copy)]
 pub(crate) struct Timeouts {
@@ -141,7 +149,7 @@ pub struct EdgeState {
     pub(crate) blobs: Option<Arc<dyn Blobs>>,
     pub(crate) flow: Option<Flow>,
     pub(crate) access: Option<Arc<Access>>,
-    pub(crate) schedules: Option<Arc<Schedules>>,
+    pub(crate) entry_points: EntryPoints,
     pub(crate) streams: StreamLimiter,
     pub(crate) readiness: Readiness,
     pub(crate) metrics: Arc<dyn Fn() -> String + Send + Sync>,
@@ -163,7 +171,7 @@ impl Edge {
             blobs: None,
             flow: None,
             access: None,
-            schedules: None,
+            entry_points: EntryPoints::default(),
             streams: StreamLimiter::default(),
             readiness: Readiness {
                 checks: Arc::new([]),
@@ -233,10 +241,18 @@ impl Edge {
     /// The same, with the schedules whose loop this process runs, so that a change wakes it.
     #[must_use]
     pub fn with_schedules(self, schedules: Arc<Schedules>) -> Self {
+        let intents = IntentRouter::new(schedules.shared_actions());
+        let intents = intents.inspect_err(|error| tracing::error!(%error, "a schema of intents can't be used"));
         self.with(|parts| {
             parts.access = Some(Arc::clone(schedules.actions().access()));
-            parts.schedules = Some(schedules);
+            parts.entry_points = EntryPoints { schedules: Some(schedules), intents: intents.ok().map(Arc::new) };
         })
+    }
+
+    /// Sets the router of intents, after the actions that it dispatches to.
+    #[must_use]
+    pub fn with_intents(self, intents: Arc<IntentRouter>) -> Self {
+        self.with(|parts| parts.entry_points.intents = Some(intents))
     }
 
     /// Sets the readiness checks.

@@ -8,11 +8,12 @@ use utoipa::openapi::path::Operation;
 use utoipa::openapi::schema::Schema;
 use utoipa::openapi::{Content, RefOr};
 
-const FILES: [&str; 6] = [
+const FILES: [&str; 7] = [
     include_str!("ops/examples.json"),
     include_str!("access/examples.json"),
     include_str!("flow/examples.json"),
     include_str!("act/examples.json"),
+    include_str!("intent/examples.json"),
     include_str!("job/examples.json"),
     include_str!("audit/examples.json"),
 ];

@@ -38,6 +38,10 @@ use std::sync::Arc;
 /// Query parameter with which an operator acts for another tenant.
 pub(crate) const FOR_TENANT: &str = "for_tenant";
 
+/// Response extension: the handler has recorded the refusal itself.
+#[derive(Clone, Copy)]
+pub(crate) struct RecordedRefusal;
+
 /// Middleware: checks the head, reads the body and runs the handler, with a [`Permit`] if the route requires a token.
 /// It is one layer, because every layer clones all inner layers for each request.
 pub(crate) async fn enforce(State(edge): State<Edge>, request: Request, next: Next) -> Response {
@@ -298,6 +302,9 @@ async fn record_refusal(
         403 => true,
         status => received.rules.starts_run && status < 500,
     };
+    if response.extensions_mut().remove::<RecordedRefusal>().is_some() {
+        return response;
+    }
     match response.extensions_mut().remove::<PendingProblem>() {
         Some(PendingProblem(error)) if counts(&error) => {
             ApiError::from(authenticator.record_refusal(permit, &received.credentials(), error.body).await)

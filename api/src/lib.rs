@@ -14,6 +14,7 @@ mod examples;
 mod extract;
 mod flow;
 mod gate;
+mod intent;
 mod job;
 mod json;
 mod ops;

@@ -94,6 +94,8 @@ pub(crate) static CHECK: RouteRules = RouteRules { limit: RateClass::Writes, bod
 /// `POST /act`.
 pub(crate) static ACT: RouteRules =
     RouteRules { signed: Signed::Body, freshness: Freshness::IfPresent, starts_run: true, ..CHECK };
+/// `POST /intents`: the signature is in the envelope.
+pub(crate) static INTENT: RouteRules = RouteRules { starts_run: true, ..CHECK };
 pub(crate) static CHANGE: RouteRules = RouteRules { signed: Signed::Message, freshness: Freshness::Always, ..CHECK };
 /// Starts a run.
 pub(crate) static CALL: RouteRules = RouteRules { starts_run: true, ..CHANGE };

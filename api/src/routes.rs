@@ -22,6 +22,7 @@ use crate::flow::{
     work_fail, work_list, work_renew, workflow_apply, workflow_check, workflow_get, workflow_list, workflow_share,
     workflow_unshare,
 };
+use crate::intent::{intent_catalog, intent_post, intent_validate, schema_get};
 use crate::job::execution_list;
 use crate::ops::{docs, errors, healthz, metrics, openapi, readyz, schema, webhooks};
 use crate::problem::ApiError;
@@ -83,6 +84,10 @@ routes! {
     POST "/auth/refresh" refresh_token token_refresh::refresh REFRESH;
     POST "/auth/revoke" revoke_token token_revoke::revoke CHANGE;
     POST "/act" act act_post::act ACT;
+    POST "/intents" submit_intent intent_post::submit INTENT;
+    POST "/intents/validate" validate_intent intent_validate::validate CHECK;
+    GET "/intents/catalog" list_intents intent_catalog::list READ;
+    GET "/schemas/{name}" get_schema schema_get::schema OPEN;
     GET "/actors" list_actors actor_list::list READ;
     GET "/actors/{id}" get_actor actor_get::get READ;
     PUT "/actors/{id}" put_actor actor_put::put CHANGE;

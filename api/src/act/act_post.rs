@@ -136,7 +136,7 @@ pub(crate) async fn act(
 }
 
 pub(crate) fn actions(edge: &Edge) -> Result<&Actions, ApiError> {
-    edge.schedules.as_deref().map(Schedules::actions).ok_or_else(ApiError::internal)
+    edge.entry_points.schedules.as_deref().map(Schedules::actions).ok_or_else(ApiError::internal)
 }
 
 /// A request with default options. `request` is the document that is stored with the run.

@@ -111,7 +111,7 @@ pub(crate) async fn patch(
     let actions = act_post::actions(&edge)?;
     let _room = caller.page_share().await?;
     let PatchBody { patch, state_version, dry_run } = body;
-    let request = PatchRequest { run, document: patch, version: state_version, dry_run };
+    let request = PatchRequest { version: state_version, dry_run, ..PatchRequest::new(run, patch) };
     let proposed = act::patch(actions, &caller.permit, request).await?;
     let status = if dry_run { StatusCode::OK } else { StatusCode::ACCEPTED };
     let document = ProposedDocument { run_id: run, number: proposed.number, preview: proposed.preview.into() };

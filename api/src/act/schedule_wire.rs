@@ -227,7 +227,7 @@ definitions! {
 }
 
 pub(crate) fn schedules(edge: &Edge) -> Result<&Schedules, ApiError> {
-    edge.schedules.as_deref().ok_or_else(ApiError::internal)
+    edge.entry_points.schedules.as_deref().ok_or_else(ApiError::internal)
 }
 
 /// The number of ticks to show.

@@ -8,6 +8,7 @@ mod connections;
 mod downloads;
 mod errors;
 mod flow;
+mod intent;
 mod ops;
 mod reference;
 mod request_heads;

@@ -194,13 +194,22 @@ pub(crate) async fn porch() -> AccessServer {
 
 /// A server with other settings, and optionally shared counters.
 pub(crate) async fn porch_with(settings: Settings, shared: Option<Arc<dyn Counters>>) -> AccessServer {
+    porch_with_tools(settings, shared, Vec::new()).await
+}
+
+/// The same with further tools.
+pub(crate) async fn porch_with_tools(
+    settings: Settings,
+    shared: Option<Arc<dyn Counters>>,
+    more_tools: Vec<ScriptedTool>,
+) -> AccessServer {
     let (more, wrong) = (AtomicI64::new(0), AtomicI64::new(0));
     let clock = Arc::new(OffsetClock { began: Instant::now(), more, stands: AtomicBool::new(false), wrong });
     let world = World { clock: Arc::clone(&clock) as Arc<dyn Clock>, ..World::new(1) };
     let records = Arc::new(MemoryRecords::new());
     let ground = access_fixture(&world, &records, shared);
     let directory = ground.directory(settings).await;
-    let tools = tools();
+    let tools: Vec<ScriptedTool> = tools().into_iter().chain(more_tools).collect();
     let asked = tools.iter().map(|tool| (tool.name(), tool.asked())).collect();
     let setup = tools.into_iter().fold(stage(1), |setup: EngineSetup, tool| setup.tool(tool.build()));
     let policy = AccessPolicy::new(Arc::clone(&directory), TestPolicy::new());

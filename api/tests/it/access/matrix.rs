@@ -28,8 +28,10 @@ enum ExpectedDenial {
     Nothing,
     /// Only what is their own anyway.
     Own,
+    /// The envelope in the body is not signed by anybody.
+    Unsigned,
 }
-use ExpectedDenial::{Forbidden, NotThere, Nothing, Own};
+use ExpectedDenial::{Forbidden, NotThere, Nothing, Own, Unsigned};
 
 /// An operation, a body that its owner could send, what somebody without scopes gets, and what
 /// somebody of another tenant gets.
@@ -37,6 +39,17 @@ type Case = (&'static str, fn() -> Value, ExpectedDenial, ExpectedDenial);
 
 const fn none() -> Value {
     Value::Null
+}
+
+/// An envelope whose signature is of the right form.
+pub(super) fn unsigned(workflow: &str) -> Value {
+    json!({
+        "version": "1.0",
+        "intent": {"type": "workflow.start", "args": {"workflow_id": workflow}},
+        "actor": {"user_id": "admin", "tenant": TENANT},
+        "constraints": {"ttl_sec": 60, "idempotency_key": "k"},
+        "sig": format!("ed25519:{}==", "A".repeat(86)),
+    })
 }
 
 /// The public key of RFC 8037, A.2.
@@ -51,6 +64,9 @@ const ABSENT: &str = "019f2c1e-7a54-7d31-8c1e-5f0e2b9a6d10";
 const CASES: &[Case] = &[
     ("POST /auth/revoke", || json!({"token": "x"}), Own, Own),
     ("POST /act", || json!({"workflow_id": "reviewed"}), Forbidden, NotThere),
+    ("POST /intents", || unsigned("reviewed"), Unsigned, Unsigned),
+    ("POST /intents/validate", || unsigned("reviewed"), Own, Own),
+    ("GET /intents/catalog", none, Own, Own),
     ("GET /actors", none, Forbidden, Own),
     ("GET /actors/{id}", none, Forbidden, NotThere),
     ("PUT /actors/{id}", || json!({"scopes": []}), Forbidden, Forbidden),
@@ -127,6 +143,7 @@ pub(super) const OPEN: &[(&str, &str)] = &[
     ("GET /docs", "this document, for people"),
     ("GET /docs/errors/{code}", "what errors mean"),
     ("GET /artifacts/{sha256}", "the link is signed"),
+    ("GET /schemas/{name}", "what envelopes look like"),
     ("GET /.well-known/jwks.json", "public keys"),
     ("GET /.well-known/webhooks.json", "public keys"),
     ("GET /.well-known/intent-keys.json", "public keys"),
@@ -256,7 +273,9 @@ fn whatever_changes_something_is_signed_over_what_it_does() {
         let signed = match *operation {
             read if read.starts_with("GET ") => Signed::No,
             "POST /act" => Signed::Body,
-            "POST /workflows/{id}/check" => Signed::No,
+            "POST /workflows/{id}/check" | "POST /intents/validate" => Signed::No,
+            // The envelope in the body is signed.
+            "POST /intents" => Signed::No,
             _ => Signed::Message,
         };
         let rules = rules(operation);
@@ -384,6 +403,7 @@ fn judge(operation: &str, gets: ExpectedDenial, status: u16, answer: &Value) {
         NotThere => assert_eq!((status, code(answer)), (404, "NOT_FOUND"), "{operation}: {answer}"),
         Nothing => assert_eq!((status, &answer["items"]), (200, &json!([])), "{operation}: {answer}"),
         Own => assert!(status < 300, "{operation}: {status} {answer}"),
+        Unsigned => assert_eq!((status, code(answer)), (401, "SIGNATURE_INVALID"), "{operation}: {answer}"),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Access control over a real socket: authentication, rate limits, and what callers may start.
 
-mod access_server;
+pub(crate) mod access_server;
 mod act;
 mod actors;
 mod approvals;

@@ -5,7 +5,7 @@
 //! may hold a word of the other tenant, and no row of that tenant may have changed. An operation without its case
 //! fails here.
 
-use super::matrix::{OPEN, operations};
+use super::matrix::{OPEN, operations, unsigned};
 use crate::flow::{FlowServer, NOTHING, front, furnished, reviewed, setup};
 use chimera_core::access::{ActorEntry, Ed25519PrivateKey, Ed25519PublicKey, Guest, Role, SharedResources};
 use chimera_core::catalog;
@@ -104,6 +104,9 @@ fn scheduled(of: &TenantResources) -> Value {
 pub(super) const CASES: &[(&str, &str, Body)] = &[
     ("POST /auth/revoke", "", |of| json!({"token": of.run})),
     ("POST /act", "", |of| json!({"workflow_id": of.workflow, "wait": 0})),
+    ("POST /intents", "", |of| unsigned(&of.workflow)),
+    ("POST /intents/validate", "", |of| unsigned(&of.workflow)),
+    ("GET /intents/catalog", "", none),
     ("GET /actors", "", none),
     ("GET /actors/{id}", "", none),
     ("PUT /actors/{id}", "", |_| json!({"scopes": []})),
