@@ -6,6 +6,7 @@ mod access;
 mod backup;
 mod event;
 mod flow;
+mod intent;
 mod key;
 mod schedule;
 mod tools;
@@ -20,6 +21,7 @@ pub(crate) use flow::{
     ActorArg, DecideArgs, DoubtsArgs, ExecutionsArgs, ListArgs, PageArgs, PatchArgs, ReplayArgs, ResolveArgs,
     RetryArgs, RollbackArgs, RunIds, RunsCommand, WorkflowCommand,
 };
+pub(crate) use intent::{EnvelopeArgs, IntentCommand};
 pub(crate) use key::{KeyCommand, KidArgs, NewKeyArgs};
 pub(crate) use schedule::{ScheduleArgs, ScheduleCommand, ScheduleName};
 pub(crate) use tools::ToolsCommand;
@@ -143,6 +145,9 @@ pub(crate) enum Command {
     Schedule(TenantScoped<ScheduleCommand>),
     /// Publish events that runs wait for.
     Event(TenantScoped<EventCommand>),
+    /// Sign, check and submit intents.
+    #[command(subcommand)]
+    Intent(IntentCommand),
     /// Watch and control runs.
     ///
     /// The first digits of an id are enough, at least eight, as long as only one id begins so. An item of a map is

@@ -9,6 +9,7 @@ mod bench;
 mod checks;
 mod database;
 mod flow;
+mod intent_folder;
 mod node;
 mod restore;
 mod server;

@@ -109,7 +109,7 @@ pub(crate) async fn serve(
         reload_on_hangup(flow.clone())?;
         edge = edge.with_flow(flow);
     }
-    edge = edge.with_schedules(parts.schedules.clone());
+    edge = edge.with_schedules(parts.schedules.clone()).with_intents(parts.intents.clone());
     if let Some(link) = telemetry.link() {
         edge = edge.with_trace_link(link);
     }

@@ -13,6 +13,7 @@ mod dev;
 mod doctor;
 mod event;
 mod inbox;
+mod intent;
 mod key;
 mod listing;
 mod migrate;
@@ -146,6 +147,7 @@ impl CommandContext<'_> {
             Command::Tools(of) => tools::run(self, of.command).await,
             Command::Schedule(of) => schedule::run(self, of.command).await,
             Command::Event(of) => event::run(self, of.command).await,
+            Command::Intent(command) => intent::run(self, command).await,
             Command::Runs(of) => runs::run(self, of.command).await,
             Command::Work(of) => work::run(self, of.command).await,
             Command::Inbox(page) => inbox::run(self, page).await,

@@ -1,5 +1,6 @@
 //! Wires the flow engine: tools, rules, limits, notifiers and background loops.
 
+use super::intent_folder::IntentFolder;
 use super::tool_folder::ToolFolder;
 use super::traced::TracedBus;
 use super::{Ambient, FolderBlobs, LinkSigner, Redis, resolve_setting, s3_place, secrets};
@@ -28,6 +29,7 @@ use chimera_engine::flow::port::{Blobs, Buckets, Notifier, Tool};
 use chimera_engine::flow::{
     self, Asking, Flow, FlowPorts, LinkSeal, ProcessLog, RunLimits, TenantBlobs, TenantBuckets, ToolRegistry,
 };
+use chimera_engine::intent::{self, IntentRouter};
 use chimera_engine::port::{Blocked, Bus, CommitError, Records, SecretError, Secrets};
 use chimera_storage::bucket::{FolderBuckets, S3Buckets};
 use chimera_storage::bus::{LocalBus, RedisBus};
@@ -64,6 +66,20 @@ impl RunningFlow {
         let schedules = Arc::clone(schedules);
         let stopped = self.stop.get_or_insert_with(|| watch::channel(false).0).subscribe();
         self.loops.push(tokio::spawn(async move { schedule::run_ticker(&schedules, stopped).await }));
+    }
+
+    /// Deletes what intents no longer need, until it is stopped.
+    pub(super) fn sweep_intents(&mut self, router: &Arc<IntentRouter>) {
+        let router = Arc::clone(router);
+        let stopped = self.stop.get_or_insert_with(|| watch::channel(false).0).subscribe();
+        self.loops.push(tokio::spawn(async move { intent::run_sweeper(&router, stopped).await }));
+    }
+
+    /// Follows the folder of intents, until it is stopped.
+    pub(super) fn watch_intents(&mut self, folder: IntentFolder, router: &Arc<IntentRouter>) {
+        let router = Arc::clone(router);
+        let stopped = self.stop.get_or_insert_with(|| watch::channel(false).0).subscribe();
+        self.loops.push(tokio::spawn(folder.keep(router, stopped)));
     }
 
     /// What runs until it is stopped.

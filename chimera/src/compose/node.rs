@@ -4,16 +4,18 @@
 //! be stopped in order.
 
 use super::checks::{LoopHealth, blobs_check, clock_check, counters_check, data_folder, records_check, tools_check};
+use super::intent_folder::IntentFolder;
 use super::{
     Ambient, ExampleActor, access, base_url, blobs, check_signing_key, existing_signer, flow, has_local_blobs,
     record_node_event, records, signer, signing,
 };
 use crate::config::Config;
 use crate::data_folder::DataFolder;
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use chimera_api::ReadinessCheck;
 use chimera_connect::act::WordPlanner;
 use chimera_core::error::Code;
+use chimera_core::json::schema::InvalidSchema;
 use chimera_core::ledger::checkpoint::Signer;
 use chimera_core::limits;
 use chimera_core::record::Tx;
@@ -23,6 +25,7 @@ use chimera_engine::act::{Actions, Schedules};
 use chimera_engine::flow::Flow;
 use chimera_engine::flow::port::Blobs;
 use chimera_engine::heartbeat::Heartbeat;
+use chimera_engine::intent::IntentRouter;
 use chimera_engine::ledger::checkpoint::{Checkpointer, Schedule};
 use chimera_engine::port::{Bus, Records};
 use std::net::SocketAddr;
@@ -88,6 +91,7 @@ pub(crate) struct Node {
     pub(crate) blobs: Arc<dyn Blobs>,
     pub(crate) actions: Arc<Actions>,
     pub(crate) schedules: Arc<Schedules>,
+    pub(crate) intents: Arc<IntentRouter>,
     running: Option<flow::RunningFlow>,
     records: Arc<dyn Records>,
     ambient: Ambient,
@@ -132,6 +136,12 @@ pub(crate) async fn begin(config: &Config, ambient: &Ambient, prepared: Prepared
     let actions = Arc::new(Actions::new(Arc::clone(&access), running.flow.clone(), Arc::new(WordPlanner)));
     let schedules = Arc::new(Schedules::new(Arc::clone(&actions)));
     running.run_schedules(&schedules);
+    let broken = |error: InvalidSchema| Failure::new(Code::Internal, format!("the schemas of intents: {error}"));
+    let intents = Arc::new(IntentRouter::new(Arc::clone(&actions)).map_err(broken)?);
+    running.sweep_intents(&intents);
+    if let Some(folder) = &config.flow.intents_dir {
+        running.watch_intents(IntentFolder::open(folder.clone(), &intents)?, &intents);
+    }
     let clock_watch = tokio::spawn(crate::ambient::watch::watch(Arc::clone(&ambient.machine)));
     upkeep.until_stopped(&running.flow);
     upkeep.watch_pulse("runs were", running.flow.pulse());
@@ -142,7 +152,8 @@ pub(crate) async fn begin(config: &Config, ambient: &Ambient, prepared: Prepared
     checks.push(upkeep.check());
     let ambient = ambient.clone();
     let running = Some(running);
-    let parts = Node { checks, blobs, running, actions, schedules, records, ambient, node, checkpoints, clock_watch };
+    let parts =
+        Node { checks, blobs, running, actions, schedules, intents, records, ambient, node, checkpoints, clock_watch };
     warn_of_local_settings(config);
     match parts.record(signing::STARTED, signing::announcement(&signer)).await {
         // Start anyway: operators must be able to inspect a held store.

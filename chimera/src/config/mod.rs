@@ -160,6 +160,7 @@ impl HttpConfig {
 #[derive(Clone, Debug)]
 pub(crate) struct FlowConfig {
     pub(crate) tools_dir: Option<PathBuf>,
+    pub(crate) intents_dir: Option<PathBuf>,
     /// Vendor base URLs that differ from the default.
     pub(crate) base_urls: BTreeMap<String, String>,
     pub(crate) policy_file: Option<PathBuf>,
@@ -181,6 +182,7 @@ impl FlowConfig {
         let count = |(name, count): (&str, &str)| Some((name.to_owned(), count.parse().ok()?));
         Self {
             tools_dir: page.path("flow.tools_dir"),
+            intents_dir: page.path("flow.intents_dir"),
             base_urls: pairs("flow.base_urls").map(|(name, url)| (name.to_owned(), url.to_owned())).collect(),
             policy_file: page.path("flow.policy_file"),
             calls_max: ["calls_max", "tenant_calls_max", "tool_calls_max", "host_calls_max"]

@@ -354,6 +354,12 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "Folder whose `*.toml` files declare tools, those in `tenants/SLUG` for one tenant; read again when they change; see docs/guides/tools.md.",
     ),
     Setting::new(
+        "flow.intents_dir",
+        SettingKind::Path,
+        None,
+        "Folder whose `*.json` files define intents; read again when they change; see docs/guides/intents.md.",
+    ),
+    Setting::new(
         "flow.base_urls",
         SettingKind::Pairs(PairValue::Address),
         Some(""),

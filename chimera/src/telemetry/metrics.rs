@@ -93,6 +93,21 @@ const METRICS: &[(&str, &[Metric])] = &[
                 &[],
                 "Ticks of schedules that passed while no node could start them and were not caught up.",
             ),
+            counter(
+                "chimera_intents_total",
+                &[("result", &["accepted", "rejected"])],
+                "Intents that this process accepted or rejected.",
+            ),
+            counter(
+                "chimera_intents_rejected_total",
+                &[("code", OPEN)],
+                "Intents that this process rejected, by error code.",
+            ),
+            histogram(
+                "chimera_intent_duration_seconds",
+                &[],
+                "Time that the Router took for an intent, until its first change was durable or it was rejected.",
+            ),
             gauge(
                 "chimera_runs_unfinished",
                 &[("state", &["pending", "running", "awaiting_approval", "rolling_back"])],

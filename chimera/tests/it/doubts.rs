@@ -233,6 +233,10 @@ fn every_metric_that_a_server_exports_is_described_and_on_its_page_and_no_other(
         let shown = place.json(&["runs", "show", &run]);
         (shown["status"] != "failed").then(|| shown.to_string())
     });
+    let forged = r#"{"version": "1.0", "intent": {"type": "x.y", "args": {}}, "actor": {"user_id": "admin", "tenant": "default"},
+        "constraints": {"ttl_sec": 1, "idempotency_key": "k"}, "sig": "ed25519:AAAA"}"#;
+    std::fs::write(place.path("forged.json"), forged).unwrap();
+    assert!(place.run(&["intent", "send", "forged.json"]).stderr.contains("SIGNATURE_INVALID"));
     wait_until("a look at the store", || {
         let text = server.ask("GET /metrics HTTP/1.1");
         (!text.contains("\nchimera_metrics_sampled_timestamp_seconds")).then(|| text.clone())

@@ -19,6 +19,7 @@ mod expensive_requests;
 mod faults;
 mod flow;
 mod golden;
+mod intents;
 mod keys;
 mod limits;
 mod links;
