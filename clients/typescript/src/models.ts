@@ -12,6 +12,16 @@ export interface Accepted {
     status: RunStatus;
 }
 
+/** An accepted intent. */
+export interface AcceptedDocument {
+    /** What the intent did. The members depend on its type. */
+    result: JsonObject;
+    /** Always `accepted`. */
+    status: string;
+    /** `trace_id` of the envelope; the trace of the request if it has none. */
+    trace_id: string;
+}
+
 /** A request to act. Exactly one of `goal`, `workflow_id` and `steps` is required. */
 export interface ActBody {
     /** Must be the token's actor; may be omitted. */
@@ -281,6 +291,17 @@ export interface ChangeDocument {
     /** The call and the member of its input: `upload[3]/key`. */
     place: string;
 }
+
+/** A check of the Router, in the order of the checks. */
+export type CheckStage =
+    | "shape"
+    | "signature"
+    | "age"
+    | "idempotency"
+    | "arguments"
+    | "rights"
+    | "policy"
+    | "dispatch";
 
 /** A valid workflow document. */
 export interface CheckedDocument {
@@ -712,6 +733,14 @@ export interface FailedCheckDocument {
     message: string;
 }
 
+/** A reason why the intent would be refused. */
+export interface FindingDocument {
+    /** The error that a submission would return if this check was the first to refuse it. */
+    error: ErrorDocument;
+    /** The check that refuses it. */
+    stage: CheckStage;
+}
+
 /** A decision on the approval page. */
 export type FormDecision = "approve" | "reject";
 
@@ -754,6 +783,58 @@ export interface InboxPage {
     /** Newest first. */
     items: InboxMessage[];
     /** Cursor of the next page; null on the last one. */
+    next_cursor: string | null;
+}
+
+/** An intent. */
+export interface IntentDocument {
+    /** The action that its actor needs. `kind/{id}` after `@` names the resource. */
+    capability: string;
+    /** What it starts: `built_in`, `workflow` or `tool`. */
+    dispatch: string;
+    /** Example of its arguments; null if there is none. */
+    example: JsonObject | null;
+    /** JSON Schema of its arguments. */
+    schema: JsonObject;
+    /** Path of the schema of its arguments. */
+    schema_path: string;
+    /** Short title; null if its schema has none. */
+    title: string | null;
+    /** Type, as in `intent.type`. */
+    type: string;
+}
+
+/** An Ed25519 public key as a JSON Web Key (RFC 8037). */
+export interface IntentKey {
+    /** Always `EdDSA`. */
+    alg: string;
+    /** Always `Ed25519`. */
+    crv: string;
+    /** Key id: the thumbprint of the key (RFC 7638). */
+    kid: string;
+    /** Always `OKP`. */
+    kty: string;
+    /** From when it is valid, in Unix seconds. */
+    nbf: number;
+    /** Always `sig`. */
+    use: string;
+    /** The key, in URL-safe Base64. */
+    x: string;
+    /** When it expires, in Unix seconds; absent if it does not. */
+    exp?: number | null;
+}
+
+/** A JSON Web Key Set (RFC 7517). */
+export interface IntentKeySet {
+    /** The keys that are valid now, ordered by their ids. */
+    keys: IntentKey[];
+}
+
+/** The intents that this server accepts. */
+export interface IntentPage {
+    /** Ordered by type. */
+    items: IntentDocument[];
+    /** Always null: the list is complete. */
     next_cursor: string | null;
 }
 
@@ -1522,6 +1603,29 @@ export interface RollbackStepDocument {
     reason?: string;
 }
 
+/** The key that replaces another. */
+export interface RotateBody {
+    /** The public key: 32 bytes in Base64 or URL-safe Base64 (the `x` of a JWK), or a PEM document. */
+    public_key: string;
+    /** RFC 3339 time at which the new key expires; never if omitted. */
+    expires_at?: string | null;
+    /** What it is for, for people. */
+    label?: string | null;
+    /**
+     * How long the replaced key stays valid, in seconds; one day if omitted. It never gets a later end than it
+     * has.
+     */
+    overlap_seconds?: number | null;
+}
+
+/** Both keys of a rotation. */
+export interface RotationDocument {
+    /** The new key. */
+    added: SigningKeyDocument;
+    /** The key that it replaces, with its new end. */
+    replaced: SigningKeyDocument;
+}
+
 /** A run with everything needed to decide its approvals. */
 export interface RunDocument {
     /** Actor who requested the run. */
@@ -1814,6 +1918,59 @@ export interface SignInBody {
     scopes?: string[] | null;
 }
 
+/** A new signing key. */
+export interface SigningKeyBody {
+    /** The public key: 32 bytes in Base64 or URL-safe Base64 (the `x` of a JWK), or a PEM document. */
+    public_key: string;
+    /** RFC 3339 time at which it expires; never if omitted. */
+    expires_at?: string | null;
+    /** What it is for, for people. */
+    label?: string | null;
+    /** RFC 3339 time from which it is valid; now if omitted. */
+    not_before?: string | null;
+}
+
+/** A signing key: the public half of an Ed25519 key pair. */
+export interface SigningKeyDocument {
+    /** Name of the actor that it belongs to. */
+    actor: string;
+    /** When it was added. */
+    created_at: string;
+    /** Who added it. */
+    created_by: string;
+    /** When it expires. */
+    expires_at: string | null;
+    /** Key id: the JWK thumbprint (RFC 7638) of the public key. */
+    kid: string;
+    /** What it is for. */
+    label: string | null;
+    /** When it becomes valid. */
+    not_before: string;
+    /** Why it was revoked. */
+    reason: string | null;
+    /** When it was revoked. */
+    revoked_at: string | null;
+    /** Who revoked it. */
+    revoked_by: string | null;
+    /** What the key counts as now. */
+    status: SigningKeyStatus;
+    /** Slug of the actor's tenant. */
+    tenant: string;
+    /** The public key, in URL-safe Base64, as in a JWK. */
+    x: string;
+}
+
+/** The signing keys of an actor. */
+export interface SigningKeyPage {
+    /** In the order in which they were added. A key that ended more than 30 days ago is left out. */
+    items: SigningKeyDocument[];
+    /** Always null: the list is complete. */
+    next_cursor: string | null;
+}
+
+/** What a signing key counts as. */
+export type SigningKeyStatus = "valid" | "revoked" | "not_yet_valid" | "expired";
+
 /** A run that was started. */
 export interface StartedDocument {
     /** Autonomy level. */
@@ -2039,6 +2196,14 @@ export interface ToolReload {
     declared: number;
     /** Files that can't be used as they are. */
     problems: ToolFileProblem[];
+}
+
+/** What would become of an envelope. */
+export interface ValidatedDocument {
+    /** In the order of the checks. The first one decides the code of a refusal. */
+    findings: FindingDocument[];
+    /** Whether the intent would be accepted now. */
+    valid: boolean;
 }
 
 /** Who does the work that a step waits for. */

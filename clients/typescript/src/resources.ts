@@ -4,6 +4,7 @@
 
 import type {
     Accepted,
+    AcceptedDocument,
     ActedDocument,
     ActorDocument,
     ActorKind,
@@ -27,6 +28,9 @@ import type {
     Health,
     InboxMessage,
     InboxPage,
+    IntentDocument,
+    IntentKeySet,
+    IntentPage,
     JsonObject,
     KeyDocument,
     KeySet,
@@ -44,6 +48,7 @@ import type {
     ReplayMode,
     Reported,
     RevokedDocument,
+    RotationDocument,
     RunDocument,
     RunPage,
     RunStatus,
@@ -51,6 +56,8 @@ import type {
     ScheduleDocument,
     SchedulePage,
     SentWord,
+    SigningKeyDocument,
+    SigningKeyPage,
     StartedDocument,
     StepBody,
     StepDocument,
@@ -63,6 +70,7 @@ import type {
     ToolPage,
     ToolProblemPage,
     ToolReload,
+    ValidatedDocument,
     WebhookKeys,
     WorkItemDocument,
     WorkItemPage,
@@ -1556,6 +1564,51 @@ export interface ActorsCreateKeyOptions {
     for_tenant?: string;
 }
 
+/** Options of `actors.listSigningKeys`. */
+export interface ActorsListSigningKeysOptions {
+    /** Operators only: slug of the tenant to act for */
+    for_tenant?: string;
+}
+
+/** Options of `actors.addSigningKey`. */
+export interface ActorsAddSigningKeyOptions {
+    /** The public key: 32 bytes in Base64 or URL-safe Base64 (the `x` of a JWK), or a PEM document. */
+    public_key: string;
+    /** RFC 3339 time at which it expires; never if omitted. */
+    expires_at?: string | null;
+    /** What it is for, for people. */
+    label?: string | null;
+    /** RFC 3339 time from which it is valid; now if omitted. */
+    not_before?: string | null;
+    /** Operators only: slug of the tenant to act for */
+    for_tenant?: string;
+}
+
+/** Options of `actors.rotateSigningKey`. */
+export interface ActorsRotateSigningKeyOptions {
+    /** The public key: 32 bytes in Base64 or URL-safe Base64 (the `x` of a JWK), or a PEM document. */
+    public_key: string;
+    /** RFC 3339 time at which the new key expires; never if omitted. */
+    expires_at?: string | null;
+    /** What it is for, for people. */
+    label?: string | null;
+    /**
+     * How long the replaced key stays valid, in seconds; one day if omitted. It never gets a later end than it
+     * has.
+     */
+    overlap_seconds?: number | null;
+    /** Operators only: slug of the tenant to act for */
+    for_tenant?: string;
+}
+
+/** Options of `actors.revokeSigningKey`. */
+export interface ActorsRevokeSigningKeyOptions {
+    /** Why, for the ledger; 500 characters at most */
+    reason?: string;
+    /** Operators only: slug of the tenant to act for */
+    for_tenant?: string;
+}
+
 /** The registry of actors and their keys. */
 export class Actors extends Resource {
     /** Lists actors. */
@@ -1636,6 +1689,75 @@ export class Actors extends Resource {
             query: { for_tenant: options.for_tenant },
             members: { hmac_key: options.hmac_key, overlap_seconds: options.overlap_seconds },
             optionalBody: true,
+        });
+    }
+
+    /** Lists the signing keys of an actor. Your own need no scope. */
+    listSigningKeysPage(actor: string, options: ActorsListSigningKeysOptions = {}): Promise<SigningKeyPage> {
+        return this.send({
+            operation: "list_signing_keys",
+            method: "GET",
+            path: "/actors/{id}/signing-keys",
+            auth: "token",
+            result: "json",
+            pathArgs: { id: actor },
+            query: { for_tenant: options.for_tenant },
+        });
+    }
+
+    /** Lists the signing keys of an actor. Your own need no scope. */
+    listSigningKeys(actor: string, options: ActorsListSigningKeysOptions = {}): AsyncGenerator<SigningKeyDocument, void, undefined> {
+        return this.items((_) => this.listSigningKeysPage(actor, options), (page) => page.items);
+    }
+
+    /** Registers a public key of an actor. Your own need no scope. */
+    addSigningKey(actor: string, options: ActorsAddSigningKeyOptions): Promise<SigningKeyDocument> {
+        return this.send({
+            operation: "add_signing_key",
+            method: "POST",
+            path: "/actors/{id}/signing-keys",
+            auth: "token_and_message",
+            result: "json",
+            pathArgs: { id: actor },
+            query: { for_tenant: options.for_tenant },
+            members: {
+                public_key: options.public_key,
+                expires_at: options.expires_at,
+                label: options.label,
+                not_before: options.not_before,
+            },
+        });
+    }
+
+    /** Registers a key that replaces another of the same actor, which expires after an overlap. */
+    rotateSigningKey(kid: string, options: ActorsRotateSigningKeyOptions): Promise<RotationDocument> {
+        return this.send({
+            operation: "rotate_signing_key",
+            method: "POST",
+            path: "/signing-keys/{kid}/rotate",
+            auth: "token_and_message",
+            result: "json",
+            pathArgs: { kid },
+            query: { for_tenant: options.for_tenant },
+            members: {
+                public_key: options.public_key,
+                expires_at: options.expires_at,
+                label: options.label,
+                overlap_seconds: options.overlap_seconds,
+            },
+        });
+    }
+
+    /** Revokes a signing key, at once and for good. The key can't be registered again. */
+    revokeSigningKey(kid: string, options: ActorsRevokeSigningKeyOptions = {}): Promise<SigningKeyDocument> {
+        return this.send({
+            operation: "revoke_signing_key",
+            method: "DELETE",
+            path: "/signing-keys/{kid}",
+            auth: "token_and_message",
+            result: "json",
+            pathArgs: { kid },
+            query: { reason: options.reason, for_tenant: options.for_tenant },
         });
     }
 }
@@ -1726,6 +1848,82 @@ export class Tenants extends Resource {
             pathArgs: { slug },
             query: { for_tenant: options.for_tenant },
             members: { disabled: options.disabled },
+        });
+    }
+}
+
+/** Options of `intents.submit`. */
+export interface IntentsSubmitOptions {
+    /** Operators only: slug of the tenant to act for */
+    for_tenant?: string;
+}
+
+/** Options of `intents.validate`. */
+export interface IntentsValidateOptions {
+    /** Operators only: slug of the tenant to act for */
+    for_tenant?: string;
+}
+
+/** Options of `intents.catalog`. */
+export interface IntentsCatalogOptions {
+    /** Operators only: slug of the tenant to act for */
+    for_tenant?: string;
+}
+
+/** Signed intents: envelopes that the Router checks and carries out. */
+export class Intents extends Resource {
+    /** Submits a signed intent. */
+    submit(envelope: JsonObject, options: IntentsSubmitOptions = {}): Promise<AcceptedDocument> {
+        return this.send({
+            operation: "submit_intent",
+            method: "POST",
+            path: "/intents",
+            auth: "token",
+            result: "json",
+            query: { for_tenant: options.for_tenant },
+            body: envelope,
+        });
+    }
+
+    /** Checks an intent without submitting it. */
+    validate(envelope: JsonObject, options: IntentsValidateOptions = {}): Promise<ValidatedDocument> {
+        return this.send({
+            operation: "validate_intent",
+            method: "POST",
+            path: "/intents/validate",
+            auth: "token",
+            result: "json",
+            query: { for_tenant: options.for_tenant },
+            body: envelope,
+        });
+    }
+
+    /** Lists the intents that the server accepts. */
+    catalogPage(options: IntentsCatalogOptions = {}): Promise<IntentPage> {
+        return this.send({
+            operation: "list_intents",
+            method: "GET",
+            path: "/intents/catalog",
+            auth: "token",
+            result: "json",
+            query: { for_tenant: options.for_tenant },
+        });
+    }
+
+    /** Lists the intents that the server accepts. */
+    catalog(options: IntentsCatalogOptions = {}): AsyncGenerator<IntentDocument, void, undefined> {
+        return this.items((_) => this.catalogPage(options), (page) => page.items);
+    }
+
+    /** Returns a published JSON Schema. */
+    schema(name: string): Promise<JsonObject> {
+        return this.send({
+            operation: "get_schema",
+            method: "GET",
+            path: "/schemas/{name}",
+            auth: "none",
+            result: "json",
+            pathArgs: { name },
         });
     }
 }
@@ -1954,6 +2152,17 @@ export class Auth extends Resource {
             operation: "get_token_keys",
             method: "GET",
             path: "/.well-known/jwks.json",
+            auth: "none",
+            result: "json",
+        });
+    }
+
+    /** Returns the public keys that verify what actors sign. */
+    intentKeys(): Promise<IntentKeySet> {
+        return this.send({
+            operation: "get_intent_keys",
+            method: "GET",
+            path: "/.well-known/intent-keys.json",
             auth: "none",
             result: "json",
         });

@@ -1790,6 +1790,132 @@ class AsyncActors(AsyncResource):
         )
         return await self._send(call)
 
+    async def list_signing_keys_page(self, actor: str, *, for_tenant: str | None = None) -> models.SigningKeyPage:
+        """Lists the signing keys of an actor. Your own need no scope.
+
+        :param actor: Actor name
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        call = Call[models.SigningKeyPage](
+            "list_signing_keys",
+            "GET",
+            "/actors/{id}/signing-keys",
+            "token",
+            "json",
+            path={"id": actor},
+            query={"for_tenant": for_tenant},
+        )
+        return await self._send(call)
+
+    async def list_signing_keys(
+        self,
+        actor: str,
+        *,
+        for_tenant: str | None = None,
+    ) -> AsyncIterator[models.SigningKeyDocument]:
+        """Lists the signing keys of an actor. Your own need no scope.
+
+        :param actor: Actor name
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        page = await self.list_signing_keys_page(actor, for_tenant=for_tenant)
+        for item in page["items"]:
+            yield item
+
+    async def add_signing_key(
+        self,
+        actor: str,
+        *,
+        public_key: str,
+        expires_at: str | None = None,
+        label: str | None = None,
+        not_before: str | None = None,
+        for_tenant: str | None = None,
+    ) -> models.SigningKeyDocument:
+        """Registers a public key of an actor. Your own need no scope.
+
+        :param actor: Actor name
+        :param public_key: The public key: 32 bytes in Base64 or URL-safe Base64 (the `x` of a JWK), or a PEM
+        document.
+        :param expires_at: RFC 3339 time at which it expires; never if omitted.
+        :param label: What it is for, for people.
+        :param not_before: RFC 3339 time from which it is valid; now if omitted.
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        call = Call[models.SigningKeyDocument](
+            "add_signing_key",
+            "POST",
+            "/actors/{id}/signing-keys",
+            "token_and_message",
+            "json",
+            path={"id": actor},
+            query={"for_tenant": for_tenant},
+            members={"public_key": public_key, "expires_at": expires_at, "label": label, "not_before": not_before},
+        )
+        return await self._send(call)
+
+    async def rotate_signing_key(
+        self,
+        kid: str,
+        *,
+        public_key: str,
+        expires_at: str | None = None,
+        label: str | None = None,
+        overlap_seconds: int | None = None,
+        for_tenant: str | None = None,
+    ) -> models.RotationDocument:
+        """Registers a key that replaces another of the same actor, which expires after an overlap.
+
+        :param kid: Key id
+        :param public_key: The public key: 32 bytes in Base64 or URL-safe Base64 (the `x` of a JWK), or a PEM
+        document.
+        :param expires_at: RFC 3339 time at which the new key expires; never if omitted.
+        :param label: What it is for, for people.
+        :param overlap_seconds: How long the replaced key stays valid, in seconds; one day if omitted. It never
+        gets a later end than it has.
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        call = Call[models.RotationDocument](
+            "rotate_signing_key",
+            "POST",
+            "/signing-keys/{kid}/rotate",
+            "token_and_message",
+            "json",
+            path={"kid": kid},
+            query={"for_tenant": for_tenant},
+            members={
+                "public_key": public_key,
+                "expires_at": expires_at,
+                "label": label,
+                "overlap_seconds": overlap_seconds,
+            },
+        )
+        return await self._send(call)
+
+    async def revoke_signing_key(
+        self,
+        kid: str,
+        *,
+        reason: str | None = None,
+        for_tenant: str | None = None,
+    ) -> models.SigningKeyDocument:
+        """Revokes a signing key, at once and for good. The key can't be registered again.
+
+        :param kid: Key id
+        :param reason: Why, for the ledger; 500 characters at most
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        call = Call[models.SigningKeyDocument](
+            "revoke_signing_key",
+            "DELETE",
+            "/signing-keys/{kid}",
+            "token_and_message",
+            "json",
+            path={"kid": kid},
+            query={"reason": reason, "for_tenant": for_tenant},
+        )
+        return await self._send(call)
+
 
 
 class AsyncTenants(AsyncResource):
@@ -1877,6 +2003,89 @@ class AsyncTenants(AsyncResource):
             path={"slug": slug},
             query={"for_tenant": for_tenant},
             members={"disabled": disabled},
+        )
+        return await self._send(call)
+
+
+
+class AsyncIntents(AsyncResource):
+    """Signed intents: envelopes that the Router checks and carries out."""
+
+    async def submit(self, envelope: models.JsonObject, *, for_tenant: str | None = None) -> models.AcceptedDocument:
+        """Submits a signed intent.
+
+        :param envelope: A signed envelope; `GET /schemas/envelope.json` has its schema
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        call = Call[models.AcceptedDocument](
+            "submit_intent",
+            "POST",
+            "/intents",
+            "token",
+            "json",
+            query={"for_tenant": for_tenant},
+            body=envelope,
+        )
+        return await self._send(call)
+
+    async def validate(
+        self,
+        envelope: models.JsonObject,
+        *,
+        for_tenant: str | None = None,
+    ) -> models.ValidatedDocument:
+        """Checks an intent without submitting it.
+
+        :param envelope: A signed envelope
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        call = Call[models.ValidatedDocument](
+            "validate_intent",
+            "POST",
+            "/intents/validate",
+            "token",
+            "json",
+            query={"for_tenant": for_tenant},
+            body=envelope,
+        )
+        return await self._send(call)
+
+    async def catalog_page(self, *, for_tenant: str | None = None) -> models.IntentPage:
+        """Lists the intents that the server accepts.
+
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        call = Call[models.IntentPage](
+            "list_intents",
+            "GET",
+            "/intents/catalog",
+            "token",
+            "json",
+            query={"for_tenant": for_tenant},
+        )
+        return await self._send(call)
+
+    async def catalog(self, *, for_tenant: str | None = None) -> AsyncIterator[models.IntentDocument]:
+        """Lists the intents that the server accepts.
+
+        :param for_tenant: Operators only: slug of the tenant to act for
+        """
+        page = await self.catalog_page(for_tenant=for_tenant)
+        for item in page["items"]:
+            yield item
+
+    async def schema(self, name: str) -> models.JsonObject:
+        """Returns a published JSON Schema.
+
+        :param name: `envelope.json`, or the type of an intent with `.json`
+        """
+        call = Call[models.JsonObject](
+            "get_schema",
+            "GET",
+            "/schemas/{name}",
+            "none",
+            "json",
+            path={"name": name},
         )
         return await self._send(call)
 
@@ -2155,6 +2364,17 @@ class AsyncAuth(AsyncResource):
             "get_token_keys",
             "GET",
             "/.well-known/jwks.json",
+            "none",
+            "json",
+        )
+        return await self._send(call)
+
+    async def intent_keys(self) -> models.IntentKeySet:
+        """Returns the public keys that verify what actors sign."""
+        call = Call[models.IntentKeySet](
+            "get_intent_keys",
+            "GET",
+            "/.well-known/intent-keys.json",
             "none",
             "json",
         )

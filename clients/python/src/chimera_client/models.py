@@ -9,6 +9,7 @@ from typing import Any, Literal, NotRequired, TypeAlias, TypedDict, final
 
 __all__ = [
     "Accepted",
+    "AcceptedDocument",
     "ActBody",
     "ActedDocument",
     "ActorBody",
@@ -28,6 +29,7 @@ __all__ = [
     "CancelBody",
     "CatchUpPolicy",
     "ChangeDocument",
+    "CheckStage",
     "CheckedDocument",
     "ClaimBody",
     "ClaimedCallDocument",
@@ -62,11 +64,16 @@ __all__ = [
     "ExecutionStatus",
     "FailBody",
     "FailedCheckDocument",
+    "FindingDocument",
     "FormDecision",
     "GraphDiffDocument",
     "Health",
     "InboxMessage",
     "InboxPage",
+    "IntentDocument",
+    "IntentKey",
+    "IntentKeySet",
+    "IntentPage",
     "InverseDocument",
     "JsonObject",
     "JudgeVerdict",
@@ -131,6 +138,8 @@ __all__ = [
     "RollbackBody",
     "RollbackDocument",
     "RollbackStepDocument",
+    "RotateBody",
+    "RotationDocument",
     "RunDocument",
     "RunPage",
     "RunScheduleBody",
@@ -143,6 +152,10 @@ __all__ = [
     "ScheduleStatus",
     "SentWord",
     "SignInBody",
+    "SigningKeyBody",
+    "SigningKeyDocument",
+    "SigningKeyPage",
+    "SigningKeyStatus",
     "StartedDocument",
     "StepBody",
     "StepDocument",
@@ -161,6 +174,7 @@ __all__ = [
     "ToolPage",
     "ToolProblemPage",
     "ToolReload",
+    "ValidatedDocument",
     "WaitsFor",
     "WebKey",
     "WebhookKeys",
@@ -207,6 +221,18 @@ CatchUpPolicy: TypeAlias = Literal["skip", "last", "all"]
 """What is done about ticks that passed while no node could start them: `skip` them, start the `last`, or start
 `all` within the catch-up window.
 """
+
+CheckStage: TypeAlias = Literal[
+    "shape",
+    "signature",
+    "age",
+    "idempotency",
+    "arguments",
+    "rights",
+    "policy",
+    "dispatch",
+]
+"""A check of the Router, in the order of the checks."""
 
 DecidedStatus: TypeAlias = Literal["approved", "denied", "pending"]
 """Status of an approval request after a decision."""
@@ -345,6 +371,9 @@ ScheduleStatus: TypeAlias = Literal["active", "paused", "ended"]
 SentWord: TypeAlias = Literal["no", "maybe"]
 """Whether the call may have taken effect."""
 
+SigningKeyStatus: TypeAlias = Literal["valid", "revoked", "not_yet_valid", "expired"]
+"""What a signing key counts as."""
+
 StepStatus: TypeAlias = Literal[
     "pending",
     "ready",
@@ -387,6 +416,17 @@ class Accepted(TypedDict):
     """Id of the run."""
     status: RunStatus
     """Current status."""
+
+
+class AcceptedDocument(TypedDict):
+    """An accepted intent."""
+
+    result: JsonObject
+    """What the intent did. The members depend on its type."""
+    status: str
+    """Always `accepted`."""
+    trace_id: str
+    """`trace_id` of the envelope; the trace of the request if it has none."""
 
 
 class ActBody(TypedDict):
@@ -1051,6 +1091,15 @@ class FailedCheckDocument(TypedDict):
     """Why it failed."""
 
 
+class FindingDocument(TypedDict):
+    """A reason why the intent would be refused."""
+
+    error: ErrorDocument
+    """The error that a submission would return if this check was the first to refuse it."""
+    stage: CheckStage
+    """The check that refuses it."""
+
+
 class GraphDiffDocument(TypedDict):
     """Difference between two graphs."""
 
@@ -1095,6 +1144,62 @@ class InboxPage(TypedDict):
     """Newest first."""
     next_cursor: str | None
     """Cursor of the next page; null on the last one."""
+
+
+class IntentDocument(TypedDict):
+    """An intent."""
+
+    capability: str
+    """The action that its actor needs. `kind/{id}` after `@` names the resource."""
+    dispatch: str
+    """What it starts: `built_in`, `workflow` or `tool`."""
+    example: JsonObject | None
+    """Example of its arguments; null if there is none."""
+    schema: JsonObject
+    """JSON Schema of its arguments."""
+    schema_path: str
+    """Path of the schema of its arguments."""
+    title: str | None
+    """Short title; null if its schema has none."""
+    type: str
+    """Type, as in `intent.type`."""
+
+
+class IntentKey(TypedDict):
+    """An Ed25519 public key as a JSON Web Key (RFC 8037)."""
+
+    alg: str
+    """Always `EdDSA`."""
+    crv: str
+    """Always `Ed25519`."""
+    kid: str
+    """Key id: the thumbprint of the key (RFC 7638)."""
+    kty: str
+    """Always `OKP`."""
+    nbf: int
+    """From when it is valid, in Unix seconds."""
+    use: str
+    """Always `sig`."""
+    x: str
+    """The key, in URL-safe Base64."""
+    exp: NotRequired[int | None]
+    """When it expires, in Unix seconds; absent if it does not."""
+
+
+class IntentKeySet(TypedDict):
+    """A JSON Web Key Set (RFC 7517)."""
+
+    keys: list[IntentKey]
+    """The keys that are valid now, ordered by their ids."""
+
+
+class IntentPage(TypedDict):
+    """The intents that this server accepts."""
+
+    items: list[IntentDocument]
+    """Ordered by type."""
+    next_cursor: str | None
+    """Always null: the list is complete."""
 
 
 class InverseDocument(TypedDict):
@@ -1819,6 +1924,30 @@ class RollbackStepDocument(TypedDict):
     """Why it was not undone."""
 
 
+class RotateBody(TypedDict):
+    """The key that replaces another."""
+
+    public_key: str
+    """The public key: 32 bytes in Base64 or URL-safe Base64 (the `x` of a JWK), or a PEM document."""
+    expires_at: NotRequired[str | None]
+    """RFC 3339 time at which the new key expires; never if omitted."""
+    label: NotRequired[str | None]
+    """What it is for, for people."""
+    overlap_seconds: NotRequired[int | None]
+    """How long the replaced key stays valid, in seconds; one day if omitted. It never gets a later end than it
+    has.
+    """
+
+
+class RotationDocument(TypedDict):
+    """Both keys of a rotation."""
+
+    added: SigningKeyDocument
+    """The new key."""
+    replaced: SigningKeyDocument
+    """The key that it replaces, with its new end."""
+
+
 @final
 class RunDocument(TypedDict):
     """A run with everything needed to decide its approvals."""
@@ -2102,6 +2231,59 @@ class SignInBody(TypedDict):
     """Limits the token to these scopes; all of the actor's scopes if omitted."""
 
 
+class SigningKeyBody(TypedDict):
+    """A new signing key."""
+
+    public_key: str
+    """The public key: 32 bytes in Base64 or URL-safe Base64 (the `x` of a JWK), or a PEM document."""
+    expires_at: NotRequired[str | None]
+    """RFC 3339 time at which it expires; never if omitted."""
+    label: NotRequired[str | None]
+    """What it is for, for people."""
+    not_before: NotRequired[str | None]
+    """RFC 3339 time from which it is valid; now if omitted."""
+
+
+class SigningKeyDocument(TypedDict):
+    """A signing key: the public half of an Ed25519 key pair."""
+
+    actor: str
+    """Name of the actor that it belongs to."""
+    created_at: str
+    """When it was added."""
+    created_by: str
+    """Who added it."""
+    expires_at: str | None
+    """When it expires."""
+    kid: str
+    """Key id: the JWK thumbprint (RFC 7638) of the public key."""
+    label: str | None
+    """What it is for."""
+    not_before: str
+    """When it becomes valid."""
+    reason: str | None
+    """Why it was revoked."""
+    revoked_at: str | None
+    """When it was revoked."""
+    revoked_by: str | None
+    """Who revoked it."""
+    status: SigningKeyStatus
+    """What the key counts as now."""
+    tenant: str
+    """Slug of the actor's tenant."""
+    x: str
+    """The public key, in URL-safe Base64, as in a JWK."""
+
+
+class SigningKeyPage(TypedDict):
+    """The signing keys of an actor."""
+
+    items: list[SigningKeyDocument]
+    """In the order in which they were added. A key that ended more than 30 days ago is left out."""
+    next_cursor: str | None
+    """Always null: the list is complete."""
+
+
 @final
 class StartedDocument(TypedDict):
     """A run that was started."""
@@ -2316,6 +2498,15 @@ class ToolReload(TypedDict):
     """Number of declared tools, those of all tenants together."""
     problems: list[ToolFileProblem]
     """Files that can't be used as they are."""
+
+
+class ValidatedDocument(TypedDict):
+    """What would become of an envelope."""
+
+    findings: list[FindingDocument]
+    """In the order of the checks. The first one decides the code of a refusal."""
+    valid: bool
+    """Whether the intent would be accepted now."""
 
 
 class WebKey(TypedDict):
