@@ -40,11 +40,12 @@ pub(super) fn free(id: &str, scopes: &[&str]) -> ActorEntry {
     ActorEntry { level: Some(Level::ExecuteNotify), ..entry(id, scopes) }
 }
 
-/// Everybody of the tests: ann at L2, bob at L1, cat in another tenant, and a service.
+/// Everybody of the tests: ann and dan at L2, bob at L1, cat in another tenant, and a service.
 fn entries() -> Vec<ActorEntry> {
     let scopes = SCOPES;
     vec![
         free("user_ann", scopes),
+        free("user_dan", scopes),
         ActorEntry { level: Some(Level::Draft), ..entry("user_bob", scopes) },
         ActorEntry { tenant: "other".to_owned(), ..free("user_cat", scopes) },
         ActorEntry { kind: Kind::Service, ..free("service_bot", scopes) },
@@ -91,8 +92,8 @@ pub(super) fn key_of(actor: &str) -> Ed25519PrivateKey {
 pub(super) async fn server() -> IntentServer {
     let porch = porch_with_tools(settings(TENANT, entries()), None, tools()).await;
     let server = IntentServer { porch, nonces: AtomicU64::new(0) };
-    for (tenant, actor) in [(TENANT, "user_ann"), (TENANT, "user_bob"), ("other", "user_cat"), (TENANT, "service_bot")]
-    {
+    let own = ["user_ann", "user_bob", "user_dan", "service_bot"].map(|actor| (TENANT, actor));
+    for (tenant, actor) in own.into_iter().chain([("other", "user_cat")]) {
         server.add_key(tenant, actor, &key_of(actor), None).await;
     }
     server

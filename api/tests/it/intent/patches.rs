@@ -4,6 +4,7 @@ use super::given::{IntentServer, run_of, server};
 use chimera_core::flow::tables::RUN_PATCHES;
 use chimera_core::intent::IntentCatalog;
 use chimera_testkit::flow::workflow;
+use reqwest::Method;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -19,6 +20,12 @@ async fn waiting_run(server: &IntentServer) -> Uuid {
     let run = run_of(&server.submit("user_ann", "workflow.start", json!({"workflow_id": "upload_flow"})).await);
     server.porch.house.stage.step(run, "review", "awaiting_approval").await;
     run
+}
+
+/// The request to approve a patch.
+fn of_patch(shown: &Value) -> Option<Value> {
+    let all = shown["approvals"].as_array().cloned().unwrap_or_default();
+    all.into_iter().find(|asked| asked["action_type"] == "graph.patch")
 }
 
 /// INTENT-032, INTENT-033, INTENT-034, INTENT-035, INTENT-036
@@ -67,10 +74,6 @@ async fn a_patch_that_its_author_could_not_run_freely_waits_for_a_person() {
     let run = waiting_run(&server).await;
     let answer = server.submit("user_bob", "graph.patch", json!({"run_id": run, "patch": example()})).await;
     assert_eq!((answer.status, &answer.body["result"]["waits_for_approval"]), (200, &json!(true)), "{answer:?}");
-    let of_patch = |shown: &Value| {
-        let all = shown["approvals"].as_array().cloned().unwrap_or_default();
-        all.into_iter().find(|asked| asked["action_type"] == "graph.patch")
-    };
     let shown = server.porch.house.stage.until(run, |shown| of_patch(shown).is_some()).await;
     assert_eq!(shown["patches"][0]["status"], "proposed");
     let again = server.submit("user_bob", "graph.patch", json!({"run_id": run, "patch": example()})).await;
@@ -84,4 +87,24 @@ async fn a_patch_that_its_author_could_not_run_freely_waits_for_a_person() {
     assert_eq!(server.submit("user_ann", "hitl.approve", review).await.status, 200);
     assert_eq!(server.porch.house.stage.ended(run).await["status"], "completed");
     assert_eq!(server.porch.asked("email_send").count("execute"), 1);
+}
+
+/// The run is at L2, where approvals are otherwise not looked at again.
+#[tokio::test]
+async fn what_a_patch_adds_is_asked_again_once_its_approver_has_left() {
+    let server = server().await;
+    let run = waiting_run(&server).await;
+    let answer = server.submit("user_bob", "graph.patch", json!({"run_id": run, "patch": example()})).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let stage = &server.porch.house.stage;
+    let shown = stage.until(run, |shown| of_patch(shown).is_some()).await;
+    let approve = json!({"run_id": run, "decision": "approve", "digest": of_patch(&shown).unwrap()["digest"]});
+    assert_eq!(server.submit("user_dan", "hitl.approve", approve).await.status, 200);
+    stage.until(run, |shown| shown["patches"][0]["status"] == "applied").await;
+    let disabled = json!({"scopes": ["runs.read"], "disabled": true});
+    assert_eq!(server.porch.ask("admin", Method::PUT, "/actors/user_dan", disabled).await.status, 200);
+    let review = json!({"run_id": run, "node_id": "review", "decision": "approve"});
+    assert_eq!(server.submit("user_ann", "hitl.approve", review).await.status, 200);
+    stage.step(run, "upload_to_s3", "awaiting_approval").await;
+    assert_eq!(server.porch.asked("s3_upload").count("execute"), 0);
 }

@@ -63,38 +63,6 @@ async fn a_person_decides_by_intent_and_a_service_does_not() {
     assert_eq!(server.submit("user_ann", "hitl.approve", unknown).await.code(), "MALFORMED_ARGS");
 }
 
-/// INTENT-027
-#[tokio::test]
-async fn a_node_that_fits_several_items_needs_the_digest() {
-    let server = server().await;
-    // What the list holds is not known when the plan is approved, so each item is asked about.
-    let each = workflow("each_flow")
-        .function("list", "fetch", json!({"items": [1, 2]}))
-        .map("each", json!("${nodes.list.outputs.echo.items}"), "outlook.send", json!({"n": "${item}"}))
-        .in_parallel(2)
-        .edge("list", "each");
-    server.apply(&each).await;
-    let run = run_of(&server.submit("user_bob", "workflow.start", json!({"workflow_id": "each_flow"})).await);
-    server.porch.house.stage.status(run, "awaiting_approval").await;
-    let plan = server.submit("user_ann", "hitl.approve", json!({"run_id": run, "decision": "approve"})).await;
-    assert_eq!((plan.status, &plan.body["result"]["node_id"]), (200, &Value::Null), "{plan:?}");
-    let waiting = |shown: &Value| {
-        let all = shown["approvals"].as_array().cloned().unwrap_or_default();
-        all.iter().filter(|asked| asked["node_id"] == "each").count() == 2
-    };
-    let shown = server.porch.house.stage.until(run, waiting).await;
-    let bare = json!({"run_id": run, "node_id": "each", "decision": "approve"});
-    let refused = server.submit("user_ann", "hitl.approve", bare.clone()).await;
-    assert_eq!((refused.status, refused.code()), (409, "INVALID_TRANSITION"), "{refused:?}");
-    for asked in shown["approvals"].as_array().unwrap() {
-        let mut exact = bare.clone();
-        exact["digest"] = asked["digest"].clone();
-        let answer = server.submit("user_ann", "hitl.approve", exact).await;
-        assert_eq!((answer.status, &answer.body["result"]["approval_id"]), (200, &asked["approval_id"]), "{answer:?}");
-    }
-    assert_eq!(server.porch.house.stage.ended(run).await["status"], "completed");
-}
-
 /// INTENT-025, INTENT-026
 #[tokio::test]
 async fn a_replay_repeats_what_was_recorded_and_touches_nothing() {

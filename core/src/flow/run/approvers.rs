@@ -80,9 +80,9 @@ fn covering_approvers(run: &Run, at: RunPlace) -> Option<&[String]> {
     if let Some(listed) = at.item.and_then(|_| run.drafting.approved_map(at.node)) {
         return Some(&listed.by);
     }
-    let plans = run.head.level == Level::Draft
-        && !matches!(replay::replay_mode(run), Some(ReplayMode::Freeze | ReplayMode::Shadow));
-    match run.patches.of_node(at.node).filter(|_| plans) {
+    let simulates = matches!(replay::replay_mode(run), Some(ReplayMode::Freeze | ReplayMode::Shadow));
+    let plans = run.head.level == Level::Draft && !simulates;
+    match run.patches.of_node(at.node).filter(|patch| plans || patch.waits() && !simulates) {
         Some(patch) => Some(patch.approvers()),
         None => run.drafting.approved_plan().filter(|_| plans).map(DraftedPlan::approvers),
     }

@@ -13,6 +13,9 @@ use crate::flow::policy::{Action, Because};
 use crate::tool::{EffectKind, Risk, Spec, is_dry_run};
 use serde_json::Value;
 
+const DIFFERS: &str = "what would run differs from what was approved";
+const UNKNOWN: &str = "the input was not known when the plan was approved";
+
 /// The approval that the node requires.
 pub(crate) fn demand_of_node(run: &Run, at: RunPlace) -> Option<ApprovalRequirement> {
     let node = &run.tasks.graph().nodes[at.node].node;
@@ -52,20 +55,11 @@ fn demand_of_call(run: &Run, at: RunPlace, spec: &Spec, input: &Value, env: &Env
             }
             let capped = cap_reason(run, at, spec, input, env);
             let risky = spec.metadata.requires_approval || spec.metadata.risk_level == Risk::High || capped.is_some();
-            let unknown = "the input was not known when the plan was approved";
-            let unknown = capped.map_or_else(|| unknown.to_owned(), |capped| format!("{capped}, and {unknown}"));
-            let differs = "what would run differs from what was approved";
+            let unknown = capped.map_or_else(|| UNKNOWN.to_owned(), |capped| format!("{capped}, and {UNKNOWN}"));
             match run.drafting.planned(run.tasks.name(at)) {
-                None if run.patches.is_patched(at.node) && apply::is_tool_changed(run, at.node, spec) => {
-                    Some(ApprovalRequirement::one_approval(differs))
-                }
-                None if run.patches.is_patched(at.node) => {
-                    let rises = env.policy.score_call(spec, input).score
-                        > env.policy.score_call(spec, &input_templates(run, at)).score;
-                    (risky || rises).then(|| ApprovalRequirement::one_approval(unknown))
-                }
+                None if run.patches.is_patched(at.node) => demand_of_patched(run, at, spec, input, env),
                 None => Some(ApprovalRequirement::one_approval("the approved plan does not contain this step")),
-                Some(planned) if planned.differs(at.item, spec) => Some(ApprovalRequirement::one_approval(differs)),
+                Some(planned) if planned.differs(at.item, spec) => Some(ApprovalRequirement::one_approval(DIFFERS)),
                 Some(planned) => {
                     let rises = env.policy.score_call(spec, input).score > planned.risk;
                     (risky || rises).then(|| ApprovalRequirement::one_approval(unknown))
@@ -75,10 +69,31 @@ fn demand_of_call(run: &Run, at: RunPlace, spec: &Spec, input: &Value, env: &Env
         Level::ExecuteNotify | Level::ExecuteSilent => {
             let must = spec.metadata.requires_approval && !is_dry_run(input);
             let tool = must.then(|| ApprovalRequirement::one_approval("the tool requires approval for every call"));
-            let demands = [map_calls::demand_of_item(run, at), tool, demand_of_cap(run, at, spec, input, env)];
+            // A person approved the patch, because its author could not run it freely.
+            let waited = run.patches.of_node(at.node).is_some_and(|patch| patch.waits());
+            let patched = waited.then(|| demand_of_patched(run, at, spec, input, env)).flatten();
+            let demands = [map_calls::demand_of_item(run, at), tool, demand_of_cap(run, at, spec, input, env), patched];
             demands.into_iter().flatten().reduce(ApprovalRequirement::and)
         }
     }
+}
+
+/// The approval that a call of an approved patch requires, because it differs from what people saw.
+fn demand_of_patched(
+    run: &Run,
+    at: RunPlace,
+    spec: &Spec,
+    input: &Value,
+    env: &Env<'_>,
+) -> Option<ApprovalRequirement> {
+    if apply::is_tool_changed(run, at.node, spec) {
+        return Some(ApprovalRequirement::one_approval(DIFFERS));
+    }
+    let capped = cap_reason(run, at, spec, input, env);
+    let risky = spec.metadata.requires_approval || spec.metadata.risk_level == Risk::High || capped.is_some();
+    let score = |input| env.policy.score_call(spec, input).score;
+    let unknown = capped.map_or_else(|| UNKNOWN.to_owned(), |capped| format!("{capped}, and {UNKNOWN}"));
+    (risky || score(input) > score(&input_templates(run, at))).then(|| ApprovalRequirement::one_approval(unknown))
 }
 
 /// The approval that a read of a shadow replay requires. None if the original run made exactly this call.

@@ -50,6 +50,11 @@ pub(crate) struct RunPatch {
 }
 
 impl RunPatch {
+    /// Whether a person had to approve it, because its author could not run it freely.
+    pub(crate) const fn waits(&self) -> bool {
+        self.patch.waits
+    }
+
     /// The proposer of the patch and the authors of its child workflows.
     pub(crate) fn writers(&self) -> impl Iterator<Item = &str> {
         std::iter::once(self.proposer()).chain(self.patch.authors.iter().map(String::as_str))
