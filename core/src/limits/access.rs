@@ -85,8 +85,8 @@ pub const SIGNING_KEYS_OWN_MIN: usize = 2_000;
 pub const SIGNING_KEY_OVERLAP_SECONDS: u32 = 86_400;
 /// Seconds that a replaced signing key may stay valid. A longer overlap is refused with `VALIDATION_FAILED`.
 pub const SIGNING_KEY_OVERLAP_SECONDS_MAX: u32 = 30 * 86_400;
-/// Seconds for which an expired or revoked signing key is listed. After them an expired key is deleted, and a revoked
-/// one is only known to the store, which refuses to add it again.
+/// Seconds for which an expired or revoked signing key is listed. After them it is only known to the store, which
+/// refuses to add it again.
 pub const SIGNING_KEY_ENDED_SECONDS: i64 = 30 * 86_400;
 /// Characters of a signing key's label. A longer one is refused with `VALIDATION_FAILED`.
 pub const SIGNING_KEY_LABEL_CHARS_MAX: usize = 100;

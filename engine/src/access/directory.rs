@@ -9,7 +9,7 @@ use super::expired_keys::{self, is_replaced, sweep_keys};
 use super::flood::{Floods, record_floods};
 use super::permit::{APPROVALS_DECIDE, Credential, Permit};
 use super::settings::{CounterFallback, Settings};
-use super::signing_key_cache::{SigningKeyCache, delete_expired_keys, has_credential};
+use super::signing_key_cache::{SigningKeyCache, has_credential};
 use super::strangers::Strangers;
 use super::tenants::TenantView;
 use crate::access::port::Tenancy;
@@ -517,7 +517,7 @@ impl Directory {
             (&REFRESH_TOKENS, refresh_tokens::expires_at),
             (&TOKEN_FAMILIES, token_families::expires_at),
         ];
-        let steps = expiring.map(over).into_iter().chain([delete_expired_keys(now)]).collect();
+        let steps = expiring.map(over).to_vec();
         self.parts.records.commit(Tx { steps, ..Tx::default() }).await?;
         sweep_keys(self, now).await
     }

@@ -7,9 +7,9 @@ use crate::error::EngineError;
 use crate::port::Records;
 use crate::rows;
 use chimera_core::access::SigningKey;
-use chimera_core::access::tables::{SIGNING_KEYS, SigningKeyRow, signing_keys};
+use chimera_core::access::tables::{SigningKeyRow, signing_keys};
 use chimera_core::limits::SIGNING_KEY_ENDED_SECONDS;
-use chimera_core::record::{Comparison, Condition, RowCount, Scope, Select, Step, StoredRow, Value};
+use chimera_core::record::{Comparison, Scope, Select, StoredRow, Value};
 use chimera_core::time::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -89,15 +89,4 @@ fn recent_keys(now: Timestamp) -> [Select; 3] {
         unrevoked().filter(signing_keys::expires_at, Comparison::Above, since),
         all().filter(signing_keys::revoked_at, Comparison::Above, since),
     ]
-}
-
-/// Deletes the keys that expired long ago. A revoked key stays: it must not be added again.
-pub(super) fn delete_expired_keys(now: Timestamp) -> Step {
-    let is = |column, compare, value| Condition { column, compare, value };
-    let since = now.plus_seconds(-SIGNING_KEY_ENDED_SECONDS);
-    let conditions = vec![
-        is(signing_keys::expires_at, Comparison::AtMost, since.into()),
-        is(signing_keys::revoked_at, Comparison::Is, Value::Null),
-    ];
-    Step::Delete { table: &SIGNING_KEYS, conditions, rows: RowCount::AtMost(u64::MAX) }
 }
