@@ -34,21 +34,22 @@ pub(super) fn verify(router: &IntentRouter, permit: &Permit, envelope: &Envelope
     let issuers = Issuers { router, snapshot: &snapshot, permit, envelope };
     let matches = |key: &SigningKey| signature.verify(envelope.signed(), &key.public).is_ok();
     let mismatch = || refused("mismatch", "the signature does not match the envelope".to_owned());
+    // Only the actor itself learns which keys it has.
+    let is_callers = envelope.user_id == permit.actor();
     let Some(kid) = &envelope.kid else {
         let mut tried = issuers.keys(now);
         let found = tried.by_ref().take(ENVELOPE_KEYS_TRIED_MAX).find(|key| matches(key));
         return match found {
             Some(key) => Ok(IssuerKey::of(key)),
-            None if tried.next().is_some() => {
+            None if is_callers && tried.next().is_some() => {
                 Err(refused("many_keys", "the actor has many keys: name the one that signed in `kid`".to_owned()))
             }
             None => Err(mismatch()),
         };
     };
     let Some(key) = snapshot.signing_key(kid).filter(|key| issuers.may_sign(key)) else {
-        return Err(
-            refused("unknown_key", format!("no key `{kid}` signs for {}", envelope.user_id)).with("kid", &**kid)
-        );
+        let unknown = || refused("unknown_key", format!("no key `{kid}` signs for you")).with("kid", &**kid);
+        return Err(if is_callers { unknown() } else { mismatch() });
     };
     // First: only the holder of a key learns what became of it.
     if !matches(key) {
