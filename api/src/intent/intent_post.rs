@@ -17,6 +17,7 @@ use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use chimera_core::error::Code;
+use chimera_engine::EngineError;
 use chimera_engine::intent::{self, AcceptedIntent, IntentContext, IntentRouter};
 use serde::Serialize;
 use serde_json::Value;
@@ -62,7 +63,9 @@ pub(crate) async fn submit(
     let submitted = Box::pin(intent::submit(router(&edge)?, &caller.permit, &shown.body, context)).await;
     Ok(match submitted {
         Ok(accepted) => Json(AcceptedDocument::from(accepted)).into_response(),
-        Err(error) => (Extension(RecordedRefusal), ApiError::from(error)).into_response(),
+        Err(error @ EngineError::Refused(_)) => (Extension(RecordedRefusal), ApiError::from(error)).into_response(),
+        // The Router has recorded nothing, so the gate does.
+        Err(error) => ApiError::from(error).into_response(),
     })
 }
 

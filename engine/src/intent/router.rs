@@ -17,7 +17,7 @@
 use super::acceptance::Acceptance;
 use super::dispatch::{self, DispatchRequest};
 use super::sighting::Sighting;
-use super::stage::Stopped;
+use super::stage::{Stage, Stopped};
 use super::stages::{self, AuthenticatedEnvelope};
 use super::verdict::VerdictDraft;
 use crate::access::Permit;
@@ -159,6 +159,10 @@ async fn attempt(
     let mut sighting = Sighting::default();
     match Box::pin(route(router, permit, bytes, (draft, &mut sighting), context)).await {
         Ok(accepted) => Ok(accepted),
+        Err(Stopped::Failed(EngineError::Refused(body))) => {
+            draft.refuse(router, permit, (Stage::Idempotency, &body), &sighting).await?;
+            Err(EngineError::Refused(body))
+        }
         Err(Stopped::Failed(error)) => Err(error),
         Err(Stopped::Refused(stage, body)) => {
             draft.refuse(router, permit, (stage, &body), &sighting).await?;
