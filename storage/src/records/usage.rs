@@ -7,6 +7,7 @@ use super::is_probe;
 use chimera_core::access::tables as access;
 use chimera_core::catalog;
 use chimera_core::flow::tables as flow;
+use chimera_core::intent::tables as intent;
 use chimera_core::ledger::tables as ledger;
 use chimera_core::record::{Step, Table, Tx};
 use std::collections::BTreeMap;
@@ -56,12 +57,16 @@ static INSERTED: &[&Table] = &[
     &ledger::IDEMPOTENCY_RECORDS,
     &ledger::RECORD_SCOPES,
     &ledger::STORE_STATE,
+    &access::SIGNING_KEYS,
+    &intent::INTENT_LOG,
+    &intent::INTENT_SIGHTINGS,
 ];
 
 /// Tables with updates.
 static UPDATED: &[&Table] = &[
     &access::ACTORS,
     &access::ACTOR_KEYS,
+    &access::SIGNING_KEYS,
     &access::TOKEN_FAMILIES,
     &access::REFRESH_TOKENS,
     &flow::RUNS,
@@ -90,6 +95,7 @@ static DELETED: &[&Table] = &[
     &flow::WORKFLOW_SHARES,
     &flow::RUN_SIGNALS,
     &flow::CACHE_ENTRIES,
+    &intent::INTENT_SIGHTINGS,
     &ledger::IDEMPOTENCY_RECORDS,
 ];
 
