@@ -40,7 +40,7 @@ pub const INTENT_RECORD_SECONDS: i64 = ENVELOPE_TTL_SECONDS_MAX + 2 * ENVELOPE_S
 
 /// Cached outputs that one intent deletes. An intent that fits more is refused with `MALFORMED_ARGS`; it has to name a
 /// workflow or a longer prefix.
-pub const CACHE_DELETED_MAX: usize = 1_000_000;
+pub const CACHE_DELETED_MAX: usize = 10_000;
 
 // Definitions
 

@@ -20,8 +20,8 @@ mod start;
 
 pub use access_policy::AccessPolicy;
 pub use actions::Actions;
-pub(crate) use change::{check_replay, patch_with, replay_as};
 pub use change::{ReplayOutcome, patch, replay, replay_once};
+pub(crate) use change::{check_replay, patch_with, replay_as};
 pub use idempotency::{DuplicatePolicy, RequestKey};
 pub use recipients::DirectoryRecipients;
 pub(crate) use request::check;

@@ -109,9 +109,9 @@ impl CheckedPatch {
         self.number
     }
 
-    /// Whether a person must approve it because its author could not run it freely.
-    pub(crate) const fn waits(&self) -> bool {
-        self.patch.waits
+    /// Whether a person must approve it: its author could not run it freely, or the run follows an approved plan.
+    pub(crate) fn waits(&self) -> bool {
+        self.patch.waits || self.combined.level == Level::Draft
     }
 
     /// The run advances faster than the patch can be checked.

@@ -41,7 +41,9 @@ impl Acceptance<'_> {
             request = request.with_resource(run.to_string());
         }
         let mut tx = Tx::default();
-        match decide(known.expired.clone(), &request, router.now())? {
+        // The record was over when it was read; the clock may have gone back since.
+        let now = known.expired.as_ref().map_or(router.now(), |record| router.now().max(record.expires_at));
+        match decide(known.expired.clone(), &request, now)? {
             KeyDecision::Fresh(insert, _) => tx.inserts.push(insert),
             KeyDecision::TakeOver(update, _) => tx.updates.push(update),
             KeyDecision::InFlight(_) | KeyDecision::Done(_) | KeyDecision::Mismatch(_) => {

@@ -12,6 +12,7 @@ use chimera_core::intent::Envelope;
 use chimera_core::intent::tables::{INTENT_LOG, intent_log};
 use chimera_core::json::Digest32;
 use chimera_core::record::{Insert, Tx, Unstorable, Value as Cell};
+use chimera_core::redact::Redactor;
 use chimera_core::time::Timestamp;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -112,7 +113,7 @@ impl VerdictDraft {
             IntentVerdict::Accepted { .. } => "intent.accepted",
             IntentVerdict::Rejected { .. } => "intent.rejected",
         };
-        let mut event = permit.event(self.id.to_string(), event_type, self.entry_data(permit, verdict));
+        let mut event = permit.event(self.id.to_string(), event_type, self.entry_data(router, permit, verdict));
         if let IntentVerdict::Accepted { run: Some(run), .. } = verdict {
             event = event.of_run(*run);
         }
@@ -135,14 +136,14 @@ impl VerdictDraft {
                 (intent_log::id, self.id.into()),
                 (intent_log::tenant_id, permit.tenant().into()),
                 (intent_log::actor, permit.actor().into()),
-                (intent_log::intent_type, self.intent_type.clone().into()),
+                (intent_log::intent_type, self.intent_type.as_deref().map(masked).into()),
                 (intent_log::result, result.into()),
-                (intent_log::trace_id, self.trace_id.as_str().into()),
+                (intent_log::trace_id, masked(&self.trace_id).into()),
                 (intent_log::error_code, body.map(|body| body.code.clone()).into()),
                 (intent_log::policy_id, body.and_then(policy_id).into()),
                 (intent_log::envelope_digest, digest(self.envelope_digest)),
                 (intent_log::kid, self.kid.clone().into()),
-                (intent_log::idempotency_key, self.idempotency_key.clone().into()),
+                (intent_log::idempotency_key, self.idempotency_key.as_deref().map(masked).into()),
                 (intent_log::run_id, run.into()),
                 (intent_log::latency_ms, latency.into()),
                 (intent_log::received_at, self.received_at.into()),
@@ -151,7 +152,7 @@ impl VerdictDraft {
         )?)
     }
 
-    fn entry_data(&self, permit: &Permit, verdict: &IntentVerdict<'_>) -> Value {
+    fn entry_data(&self, router: &IntentRouter, permit: &Permit, verdict: &IntentVerdict<'_>) -> Value {
         let mut data = json!({
             "type": self.intent_type,
             "envelope_digest": self.envelope_digest,
@@ -172,13 +173,19 @@ impl VerdictDraft {
                 data["policy_id"] = policy_id(body).into();
             }
         }
+        let snapshot = router.actions.access().directory().snapshot();
         if let Some((user, tenant)) = &self.claimed
-            && user != permit.actor()
+            && (user != permit.actor() || tenant != snapshot.slug_of(permit.tenant()))
         {
             data["claimed_actor"] = json!({"user_id": user, "tenant": tenant});
         }
         data
     }
+}
+
+/// A text of the caller, without what looks like a credential.
+pub(super) fn masked(text: &str) -> String {
+    Redactor::default().text(text).into_owned()
 }
 
 /// The id of the policy that an error names.

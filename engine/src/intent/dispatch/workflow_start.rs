@@ -5,6 +5,7 @@ use crate::access::Permit;
 use crate::act::{self, ActOutcome, ActRequest, Objective};
 use crate::error::EngineError;
 use crate::intent::router::IntentRouter;
+use crate::intent::verdict::masked;
 use chimera_core::error::Code;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -38,7 +39,7 @@ pub(super) async fn start(request: &DispatchRequest<'_>, named: Value, what: Obj
     let envelope = request.acceptance.envelope();
     let document = json!({
         "intent": envelope.intent_type, "envelope_digest": envelope.digest(),
-        "idempotency_key": envelope.idempotency_key, "trace_id": envelope.trace_id,
+        "idempotency_key": masked(&envelope.idempotency_key), "trace_id": envelope.trace_id.as_deref().map(masked),
     });
     let mut result = named;
     result["run_id"] = json!(run);

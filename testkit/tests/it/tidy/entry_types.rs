@@ -21,6 +21,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("access.changed", "a topic of the bus"),
     ("actor.disabled", "a rule of the access policy"),
     ("actor.tenant", "a rule of the access policy"),
+    ("intent.tenant", "the id of a policy"),
     ("work.claim", "a scope"),
 ];
 
