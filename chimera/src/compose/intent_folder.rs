@@ -162,10 +162,12 @@ mod tests {
         assert_eq!(names(), (vec!["lead.score".to_owned()], 0));
         std::fs::write(folder.path().join("other.json"), definition("lead.score")).unwrap();
         assert_eq!(names(), (vec!["lead.score".to_owned()], 1), "a type has one definition");
-        std::fs::write(folder.path().join("other.json"), definition("workflow.start")).unwrap();
+        std::fs::remove_file(folder.path().join("other.json")).unwrap();
+        let built_in = folder.path().join("built_in.json");
+        std::fs::write(&built_in, definition("workflow.start")).unwrap();
         assert_eq!(names(), (vec!["lead.score".to_owned()], 1), "a built-in intent is not replaced");
         std::fs::remove_file(&file).unwrap();
-        std::fs::remove_file(folder.path().join("other.json")).unwrap();
+        std::fs::remove_file(&built_in).unwrap();
         assert_eq!(names(), (vec![], 0));
     }
 }
