@@ -60,7 +60,7 @@ fn a_guard_that_is_gone_is_named_by_the_doctor_and_put_back() {
     let migrated = place.run(&["migrate"]);
     assert!(migrated.stderr.contains("Restored: trigger audit_logs_append_only on audit_logs."), "{}", migrated.stderr);
     assert!(
-        place.run(&["doctor", "--json"]).stdout.contains(r#"{"message":"version 33","name":"schema","verdict":"ok"}"#)
+        place.run(&["doctor", "--json"]).stdout.contains(r#"{"message":"version 35","name":"schema","verdict":"ok"}"#)
     );
 }
 
