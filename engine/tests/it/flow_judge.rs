@@ -158,6 +158,32 @@ async fn a_person_who_rejects_an_escalated_output_fails_the_step_and_not_the_run
     assert_eq!(step_of(&stage, run, "a").await["error"]["code"], Code::PolicyDenied.as_str());
 }
 
+/// The run goes on, so nothing else is withdrawn.
+#[tokio::test(start_paused = true)]
+async fn a_rejected_escalation_leaves_the_questions_of_other_branches_open() {
+    for (effect, check) in [(EffectKind::Read, "${output.version > 1}"), (EffectKind::Write, "${input.to == 'team'}")] {
+        let stage = stage(1).tool(draft(effect).build()).open().await;
+        let judge = json!({"checks": [{"require": check, "message": "odd", "on_fail": "escalate"}]});
+        let air = workflow("w")
+            .node(json!({"id": "ask", "type": "hitl", "prompt": "go on?"}))
+            .function("a", "draft", json!({"to": "press"}))
+            .with_node_member("judge", judge)
+            .function("b", "pure", json!({}))
+            .edge_if("a", "b", "${nodes.a.outputs.success == false}");
+        let run = stage.run(&air, SILENT).await;
+        let both = |shown: &Value| shown["approvals"].as_array().is_some_and(|asked| asked.len() == 2);
+        let shown = stage.until(run, both).await;
+        let of = |node: &str| {
+            let all = shown["approvals"].as_array().unwrap();
+            all.iter().find(|asked| asked["node_id"] == node).unwrap().clone()
+        };
+        stage.decide("user_ann", run, Decision::Reject, Some(&of("a"))).await.unwrap();
+        stage.step(run, "b", "completed").await;
+        stage.decide("user_ann", run, Decision::Approve, Some(&of("ask"))).await.unwrap();
+        assert_eq!(stage.ended(run).await["status"], "completed");
+    }
+}
+
 /// A write that is judged after it was sent would be judged too late.
 #[tokio::test(start_paused = true)]
 async fn a_rejected_write_is_never_sent_and_nobody_is_asked_about_it() {

@@ -16,6 +16,7 @@ pub struct Obligation(String);
 
 impl Obligation {
     const LIMIT: &'static str = "limit:";
+    const JUDGE: &'static str = "judge:";
 
     /// A rule asks. The same rule asks once, whoever it is about.
     #[must_use]
@@ -43,11 +44,15 @@ impl Obligation {
         let failed: Vec<[&str; 2]> =
             judgement.failed.iter().map(|failure| [failure.check.as_str(), failure.message.as_str()]).collect();
         let judged = json!({"of": judgement.of, "digest": judgement.digest, "failed": failed});
-        Self(format!("judge:{}", Digest32::of(&judged)))
+        Self(format!("{}{}", Self::JUDGE, Digest32::of(&judged)))
     }
 
     fn is_limit(&self) -> bool {
         self.0.starts_with(Self::LIMIT)
+    }
+
+    fn is_judgement(&self) -> bool {
+        self.0.starts_with(Self::JUDGE)
     }
 }
 
@@ -79,6 +84,11 @@ impl AskedFor {
             Self::Recorded(asked) => obligations.is_subset(asked),
             Self::Unrecorded => !obligations.iter().any(Obligation::is_limit),
         }
+    }
+
+    /// Whether the judge of the step escalated.
+    pub(crate) fn is_escalated(&self) -> bool {
+        matches!(self, Self::Recorded(asked) if asked.iter().any(Obligation::is_judgement))
     }
 
     /// What the approval of a plan or a map was asked for. Where this was not recorded, that is only what the level

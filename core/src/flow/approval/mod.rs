@@ -257,8 +257,7 @@ impl StoredApproval {
     }
 
     /// The status with which this request is closed when `decided` gets this outcome; `None` if it stays open. Other
-    /// patches were based on a plan without this one, and a stopped run has nothing left to decide. A rejection at a
-    /// `hitl` node is a normal outcome.
+    /// patches were based on a plan without this one, and a stopped run has nothing left to decide.
     #[must_use]
     pub fn superseded_by(&self, decided: &Self, outcome: &DecisionOutcome) -> Option<RequestStatus> {
         if self.id == decided.id || self.state != RequestState::Pending {
@@ -268,13 +267,17 @@ impl StoredApproval {
             (DecisionOutcome::Approved { .. }, RequestedAction::Patch) => {
                 (self.action == RequestedAction::Patch).then_some(RequestStatus::Superseded)
             }
-            (DecisionOutcome::Denied { .. }, action)
-                if !matches!(action, RequestedAction::Patch | RequestedAction::Question) =>
-            {
-                Some(RequestStatus::Cancelled)
-            }
+            (DecisionOutcome::Denied { .. }, _) if decided.stops_run_if_denied() => Some(RequestStatus::Cancelled),
             _ => None,
         }
+    }
+
+    /// Whether a rejection stops the run. At a `hitl` node, or if the judge of the step escalated, the step fails, which
+    /// the graph may handle.
+    fn stops_run_if_denied(&self) -> bool {
+        let only_step =
+            matches!(self.action, RequestedAction::Patch | RequestedAction::Question | RequestedAction::Output);
+        !only_step && !self.data.asked_for().is_escalated()
     }
 
     /// The minimum number of people, including those who have approved.
