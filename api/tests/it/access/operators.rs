@@ -67,6 +67,9 @@ const SAME_ENTRY: &[&str] = &[
 const NOT_FOR_A_TENANT: &[&str] = &[
     "POST /act",
     "POST /auth/revoke",
+    // An envelope names the tenant itself. What it starts is one of the operations above.
+    "POST /intents",
+    "POST /intents/validate",
     "POST /workflows/{id}/check",
     "PUT /workflows/{id}/share",
     "DELETE /workflows/{id}/share",
