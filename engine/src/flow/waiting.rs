@@ -46,7 +46,8 @@ pub async fn find_waiting(
     load::decidable_run(&*flow.inner.parts.records, permit, reference.run).await?;
     let rows = review::requests_of(flow, permit.tenant(), reference.run).await?;
     let all = StoredApproval::of_rows(&rows)?;
-    let step = reference.node.map(|node| step_of(node, &rows, reference.digest)).transpose()?;
+    let requests: Vec<NodeRequest<'_>> = rows.iter().map(NodeRequest::of_row).collect();
+    let step = reference.node.map(|node| step_of(node, &requests, reference.digest)).transpose()?;
     let NodeReference { decision, digest, .. } = *reference;
     let found = RequestReference { decision, approval: None, step, digest }.find(&all).map_err(not_found)?;
     check_decider(flow, permit, found)?;
@@ -54,16 +55,35 @@ pub async fn find_waiting(
     Ok(WaitingRequest { approval: found.id, step: found.step, node })
 }
 
+/// What a stored request says of the node it is about.
+struct NodeRequest<'a> {
+    node: Option<&'a str>,
+    step: Option<Uuid>,
+    digest: Digest32,
+    is_pending: bool,
+}
+
+impl<'a> NodeRequest<'a> {
+    fn of_row(row: &'a ApprovalRow) -> Self {
+        Self {
+            node: row.node_id.as_deref(),
+            step: row.step_id,
+            digest: row.action_digest,
+            is_pending: row.status == RequestStatus::Pending,
+        }
+    }
+}
+
 /// The step of a node that waits.
-fn step_of(node: &str, rows: &[ApprovalRow], digest: Option<Digest32>) -> Result<Uuid, EngineError> {
-    let of_node = || rows.iter().filter(|row| row.node_id.as_deref() == Some(node));
+fn step_of(node: &str, requests: &[NodeRequest<'_>], digest: Option<Digest32>) -> Result<Uuid, EngineError> {
+    let of_node = || requests.iter().filter(|request| request.node == Some(node));
     if of_node().next().is_none() {
         let message = format!("nothing was asked about a node {node} of this run");
         return Err(EngineError::refused(Code::MalformedArgs, message));
     }
-    let reviewed = |row: &&ApprovalRow| digest.is_none_or(|digest| row.action_digest == digest);
-    let pending = of_node().filter(|row| row.status == RequestStatus::Pending).filter(reviewed);
-    let steps: BTreeSet<Uuid> = pending.filter_map(|row| row.step_id).collect();
+    let is_reviewed = |request: &&NodeRequest<'_>| digest.is_none_or(|digest| request.digest == digest);
+    let pending = of_node().filter(|request| request.is_pending).filter(is_reviewed);
+    let steps: BTreeSet<Uuid> = pending.filter_map(|request| request.step).collect();
     match (steps.first(), steps.len()) {
         (Some(step), 1) => Ok(*step),
         (None, _) if digest.is_some() => {
@@ -74,5 +94,37 @@ fn step_of(node: &str, rows: &[ApprovalRow], digest: Option<Digest32>) -> Result
             let message = format!("{several} items of {node} wait for a decision: send the digest of the one you mean");
             Err(EngineError::refused(Code::InvalidTransition, message))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(node: &'static str, step: u128, is_pending: bool) -> NodeRequest<'static> {
+        let digest = Digest32::of_bytes(&[u8::try_from(step).unwrap()]);
+        NodeRequest { node: Some(node), step: Some(Uuid::from_u128(step)), digest, is_pending }
+    }
+
+    /// INTENT-027
+    #[test]
+    fn a_node_that_fits_several_items_needs_the_digest() {
+        let plan = NodeRequest { node: None, step: None, digest: Digest32::ZERO, is_pending: true };
+        let all = [
+            plan,
+            request("each", 1, true),
+            request("each", 2, true),
+            request("each", 3, false),
+            request("done", 4, false),
+        ];
+        let digest = |step: u8| Some(Digest32::of_bytes(&[step]));
+        let code = |node: &str, digest| step_of(node, &all, digest).map_err(|error| error.body().code);
+        let refused = |code: Code| Err(code.as_str().to_owned());
+        assert_eq!(code("each", None), refused(Code::InvalidTransition));
+        assert_eq!(code("each", digest(2)), Ok(Uuid::from_u128(2)));
+        assert_eq!(code("each", digest(3)), refused(Code::StaleApproval), "it was decided");
+        assert_eq!(code("done", None), refused(Code::InvalidTransition));
+        assert_eq!(code("other", None), refused(Code::MalformedArgs));
+        assert_eq!(step_of("each", &all[1..2], None).unwrap(), Uuid::from_u128(1));
     }
 }

@@ -63,6 +63,28 @@ async fn a_person_decides_by_intent_and_a_service_does_not() {
     assert_eq!(server.submit("user_ann", "hitl.approve", unknown).await.code(), "MALFORMED_ARGS");
 }
 
+/// INTENT-027
+#[tokio::test]
+async fn a_plan_is_approved_without_a_node_and_what_was_unknown_then_by_its_node() {
+    let server = server().await;
+    let each = workflow("each_flow")
+        .function("list", "fetch", json!({"items": [1, 2]}))
+        .map("each", json!("${nodes.list.outputs.echo.items}"), "outlook.send", json!({"n": "${item}"}))
+        .edge("list", "each");
+    server.apply(&each).await;
+    let run = run_of(&server.submit("user_bob", "workflow.start", json!({"workflow_id": "each_flow"})).await);
+    server.porch.house.stage.status(run, "awaiting_approval").await;
+    let plan = server.submit("user_ann", "hitl.approve", json!({"run_id": run, "decision": "approve"})).await;
+    assert_eq!((plan.status, &plan.body["result"]["node_id"]), (200, &Value::Null), "{plan:?}");
+    server.porch.house.stage.step(run, "each", "awaiting_approval").await;
+    let bare = server.submit("user_ann", "hitl.approve", json!({"run_id": run, "decision": "approve"})).await;
+    assert_eq!((bare.status, bare.code()), (409, "INVALID_TRANSITION"), "it is not the first one: {bare:?}");
+    let args = json!({"run_id": run, "node_id": "each", "decision": "approve"});
+    assert_eq!(server.submit("user_ann", "hitl.approve", args).await.status, 200);
+    assert_eq!(server.porch.house.stage.ended(run).await["status"], "completed");
+    assert_eq!(server.porch.asked("outlook.send").count("execute"), 2);
+}
+
 /// INTENT-025, INTENT-026
 #[tokio::test]
 async fn a_replay_repeats_what_was_recorded_and_touches_nothing() {
